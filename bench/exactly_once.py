@@ -39,9 +39,9 @@ from typing import Any
 
 import fencepost
 from fencepost.errors import FencepostError
+from fencepost.ledger.cluster import bound, control
+from fencepost.ledger.errors import StoreError
 from fencepost.log.chain import EARLIEST
-from fencepost.store.cluster import bound, control
-from fencepost.store.errors import StoreError
 
 FROM, TO = "a", "b"
 BOOKIES = 4

@@ -20,13 +20,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from bench.store.figures import table
-from fencepost.client import Client
+from fencepost.api.client import Client
+from fencepost.ledger.client.reader import LedgerReader
+from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log.chain import EARLIEST, LATEST
 from fencepost.log.log import Log
-from fencepost.store.client.reader import LedgerReader
-from fencepost.store.client.settings import ClientSettings
-from fencepost.store.client.store import Store
-from fencepost.store.metadata.client import MetadataClient
 
 AT_ONCE = 64
 """Ledgers that are made at once."""

@@ -6,7 +6,7 @@ import json
 import sys
 
 from fencepost import check
-from fencepost.protocols import shipped
+from fencepost.language.loading import shipped
 
 
 def main() -> None:

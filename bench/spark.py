@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.files.storage import open_storage
 from fencepost.spark.level import run_blocks, write_run
 from fencepost.spark.loops import mark_visited
-from fencepost.storage import open_storage
 
 CONSTANTS = {"recovery_reads_fence": "true", "send_limit": "2"}
 HANDOVER = 200_000
@@ -30,7 +30,7 @@ EXPLORE = """
 import json, sys
 from pathlib import Path
 from fencepost import check
-from fencepost.protocols import shipped
+from fencepost.language.loading import shipped
 constants, options = json.loads(sys.argv[1])
 engine = options.pop("engine")
 if "checkpoint" in options:

@@ -23,15 +23,14 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from fencepost import tracing
-from fencepost.conform import registry
-from fencepost.conform.outcome import judged
-from fencepost.conform.traces import Traces
-from fencepost.conform.validate import Validator, collect_rarely
+from fencepost.ledger.simulation.case import drawn
+from fencepost.ledger.simulation.workload import Campaign, simulate
 from fencepost.simulation.seeds import traced
-from fencepost.store.sim.case import drawn
-from fencepost.store.sim.workload import Campaign, simulate
-from fencepost.tracing import RunsFile
+from fencepost.traces import RunsFile, read
+from fencepost.traces.validation import registry
+from fencepost.traces.validation.outcome import judged
+from fencepost.traces.validation.traces import Traces
+from fencepost.traces.validation.validate import Validator, collect_rarely
 
 SEEDS_OF_FILE = 200
 MOST_ENTRIES = 16
@@ -134,7 +133,7 @@ def simulate_all(folder: Path, runs: int, profile: str, most_entries: int) -> No
 def in_one_process(files: list[Path]) -> None:
     """Validate traces twice: first all is new, then nothing is."""
     with Timed() as timed:
-        traces = Traces(tracing.read(files))
+        traces = Traces(read(files))
         events = {name: traces.events(name) for name in traces.names()}
     count = sum(map(len, events.values()))
     line(f"reading {len(events):,} traces", timed.told(count))
@@ -226,7 +225,7 @@ def follow_long(path: Path) -> None:
     validator = Validator(registry.shipped("store"))
     before = most_memory()
     with Timed() as timed:
-        traces = Traces(tracing.read(path))
+        traces = Traces(read(path))
         (name,) = traces.names()
         outcome = judged(validator, *name, lambda: traces.events(name))
     if not outcome.accepted:

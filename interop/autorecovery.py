@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import fencepost
-from fencepost.store.client.replication import belonging_of_fragment
-from fencepost.store.client.store import Store
-from fencepost.store.entries import Digests
-from fencepost.store.messages import ReadEntry, ReadEntryResponse
-from fencepost.store.metadata.client import MetadataClient
-from fencepost.store.metadata.underreplication import UnderReplicated, UnderReplication
-from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.ledger.client.replication import belonging_of_fragment
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.entries import Digests
+from fencepost.ledger.messages import ReadEntry, ReadEntryResponse
+from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.ledger.metadata.underreplication import UnderReplicated, UnderReplication
+from fencepost.ledger.rules.metadata import LedgerStatus
 from interop import jars
 from interop.cases import Case, Setting, entries, equal, shell, until, written
 from interop.clients import Ledger

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 
 import fencepost
-from fencepost import tracing
 from fencepost.spark.ledgers import planning, reading
 from fencepost.spark.ledgers.columns import Rows
 from fencepost.spark.ledgers.filters import ANY
 from fencepost.spark.ledgers.options import parse
+from fencepost.traces import read as events_of
 from interop.clients import Client, Ledger, Refused, decoded, encoded
 from interop.clusters import JAVA, Bookie, Cluster, Group, java_uri, recorder
 from interop.ensembles import mode
@@ -609,7 +609,7 @@ def recorded(setting: Setting, **settings: object) -> None:
 
 def _check_trace(folder: Path, ledger: int, metadata: dict[str, Any], count: int, faults: int) -> None:
     """Check that a trace has all that has happened to a ledger of so many entries, which was recovered."""
-    events = [(event.action, event.subject, event.parameter_values()) for event in tracing.read(folder)]
+    events = [(event.action, event.subject, event.parameter_values()) for event in events_of(folder)]
     equal([events[0][0], events[-1][0]], ["started", "ended"], "first and last event")
 
     def told(*actions: str) -> list[dict[str, Any]]:

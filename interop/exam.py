@@ -16,10 +16,10 @@ from typing import Any
 import uvloop
 
 import fencepost
-from fencepost.store.client.reader import LedgerReader
-from fencepost.store.client.store import Store
-from fencepost.store.client.writer import LedgerWriter
-from fencepost.store.metadata.client import MetadataClient
+from fencepost.ledger.client.reader import LedgerReader
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.writer import LedgerWriter
+from fencepost.ledger.metadata.client import MetadataClient
 from interop import load
 
 NAMES = {
@@ -179,7 +179,7 @@ class Exam:
         return await load.scans(await self._reader(given), given["in_flight"], given["seconds"])
 
 
-def _told(entry: fencepost.store.client.reading.LedgerEntry) -> tuple[int, None, str]:
+def _told(entry: fencepost.ledger.client.reading.LedgerEntry) -> tuple[int, None, str]:
     """An entry as it is told; the Java client tells the length of the ledger up to it as well."""
     return entry.id, None, base64.b64encode(entry.data).decode()
 

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fencepost.files.folders import OsFiles
 from fencepost.quorum.driver.host import QuorumHost
-from fencepost.store.disk.files import OsFiles
 from interop import jars, kafka_codec
 from interop.clusters import PROGRAM
 from interop.processes import Server, free_port

@@ -17,11 +17,7 @@ import sys
 from typing import NoReturn
 
 # What the commands import late, which every copy would otherwise do by itself.
-import fencepost.commands.bookie
-import fencepost.commands.metadata
-import fencepost.metadata_service.server
-import fencepost.store.bookie.process  # noqa: F401
-from fencepost import cli
+from fencepost.cli import main as cli
 
 
 def _become(words: list[str], log: str) -> NoReturn:

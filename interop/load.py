@@ -18,8 +18,8 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from fencepost.store.client.reader import LedgerReader
-from fencepost.store.client.writer import LedgerWriter
+from fencepost.ledger.client.reader import LedgerReader
+from fencepost.ledger.client.writer import LedgerWriter
 
 PROBES = 16
 """Entries in flight whose latency is measured, at most; at most an eighth of all that are."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fencepost.store.cluster.ports import is_free
+from fencepost.ledger.cluster.ports import is_free
 
 # Below the ports that the system hands out to outgoing connections, one of which might else take the place of a killed
 # server.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fencepost import tracing
-from fencepost.conform import registry
-from fencepost.conform.outcome import Outcome, judged
-from fencepost.conform.traces import Traces
-from fencepost.conform.validate import Validator
+from fencepost.traces import read
+from fencepost.traces.validation import registry
+from fencepost.traces.validation.outcome import Outcome, judged
+from fencepost.traces.validation.traces import Traces
+from fencepost.traces.validation.validate import Validator
 
 
 def verdicts(folder: Path) -> dict[int, Outcome]:
     """The verdict on each ledger of a recording."""
-    traces, validator = Traces(tracing.read([str(folder)])), Validator(registry.shipped("store"))
+    traces, validator = Traces(read([str(folder)])), Validator(registry.shipped("store"))
     return {
         int(subject): judged(validator, run, subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
         for run, subject in traces.names()

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from fencepost.tls import Files, Tls
+from fencepost.connections.tls import Files, Tls
 
 
 @functools.cache

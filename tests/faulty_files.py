@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fencepost.store.disk.files import File, Files, Part, Room, ShortWrite
+from fencepost.files.folders import File, Files, Part, Room, ShortWrite
 
 Fault = Callable[[str, str], BaseException | None]
 """The error that an operation on a file is to raise, given the names of both; None for no fault. The operations are

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import SystemFailure
-from fencepost.storage import Storage
+from fencepost.files.storage import Storage
 
 
 def test_a_file_is_durable_before_it_replaces_another_and_its_name_afterwards(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import errors, sasl, users
+from fencepost import errors
+from fencepost.connections import sasl, users
 
 CHALLENGE = (
     b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'  # RFC 2831, 4

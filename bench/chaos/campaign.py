@@ -19,7 +19,7 @@ from typing import Any
 from bench.chaos.facts import Tail
 from bench.chaos.harm import KILL, METADATA, PAUSE, STOP, WIPE, Harm, Schedule
 from bench.chaos.judge import Judge, is_usable
-from fencepost.store.cluster import bound, control
+from fencepost.ledger.cluster import bound, control
 
 HEALS = {KILL: "start", STOP: "start", PAUSE: "resume", WIPE: "start"}
 

@@ -19,7 +19,7 @@ from typing import Any
 import fencepost
 from bench.chaos.facts import Facts, Tail
 from bench.chaos.payload import fault, payload
-from fencepost.store import errors
+from fencepost.ledger import errors
 
 PASSWORD = b"chaos"
 DIGESTS = ("crc32c", "crc32", "hmac")

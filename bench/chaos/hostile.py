@@ -27,13 +27,13 @@ from typing import Any, Protocol
 import msgspec
 
 from bench.quorum.processes import Processes, free_ports
+from fencepost.ledger import messages as m
+from fencepost.ledger.cluster.identity import memory
+from fencepost.ledger.wire import v2, v3
 from fencepost.quorum.driver import frames as between
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.kafka import messages as kafka
 from fencepost.quorum.kafka.schema import Array, Kind, Struct
-from fencepost.store import messages as m
-from fencepost.store.cluster.identity import memory
-from fencepost.store.wire import v2, v3
 
 HOST = "127.0.0.1"
 ANSWER = 30.0

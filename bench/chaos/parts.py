@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fencepost.store.cluster.bound import PR_SET_PDEATHSIG
+from fencepost.ledger.cluster.bound import PR_SET_PDEATHSIG
 
 _FORKED = multiprocessing.get_context("forkserver")
 _FORKED.set_forkserver_preload(
     [
         __name__,
-        "fencepost.cli",
-        *(f"fencepost.commands.{name}" for name in ("bookie", "check", "cluster", "metadata", "validate")),
-        "fencepost.store.client.store",
+        "fencepost.cli.main",
+        *(f"fencepost.cli.commands.{name}" for name in ("bookie", "check", "cluster", "metadata", "validate")),
+        "fencepost.ledger.client.store",
     ]
 )
 
@@ -90,6 +90,6 @@ def _become(words: tuple[str, ...], *outputs: str) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for stream, path in enumerate(outputs, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), stream)
-    from fencepost import cli
+    from fencepost.cli import main as cli
 
     raise SystemExit(cli.main(list(words)))

@@ -22,18 +22,18 @@ import fencepost
 from bench.chaos.parts import Overdue, Part
 from bench.chaos.payload import fault, payload
 from fencepost.errors import HOLDS, SAFETY_VIOLATED, SYSTEM_FAILED, WRONG_OPTIONS
+from fencepost.files.folders import OsFiles
+from fencepost.ledger.cluster.plan import FILE as CLUSTER
+from fencepost.ledger.cluster.ports import HOST, free_ports
+from fencepost.ledger.disk import journal
+from fencepost.ledger.disk.journal import Damage
+from fencepost.ledger.entries import Digests, Entry, master_key
+from fencepost.ledger.messages import AddEntry, ReadEntry, Request
+from fencepost.ledger.rules.codes import NEGATIVES, Code
+from fencepost.ledger.rules.metadata import DigestType, LedgerStatus
+from fencepost.ledger.wire.frames import DEFAULT_LIMIT, Frames
+from fencepost.ledger.wire.v3 import decode_response, encode_request
 from fencepost.quorum.files.directory import open_replica, read_meta
-from fencepost.store.cluster.plan import FILE as CLUSTER
-from fencepost.store.cluster.ports import HOST, free_ports
-from fencepost.store.disk import journal
-from fencepost.store.disk.files import OsFiles
-from fencepost.store.disk.journal import Damage
-from fencepost.store.entries import Digests, Entry, master_key
-from fencepost.store.messages import AddEntry, ReadEntry, Request
-from fencepost.store.rules.codes import NEGATIVES, Code
-from fencepost.store.rules.metadata import DigestType, LedgerStatus
-from fencepost.store.wire.frames import DEFAULT_LIMIT, Frames
-from fencepost.store.wire.v3 import decode_response, encode_request
 
 PATIENCE = 60.0
 """Seconds that a step may take."""

@@ -23,8 +23,7 @@ from typing import Any
 from bench.mutants.mutate import Mutant
 from bench.mutants.protocols import Subject, path_of
 from fencepost import Protocol, SearchOptions, action, check, constant, require, state
-from fencepost.loading import expectation
-from fencepost.protocols import shipped
+from fencepost.language.loading import expectation, shipped
 
 BY = ("configuration", "refinement", "simulator", "traces", "counts", "nothing")
 """Who notices, the strongest first. ``counts``: only the number of states, levels or steps is another one."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STORE_RULES = tuple(
-    f"fencepost.store.rules.{name}" for name in ("adding", "ensembles", "metadata", "reading", "recovery")
+    f"fencepost.ledger.rules.{name}" for name in ("adding", "ensembles", "metadata", "reading", "recovery")
 )
-BOOT_RULES = tuple(f"fencepost.store.rules.{name}" for name in ("boot", "cookies", "replication"))
+BOOT_RULES = tuple(f"fencepost.ledger.rules.{name}" for name in ("boot", "cookies", "replication"))
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ SUBJECTS: dict[str, Subject] = {
         ),
         Subject(
             "log",
-            ("fencepost.log.checked.log", "fencepost.log.rules"),
+            ("fencepost.protocols.log.log", "fencepost.log.rules"),
             (
                 "lost-answers",
                 "late-batches",
@@ -106,7 +106,7 @@ SUBJECTS: dict[str, Subject] = {
         ),
         Subject(
             "log-leader",
-            ("fencepost.log.checked.leading", "fencepost.log.roles.leader"),
+            ("fencepost.protocols.log.leader", "fencepost.log.roles.leader"),
             (
                 "trouble-later",
                 "one-client",
@@ -127,7 +127,7 @@ SUBJECTS: dict[str, Subject] = {
         ),
         Subject(
             "quorum",
-            ("fencepost.quorum.checked.quorum", "fencepost.quorum.rules", "fencepost.quorum.transitions"),
+            ("fencepost.protocols.quorum.quorum", "fencepost.quorum.rules", "fencepost.quorum.transitions"),
             (
                 "parted",
                 "parted-again",
@@ -168,7 +168,7 @@ SUBJECTS: dict[str, Subject] = {
         ),
         Subject(
             "store",
-            ("fencepost.store.checked.store", *STORE_RULES),
+            ("fencepost.protocols.store.store", *STORE_RULES),
             (
                 "at-once",
                 "marks-again",
@@ -186,7 +186,7 @@ SUBJECTS: dict[str, Subject] = {
         ),
         Subject(
             "booting-store",
-            ("fencepost.store.checked.booting", *BOOT_RULES),
+            ("fencepost.protocols.store.booting", *BOOT_RULES),
             ("one-bookie", "boot-without-limbo", "limbo-denies", "note-lost", "reader", "any-order@9"),
             "store",
             ("no-journal",),

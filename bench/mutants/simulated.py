@@ -11,14 +11,14 @@ import msgspec
 from bench.mutants.protocols import Subject
 
 CAMPAIGNS = {
-    "store": "fencepost.store.sim.workload",
-    "quorum": "fencepost.quorum.sim.cluster",
-    "log": "fencepost.log.sim.world",
+    "store": "fencepost.ledger.simulation.workload",
+    "quorum": "fencepost.quorum.simulation.cluster",
+    "log": "fencepost.log.simulation.world",
 }
 CONFORMANCES = {
-    "store": ("fencepost.store.checked.conformance", "StoreConformance"),
-    "quorum": ("fencepost.quorum.checked.conformance", "QuorumConformance"),
-    "log": ("fencepost.log.checked.conformance", "LogConformance"),
+    "store": ("fencepost.protocols.store.conformance", "StoreConformance"),
+    "quorum": ("fencepost.protocols.quorum.conformance", "QuorumConformance"),
+    "log": ("fencepost.protocols.log.conformance", "LogConformance"),
 }
 
 
@@ -49,8 +49,8 @@ def simulate(subject: Subject, seeds: range, traced: int) -> Iterator[dict[str, 
 
 def validate(subject: Subject, events: list[Any]) -> str:
     """``accepted``, or why the trace of a run is none of the protocol."""
-    from fencepost.conform.conformance import Event
-    from fencepost.conform.validate import Validator
+    from fencepost.traces.validation.conformance import Event
+    from fencepost.traces.validation.validate import Validator
 
     module, name = CONFORMANCES[subject.simulator]
     validator = Validator(getattr(import_module(module), name))

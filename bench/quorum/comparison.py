@@ -1,7 +1,7 @@
 """Random operations, one after another, on our quorum and on a real ZooKeeper ensemble: both answer the same, although
 our leader is killed meanwhile.
 
-The steps are those that services are compared by that are alone (``tests/metadata_service/workload.py``): several
+The steps are those that services are compared by that are alone (``tests/metadata/workload.py``): several
 clients, all kinds of changes, reads and watches, sessions that are opened, closed and that expire. Here clients go from
 member to member, and members are hurt while they work.
 

@@ -6,8 +6,8 @@ with Lowe's "just in time" order ("Testing for linearizability", 2017): events a
 and a call is put into the order no sooner than one has to be that ended. A call whose outcome nobody knows has an end,
 too: the moment from which on it can not be done any more. It may have been done until then, or not.
 
-:mod:`fencepost.linearizability` decides the same for protocols. There every call that may still take effect is tried
-everywhere, which is right for histories of a few calls; tests hold this search to that.
+:mod:`fencepost.language.linearizability` decides the same for protocols. There every call that may still take effect is
+tried everywhere, which is right for histories of a few calls; tests hold this search to that.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from fencepost.metadata_service import member, protocol
-from fencepost.metadata_service.reads import Asker
+from fencepost.files.folders import OsFile
+from fencepost.metadata import member, protocol
+from fencepost.metadata.reads import Asker
 from fencepost.quorum import rules
 from fencepost.quorum.driver import node
 from fencepost.quorum.roles import replica
-from fencepost.store.disk.files import OsFile
 
 
 def _slow_disks() -> None:
@@ -187,7 +187,7 @@ def program(fault: str) -> tuple[str, ...]:
 
 def main() -> int:
     """Be ``fencepost`` with a fault."""
-    from fencepost import cli
+    from fencepost.cli import main as cli
 
     _slow_disks()
     FAULTS[sys.argv[1]]()

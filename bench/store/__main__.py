@@ -23,8 +23,8 @@ from typing import Any
 from bench.store import cells, compare, flood, limit, repair, scan, soak, stages, starts
 from bench.store.figures import size_of
 from bench.store.sides import HEAP, KINDS, OURS, THEIRS, Side
-from fencepost.store import rows
-from fencepost.store.rows import ready
+from fencepost.ledger import kernels as rows
+from fencepost.ledger.kernels import ready
 from interop import jars
 from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from bench.store.figures import size_of, table
 from bench.store.sides import OURS, Side
 from bench.store.usage import cpu, pin, status_bytes
-from fencepost.store.messages import AddEntry, AddEntryResponse
-from fencepost.store.rules.codes import Code
-from fencepost.store.wire import v2, v3
+from fencepost.ledger.messages import AddEntry, AddEntryResponse
+from fencepost.ledger.rules.codes import Code
+from fencepost.ledger.wire import v2, v3
 from interop.clients import Refused
 
 CONNECTIONS = 4

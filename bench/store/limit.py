@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.store.cells import Cell
-from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
-from fencepost.store.rules.codes import Code
-from fencepost.store.wire.v3 import encode_request, encode_response
+from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
+from fencepost.ledger.rules.codes import Code
+from fencepost.ledger.wire.v3 import encode_request, encode_response
 
 NAME = "the limit"
 BOOKIES = 3

@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.store.usage import resident_kinds
-from fencepost.store.disk.entry_logs import Bodies, EntryLogs, name_of
-from fencepost.store.disk.files import OsFiles
-from fencepost.store.disk.index import Index
-from fencepost.store.disk.journal_files import journals_in
-from fencepost.store.disk.settings import StorageSettings
-from fencepost.store.disk.storage import Storage
-from fencepost.store.records import EntryAdded
-from fencepost.store.rules.codes import Code
+from fencepost.files.folders import OsFiles
+from fencepost.ledger.disk.entry_logs import Bodies, EntryLogs, name_of
+from fencepost.ledger.disk.index import Index
+from fencepost.ledger.disk.journal_files import journals_in
+from fencepost.ledger.disk.settings import StorageSettings
+from fencepost.ledger.disk.storage import Storage
+from fencepost.ledger.records import EntryAdded
+from fencepost.ledger.rules.codes import Code
 
 SHAPES = {
     "few": (16, False, True),

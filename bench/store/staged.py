@@ -193,10 +193,10 @@ def main() -> None:
         tell(path)
         uvloop.run(exam.serve())
     else:
-        from fencepost import cli
+        from fencepost.cli import main as cli
 
-        importlib.import_module("fencepost.commands.bookie")
-        importlib.import_module("fencepost.store.bookie.process")
+        importlib.import_module("fencepost.cli.commands.bookie")
+        importlib.import_module("fencepost.ledger.bookie.process")
         watch_over(stages.STAGES[of])
         tell(f"{path}.{os.getpid()}")
         sys.exit(cli.main(words))

@@ -1,6 +1,6 @@
 from lost_update import LostUpdate
 
-from fencepost.conform import Conformance, Step
+from fencepost.traces.validation import Conformance, Step
 
 
 class Clicks(Conformance):

@@ -15,7 +15,7 @@ from fencepost import (
     require,
     state,
 )
-from fencepost.linearizability import History, Sequential, history
+from fencepost.language.linearizability import History, Sequential, history
 
 
 class Mutex(Sequential):

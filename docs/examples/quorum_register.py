@@ -14,7 +14,7 @@ from fencepost import (
     require,
     state,
 )
-from fencepost.linearizability import History, Register, history
+from fencepost.language.linearizability import History, Register, history
 
 WRITER = ModelValue("writer")
 

@@ -1,4 +1,4 @@
-from fencepost.tracing import read, table
+from fencepost.traces import read, table
 
 for event in read("traces"):
     print(event.node, event.action, event.parameter_values())

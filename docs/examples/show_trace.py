@@ -5,10 +5,10 @@ python show_trace.py FOLDER SUBJECT PARAMETER ...
 
 import sys
 
-from fencepost import tracing
+from fencepost.traces import read
 
 folder, subject, *names = sys.argv[1:]
-for event in tracing.read(folder):
+for event in read(folder):
     if event.subject == subject:
         what = event.parameter_values()
         shown = (f"{name}={what[name]}" for name in names if what.get(name) is not None)

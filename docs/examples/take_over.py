@@ -1,7 +1,7 @@
 import asyncio
 
 import fencepost
-from fencepost.store.errors import LedgerFencedError
+from fencepost.ledger.errors import LedgerFencedError
 
 
 async def main() -> None:

@@ -8,14 +8,16 @@ A protocol file needs no other import than this package:
 # ruff: noqa: E402
 from typing import TYPE_CHECKING, Any
 
-from fencepost import interrupts
+from fencepost.cli import interrupts
 
 interrupts.end_at_term()
 interrupts.end_process()
 
-from fencepost.check import check
-from fencepost.engines.interface import Progress
-from fencepost.engines.options import (
+from fencepost.api.check import check
+from fencepost.api.result import Result
+from fencepost.behaviours import Step, Trace
+from fencepost.checker.engines.interface import Progress
+from fencepost.checker.engines.options import (
     EmbeddedOptions,
     Options,
     ReferenceOptions,
@@ -23,13 +25,12 @@ from fencepost.engines.options import (
     SimulationOptions,
     SparkOptions,
 )
+from fencepost.checker.findings import ActionCount, Violation, Witness
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
-from fencepost.findings import ActionCount, Violation, Witness
-from fencepost.result import Result
-from fencepost.spec.actors import actor
-from fencepost.spec.constants import constant, model_values
-from fencepost.spec.context import one_of, require
-from fencepost.spec.declarations import (
+from fencepost.language.actors import actor
+from fencepost.language.constants import constant, model_values
+from fencepost.language.context import one_of, require
+from fencepost.language.declarations import (
     action,
     always_eventually,
     assumption,
@@ -46,23 +47,22 @@ from fencepost.spec.declarations import (
     view,
     weak,
 )
-from fencepost.spec.fields import PerKey, Table, per_key, state, table
-from fencepost.spec.network import Envelope, Network, network
-from fencepost.spec.protocol import Protocol
-from fencepost.spec.refinement import refines
-from fencepost.spec.values import Map, Message, ModelValue, Record, canonical, subsets
-from fencepost.step import State
-from fencepost.trace import Step, Trace
+from fencepost.language.fields import PerKey, Table, per_key, state, table
+from fencepost.language.network import Envelope, Network, network
+from fencepost.language.protocol import Protocol
+from fencepost.language.refinement import refines
+from fencepost.language.values import Map, Message, ModelValue, Record, canonical, subsets
+from fencepost.semantics import State
 from fencepost.version import VERSION
 
 if TYPE_CHECKING:
-    from fencepost.client import connect as connect
-    from fencepost.client import connect_sync as connect_sync
+    from fencepost.api.client import connect as connect
+    from fencepost.api.client import connect_sync as connect_sync
+    from fencepost.ledger.errors import *  # noqa: F403
     from fencepost.log.errors import *  # noqa: F403
-    from fencepost.store.errors import *  # noqa: F403
-    from fencepost.tracing import TraceError as TraceError
-    from fencepost.tracing import TraceEvent as TraceEvent
-    from fencepost.tracing import TraceWriter as TraceWriter
+    from fencepost.traces import TraceError as TraceError
+    from fencepost.traces import TraceEvent as TraceEvent
+    from fencepost.traces import TraceWriter as TraceWriter
 
 __version__ = VERSION
 
@@ -130,15 +130,15 @@ def __getattr__(name: str) -> Any:
     """The ledger client and its errors, and what writes traces, are imported when they are asked for."""
     import importlib
 
-    from fencepost import extras
+    from fencepost.errors import naming_extra
 
     if name in ("connect", "connect_sync"):
-        with extras.named(f"fencepost.{name}"):
+        with naming_extra(f"fencepost.{name}"):
             return getattr(importlib.import_module("fencepost.client"), name)
     if name in ("TraceError", "TraceEvent", "TraceWriter"):
-        return getattr(importlib.import_module("fencepost.tracing"), name)
+        return getattr(importlib.import_module("fencepost.traces"), name)
     if name.endswith("Error"):
-        for module in ("fencepost.store.errors", "fencepost.log.errors"):
+        for module in ("fencepost.ledger.errors", "fencepost.log.errors"):
             errors = importlib.import_module(module)
             if name in errors.__all__:
                 return getattr(errors, name)

@@ -2,6 +2,6 @@
 
 import sys
 
-from fencepost.cli import main
+from fencepost.cli.main import main
 
 sys.exit(main())

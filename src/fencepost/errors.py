@@ -84,7 +84,8 @@ class ProtocolRaised(FencepostError):
     """The author's Python raised, or broke a rule of the language, while a state was explored.
 
     ``where`` names the action or property with its parameters; ``state`` is the state it was run in (a
-    :class:`fencepost.step.State`, or None before there is one). The author's own exception, if any, is ``__cause__``.
+    :class:`fencepost.semantics.State`, or None before there is one). The author's own exception, if any, is
+    ``__cause__``.
     """
 
     exit_code = PROTOCOL_RAISED
@@ -105,3 +106,34 @@ class SystemFailure(FencepostError):
     """The machine let us down: no memory, no disk, an unreadable or foreign checkpoint."""
 
     exit_code = SYSTEM_FAILED
+
+
+# -- optional parts ----------------------------------------------------------------------------------------------------
+
+EXTRAS = {
+    "query": ("pyarrow", "duckdb", "sqlglot"),
+    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "duckdb"),
+    "explore": ("starlette", "uvicorn", "anyio"),
+    "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
+}
+
+
+@contextmanager
+def naming_extra(what: str, by: str = "") -> Iterator[None]:
+    """Raises :class:`OptionError` if ``what`` needs a library that an extra would have brought: ``by``, or
+    the first that has it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        extras = [extra for extra, libraries in EXTRAS.items() if missing in libraries]
+        if not extras:
+            raise
+        extra = by if by in extras else extras[0]
+        raise OptionError(f"{what} needs {missing}, which is not installed: {how_to_install(extra)}") from error
+
+
+def how_to_install(extra: str) -> str:
+    """What to type to get an extra. No package index has Fencepost."""
+    return f"in a checkout of Fencepost, pip install '.[{extra}]'"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fencepost
-from fencepost.engines.interface import COMPILING
+from fencepost.checker.engines.interface import COMPILING
 
 COUNTER = '''
 from fencepost import *

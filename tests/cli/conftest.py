@@ -11,7 +11,7 @@ import pytest
 from cli.commandline import COMMAND, COUNTER, Ran, environment, silent
 from patience import PATIENCE
 
-from fencepost.cli import main
+from fencepost.cli.main import main
 
 
 @pytest.fixture

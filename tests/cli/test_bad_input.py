@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from cli.commandline import COUNTER, RAISING, RAISING_LINE, Ran
 
-from fencepost import errors, loading
-from fencepost.cli import main
+from fencepost import errors
+from fencepost.cli.main import main
+from fencepost.language import loading
 
 Run = Callable[..., Ran]
 
@@ -191,7 +192,7 @@ def files(tmp_path: Path) -> None:
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two shipped names, so that the hints do not change with what is shipped."""
-    monkeypatch.setattr(loading, "shipped_names", lambda: ["bookkeeper-4.13", "ledger-chaining"])
+    monkeypatch.setattr(loading, "SHIPPED", dict.fromkeys(["bookkeeper-4.13", "ledger-chaining"], ""))
 
 
 @pytest.mark.usefixtures("files", "shelf")

@@ -11,7 +11,7 @@ import pytest
 from cli.commandline import COUNTER, Ran
 
 from fencepost import Protocol, action, state
-from fencepost.step import Stepper
+from fencepost.semantics import Stepper
 
 Run = Callable[..., Ran]
 
@@ -20,7 +20,7 @@ Run = Callable[..., Ran]
 def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other hash seeds take processes, which only the tests about them start."""
     if "seed" not in request.node.name:
-        monkeypatch.setattr("fencepost.engines.hashseeds.SEEDS", ())
+        monkeypatch.setattr("fencepost.checker.engines.hashseeds.SEEDS", ())
 
 
 @pytest.fixture(autouse=True)

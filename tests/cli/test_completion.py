@@ -13,8 +13,9 @@ import numpy
 import pytest
 from cli.commandline import Ran
 
-from fencepost import cli, loading
-from fencepost.commands.completion import _commands
+from fencepost.cli import main as cli
+from fencepost.cli.commands.completion import _commands
+from fencepost.language import loading
 from fencepost.version import VERSION
 
 Run = Callable[..., Ran]
@@ -52,7 +53,7 @@ def test_bash_completes_commands_options_and_choices(bash: Callable[..., list[st
     assert bash("ver") == [] and bash("va") == ["validate"]
     assert bash("check", "--eng") == ["--engine"]
     assert bash("query", "space", "select 1", "--engine", "") == ["auto", "duckdb", "spark"]
-    assert set(bash("check", "")) == set(loading.shipped_names())
+    assert set(bash("check", "")) == set(loading.SHIPPED)
     assert "read" in bash("ledger", "")
     assert "--metadata" in bash("ledger", "read", "--m")
     assert bash("check", "--json", "--") == []  # a file

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from cli.commandline import Ran
 
-from fencepost import loading
-from fencepost.describe import constant_text, listing
-from fencepost.spec.protocol import constants_of
-from fencepost.spec.values import ModelValue, Set
+from fencepost.language import loading
+from fencepost.language.protocol import constants_of
+from fencepost.language.values import ModelValue, Set
+from fencepost.report.describe import constant_text, listing
 
 Run = Callable[..., Ran]
 
@@ -189,7 +189,7 @@ def test_list_has_a_line_for_each_protocol_and_each_configuration(
 ) -> None:
     (tmp_path / "everything.py").write_text(EVERYTHING)
     ours = {"counter": loading.load("counter.py"), "all-of-it": loading.load("everything.py")}
-    monkeypatch.setattr(loading, "shipped_names", lambda: list(ours))
+    monkeypatch.setattr(loading, "SHIPPED", ours)
     monkeypatch.setattr(loading, "load", ours.__getitem__)
     ran = here("list")
     assert (ran.code, ran.err) == (0, "")
@@ -206,7 +206,7 @@ def test_list_has_a_line_for_each_protocol_and_each_configuration(
 
 def test_every_shipped_protocol_is_listed_and_can_be_shown(here: Run) -> None:
     listed = here("list").out
-    for name in loading.shipped_names():
+    for name in loading.SHIPPED:
         assert f"{name}: " in f"\n{listed}"
         shown = here("show", name)
         assert (shown.code, shown.err) == (0, "")
@@ -232,7 +232,7 @@ def test_constants_as_they_are_typed() -> None:
 
 
 def test_a_list_fits_into_a_terminal() -> None:
-    ours = [(name, loading.load(name)) for name in loading.shipped_names()]
+    ours = [(name, loading.load(name)) for name in loading.SHIPPED]
     for width in (60, 80, 110):
         assert max(map(len, listing(ours, width).splitlines())) <= width
     assert "".join(listing(ours, 80).split()) == "".join(listing(ours).split())

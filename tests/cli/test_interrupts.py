@@ -17,8 +17,8 @@ import pytest
 from cli.commandline import COUNTER, Ran, environment
 from patience import PATIENCE
 
-from fencepost import interrupts
-from fencepost.commands import autorecovery, bookie
+from fencepost.cli import interrupts
+from fencepost.cli.commands import autorecovery, bookie
 
 INTERRUPTING = """
 import os, signal, sys
@@ -27,7 +27,7 @@ count, wanted = 0, {wanted}
 
 def hook(event, arguments):
     global count
-    if event == "import" and "fencepost.interrupts" in sys.modules:
+    if event == "import" and "fencepost.cli.interrupts" in sys.modules:
         count += 1
         if count == wanted:
             os.kill(os.getpid(), signal.SIGINT)
@@ -36,7 +36,7 @@ sys.addaudithook(hook)
 """
 """Interrupts its own process when the n-th module is imported, counted from where Fencepost has begun."""
 
-SCRIPT = "import sys\nfrom fencepost.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+SCRIPT = "import sys\nfrom fencepost.cli.main import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
 """What an installer writes for the entry point."""
 
 
@@ -66,10 +66,12 @@ def test_an_interrupt_while_it_starts_is_one_line(tmp_path: Path, wanted: int, s
 
 def test_who_only_uses_the_package_is_interrupted_as_ever(tmp_path: Path) -> None:
     text = (
-        "import signal, fencepost, fencepost.cli\nassert signal.getsignal(signal.SIGINT) is"
+        "import signal, fencepost, fencepost.cli.main\nassert signal.getsignal(signal.SIGINT) is"
         " signal.default_int_handler\n"
     )
-    text += "fencepost.cli.main(['--version'])\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    text += (
+        "fencepost.cli.main.main(['--version'])\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    )
     (tmp_path / "mine.py").write_text(text)
     for start in (["mine.py"], ["-m", "mine"], ["-c", text]):
         subprocess.run([sys.executable, *start], cwd=tmp_path, env=environment(), timeout=PATIENCE, check=True)

@@ -11,7 +11,8 @@ import pytest
 from cli.commandline import Ran
 
 import fencepost
-from fencepost import Protocol, Result, loading
+from fencepost import Protocol, Result
+from fencepost.language import loading
 
 Run = Callable[..., Ran]
 DIGITS = (
@@ -34,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, here: Run) -> Callable[..., dict[str,
 
     import sys
 
-    monkeypatch.setattr(sys.modules["fencepost.check"], "check", check)
+    monkeypatch.setattr(sys.modules["fencepost.api.check"], "check", check)
 
     def run(*arguments: str) -> dict[str, Any]:
         assert here("check", "counter.py", *arguments).code in (0, 12)

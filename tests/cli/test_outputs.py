@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from cli.commandline import COUNTER, RAISING, Ran, environment
 
-from fencepost import SystemFailure, check, output
+from fencepost import SystemFailure, check
+from fencepost.cli import output
 
 Run = Callable[..., Ran]
 
@@ -298,7 +299,7 @@ def test_a_report_that_fails_loses_nothing_else(here: Run, tmp_path: Path, monke
 
 
 def test_a_missing_library_names_it(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fencepost.engines.embedded", None)
+    monkeypatch.setitem(sys.modules, "fencepost.checker.engines.embedded", None)
     ran = here("check", "counter.py", "--engine", "embedded")
     assert ran.code == 153
     assert "the embedded engine can not start" in ran.complaint

@@ -60,7 +60,7 @@ def test_what_needs_no_engine_imports_none(process: Run, arguments: list[str], t
     asked = (
         "import atexit, sys\n"
         f"atexit.register(lambda: sys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules)))\n"
-        "from fencepost.cli import main\n"
+        "from fencepost.cli.main import main\n"
         f"main({arguments!r})\n"
     )
     ran = subprocess.run(

@@ -12,10 +12,10 @@ import pytest
 
 import fencepost
 from fencepost import Progress, Protocol, state
-from fencepost.engines.announcing import announced, compiling
-from fencepost.engines.interface import COMPILING, MORE, Exploration
-from fencepost.numbers import duration, rate
-from fencepost.progress import Entries, Estimate, Line, per_second, roughly
+from fencepost.checker.engines.announcing import announced, compiling
+from fencepost.checker.engines.interface import COMPILING, MORE, Exploration
+from fencepost.cli.progress import Entries, Estimate, Line, per_second, roughly
+from fencepost.text.numbers import duration, rate
 
 
 class Small(Protocol):

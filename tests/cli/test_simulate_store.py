@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli import main
+from fencepost.cli.main import main
 
 
 def test_a_campaign_that_holds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from unittest import mock
 
 from patience import PATIENCE
 
-from fencepost.cli import main
+from fencepost.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -18,7 +18,7 @@ from unittest import mock
 
 from docs.documents import DOCS, EXAMPLES, Command, blocks, commands
 
-from fencepost.cli import main
+from fencepost.cli.main import main
 
 PAGE = DOCS / "state-spaces.md"
 IMAGES = DOCS / "images"

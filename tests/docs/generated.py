@@ -14,22 +14,22 @@ from pathlib import Path
 
 from docs.documents import DOCS
 
-from fencepost.metadata_service.settings import Settings
-from fencepost.store.autorecovery import settings as of_autorecovery
-from fencepost.store.bookie import settings as of_bookie
-from fencepost.store.settings import described
+from fencepost.ledger.autorecovery import settings as of_autorecovery
+from fencepost.ledger.bookie import settings as of_bookie
+from fencepost.ledger.settings import described
+from fencepost.metadata.settings import Settings
 
 OPERATIONS = DOCS / "store-operations.md"
 FORMATS = DOCS / "store-formats.md"
 
 STRUCTS = {
-    "first sector of a journal file": ("fencepost.store.disk.journal", "_FILE"),
-    "group of a journal": ("fencepost.store.disk.journal", "_GROUP"),
-    "record of an entry": ("fencepost.store.disk.records", "_ENTRY"),
-    "first sector of an entry log": ("fencepost.store.disk.sections", "_FILE"),
-    "section of an entry log": ("fencepost.store.disk.sections", "_SECTION"),
-    "entry in an entry log": ("fencepost.store.disk.sections", "_ENTRY"),
-    "row of a run": ("fencepost.store.disk.sections", "_RUN"),
+    "first sector of a journal file": ("fencepost.ledger.disk.journal", "_FILE"),
+    "group of a journal": ("fencepost.ledger.disk.journal", "_GROUP"),
+    "record of an entry": ("fencepost.ledger.disk.records", "_ENTRY"),
+    "first sector of an entry log": ("fencepost.ledger.disk.sections", "_FILE"),
+    "section of an entry log": ("fencepost.ledger.disk.sections", "_SECTION"),
+    "entry in an entry log": ("fencepost.ledger.disk.sections", "_ENTRY"),
+    "row of a run": ("fencepost.ledger.disk.sections", "_RUN"),
 }
 """The formats by the names of their tables: a module, and what the struct is called in it."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from docs.documents import ENVIRONMENT, EXAMPLES, ROOT, Command, blocks, commands, documents
 from patience import PATIENCE
 
-from fencepost.store.cluster.ports import free_ports, is_free
+from fencepost.ledger.cluster.ports import free_ports, is_free
 
 LANGUAGE = "shellsession"
 SHOWN = [2181, *range(3181, 3191)]

@@ -14,9 +14,9 @@ from docs.documents import DOCS, EXAMPLES, ROOT, Block, blocks, documents, is_ex
 
 import fencepost
 from fencepost import errors
-from fencepost.arguments import Parser
-from fencepost.cli import COMMANDS
-from fencepost.loading import load
+from fencepost.cli.arguments import Parser
+from fencepost.cli.main import COMMANDS
+from fencepost.language.loading import load
 from fencepost.report.json import data
 
 PROTOCOLS = ROOT / "src" / "fencepost" / "protocols"
@@ -99,7 +99,7 @@ def test_the_command_line_page_has_every_option_and_no_other() -> None:
     parsers = []
     for name in COMMANDS.keys() - {"query", "witness", "diff"}:  # which the page of states describes
         parsers.append(Parser())
-        importlib.import_module(f"fencepost.commands.{name.replace('-', '_')}").add_options(parsers[-1])
+        importlib.import_module(f"fencepost.cli.commands.{name.replace('-', '_')}").add_options(parsers[-1])
     actions = [action for each in parsers for action in all_actions(each)]
     options = {option for action in actions for option in action.option_strings} | {"--debug"}
     described = set(re.findall(r"^\| `(-\w+|--[\w-]+)", page, flags=re.M)) | set(

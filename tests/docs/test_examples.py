@@ -12,7 +12,7 @@ from docs.documents import DOCS, EXAMPLES, blocks, documents, run, same, selecte
 from patience import PATIENCE
 
 from fencepost import Options, Protocol, Result, SearchOptions, check
-from fencepost.loading import load
+from fencepost.language.loading import load
 
 # Example, constants, and what TLC found for the TLA+ of the same name (one worker, no symmetry): distinct states and
 # depth.

@@ -11,11 +11,11 @@ from docs.generated import FORMATS, tables, with_tables
 from docs.generated import OPERATIONS as PAGE
 
 from fencepost.errors import FencepostError
+from fencepost.ledger import errors
+from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.disk import journal, records, sections
 from fencepost.log import errors as log_errors
-from fencepost.metadata_service import snapshot, tree
-from fencepost.store import errors
-from fencepost.store.client.settings import ClientSettings
-from fencepost.store.disk import journal, records, sections
+from fencepost.metadata import snapshot, tree
 
 
 @pytest.mark.parametrize("page", tables(), ids=lambda page: page.name)

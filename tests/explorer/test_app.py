@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost import OptionError
+from fencepost.behaviours.reading import read
 from fencepost.explorer.app import FORMS, listen
-from fencepost.trace.reading import read
 
 
 @pytest.fixture(scope="module")

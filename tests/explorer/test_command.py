@@ -16,12 +16,12 @@ from cli.commandline import COMMAND, COUNTER, environment
 from patience import PATIENCE
 
 import fencepost
-from fencepost.cli import main
-from fencepost.loading import load
+from fencepost.behaviours import Trace, to_itf
+from fencepost.cli.main import main
+from fencepost.language.loading import load
 from fencepost.report.html import html
 from fencepost.report.json import to_json
 from fencepost.report.onward import explore_command
-from fencepost.trace import Trace, to_itf
 
 
 @pytest.fixture

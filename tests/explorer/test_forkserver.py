@@ -16,7 +16,7 @@ from fencepost import OptionError, Protocol, SearchOptions, action, state
 from fencepost.explorer.app import Explorer
 from fencepost.explorer.find import Finding
 from fencepost.explorer.session import Session
-from fencepost.loading import load
+from fencepost.language.loading import load
 
 
 @pytest.fixture

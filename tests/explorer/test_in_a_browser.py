@@ -11,9 +11,9 @@ from explorer.serving import Page, served
 from explorer.walks import Coin, Lamp, Ticking, Wide
 
 import fencepost
-from fencepost.loading import load
+from fencepost.behaviours import Trace
+from fencepost.language.loading import load
 from fencepost.report.json import to_json
-from fencepost.trace import Trace
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"{MISSING} is not installed")
 
@@ -67,7 +67,7 @@ def place(browser: Browser) -> int:
     return int(browser.run(f"return document.querySelector('{ROWS}.on').dataset.place"))
 
 
-def offered(browser: Browser, page: Page, step: fencepost.trace.Step) -> str:
+def offered(browser: Browser, page: Page, step: fencepost.behaviours.Step) -> str:
     """What to click for a step."""
     session = page.explorer.session
     node = session.node(browser.run("return Number(document.querySelector('[data-keep]').href.match(/tip=(\\d+)/)[1])"))

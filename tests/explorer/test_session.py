@@ -9,14 +9,14 @@ from explorer.walks import Coin, Lamp, Ticking
 
 import fencepost
 from fencepost import OptionError, Protocol, SearchOptions
+from fencepost.behaviours import to_itf
+from fencepost.behaviours.json import behaviour
+from fencepost.behaviours.reading import protocol_of, read, replayed
 from fencepost.explorer.find import Finding, look_for
 from fencepost.explorer.session import Node, Session
 from fencepost.explorer.views import BLOCK, _change, view
-from fencepost.loading import load
+from fencepost.language.loading import load
 from fencepost.report.json import to_json
-from fencepost.trace import to_itf
-from fencepost.trace.json import behaviour
-from fencepost.trace.reading import protocol_of, read, replayed
 
 LIMITS = SearchOptions(workers=1, max_states=50_000)
 
@@ -314,7 +314,7 @@ def test_a_long_diagram_is_drawn_in_parts() -> None:
     assert again["diagram"] is None
 
 
-@pytest.mark.parametrize("protocol", [load(n)() for n in fencepost.loading.shipped_names()], ids=lambda p: p.name)
+@pytest.mark.parametrize("protocol", [load(n)() for n in fencepost.language.loading.SHIPPED], ids=lambda p: p.name)
 def test_every_shipped_protocol_can_be_walked(protocol: Protocol) -> None:
     """Along the last of what is enabled, each time: every view can be made, and the path leads back to where it was
     made.

@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from metadata_service.servers import Server
+from ledger.bookie.standing_bookies import Bookie, bookie
+from metadata.servers import Server
 from patience import PATIENCE
-from store.bookie.standing_bookies import Bookie, bookie
 
-from fencepost.client import Client
-from fencepost.store.client.settings import ClientSettings
-from fencepost.store.metadata.client import MetadataClient
+from fencepost.api.client import Client
+from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.metadata.client import MetadataClient
 
 SETTINGS = ClientSettings(session_timeout=4.0, metadata_timeout=PATIENCE, request_timeout=PATIENCE)
 """The settings of a client that waits for a slow machine."""

@@ -13,9 +13,9 @@ import pytest
 
 from fencepost import Options, Protocol, Result, SearchOptions, check
 from fencepost.log import rules
-from fencepost.log.checked import log
-from fencepost.log.checked.log import Log
 from fencepost.log.rules import Attaching, Protections, Status, Update
+from fencepost.protocols.log import log
+from fencepost.protocols.log.log import Log
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "log.md"
 

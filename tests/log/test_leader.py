@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.ledger.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
 from fencepost.log.chain import Chain, Link, Position
 from fencepost.log.roles.leader import (
     Abandon,
@@ -39,7 +40,6 @@ from fencepost.log.roles.leader import (
     WriteFailed,
 )
 from fencepost.log.rules import Failure, Limits, Status
-from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
 
 ONE = Chain((Link(5, 1_000),))
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.ledger.roles.interface import Outcome, TimerFired
 from fencepost.log.roles import leader as role
 from fencepost.log.roles.leader import DeleteLedger, Leader, Reason
 from fencepost.log.rules import ALL, Attaching, Protections, Status
-from fencepost.log.sim.environment import Broken
-from fencepost.log.sim.world import World
-from fencepost.store.roles.interface import Outcome, TimerFired
+from fencepost.log.simulation.environment import Broken
+from fencepost.log.simulation.world import World
 
 SEEDS = 500
 """As many as a test has time for; 10,000 take a minute or two."""

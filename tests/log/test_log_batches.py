@@ -11,18 +11,18 @@ from unittest.mock import AsyncMock
 import pytest
 from log.standing_logs import Standing, run
 
-from fencepost.conform.traces import Traces
-from fencepost.conform.validate import Validator
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.errors import BadVersionError, IllegalOperationError, MetadataServiceError, NoSuchLedgerError
 from fencepost.log import batches as module
 from fencepost.log import metadata
 from fencepost.log.batches import GIVEN_UP, Batches, Part
 from fencepost.log.chain import EARLIEST, Chain, Position, bytes_of
-from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
 from fencepost.log.metadata import Pending
-from fencepost.store.client.store import Store
-from fencepost.store.errors import BadVersionError, IllegalOperationError, MetadataServiceError, NoSuchLedgerError
-from fencepost.tracing import read
+from fencepost.protocols.log.conformance import LogConformance
+from fencepost.traces import read
+from fencepost.traces.validation.traces import Traces
+from fencepost.traces.validation.validate import Validator
 
 
 async def part(batches: Batches, number: int, *data: bytes, ledger_bytes: int = 1 << 30) -> Part:

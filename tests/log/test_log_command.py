@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ledger.processes import SOURCE, cluster
 from patience import PATIENCE
-from store.processes import SOURCE, cluster
 
 import fencepost
 from fencepost.log.chain import Position
@@ -133,7 +133,7 @@ def test_a_tail_follows_and_an_interrupt_leaves_the_log_to_others(store: str) ->
 WRITER = """
 import asyncio, sys, fencepost
 async def main():
-    settings = fencepost.store.client.settings.ClientSettings(session_timeout=4.0)
+    settings = fencepost.ledger.client.settings.ClientSettings(session_timeout=4.0)
     async with fencepost.connect(sys.argv[1], settings) as store:
         writer = await store.log(sys.argv[2]).writer(name=sys.argv[3], ledger_entries=50)
         print("leads", flush=True)

@@ -11,11 +11,11 @@ import pytest
 from log.standing_logs import Standing, run
 from patience import PATIENCE
 
+from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log.chain import LATEST, Chain, Link
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
 from fencepost.log.metadata import LogNodes, Pending
 from fencepost.log.rules import trimmable_of_read
-from fencepost.store.metadata.client import MetadataClient
 
 
 def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

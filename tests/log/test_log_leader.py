@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from fencepost import Result, SearchOptions, check
-from fencepost.log.checked.leading import LogLeader
 from fencepost.log.roles.leader import Leader
+from fencepost.protocols.log.leader import LogLeader
 
 COUNTS = {
     "default": (53_203, 41),

@@ -8,11 +8,11 @@ import pytest
 from log.standing_logs import Standing, run, until
 
 from fencepost.errors import OptionError
+from fencepost.ledger.errors import BadVersionError
+from fencepost.ledger.metadata.client import Session
 from fencepost.log.chain import Chain
 from fencepost.log.errors import LogExistsError, NoSuchLogError
 from fencepost.log.metadata import Election, LogNodes, names
-from fencepost.store.errors import BadVersionError
-from fencepost.store.metadata.client import Session
 
 ONE, TWO = Chain(), Chain().appended(7, 5)
 

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 
-from fencepost.client import Client
+from fencepost.api.client import Client
 from fencepost.errors import OptionError
+from fencepost.ledger.client.reader import LedgerReader
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.errors import IllegalOperationError
+from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log import chain as chains
 from fencepost.log.chain import EARLIEST, LATEST, Chain, Link, Position
 from fencepost.log.entries import framed
@@ -19,10 +23,6 @@ from fencepost.log.errors import LogFormatError, LogTrimmedError, MissingLedgerE
 from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes
 from fencepost.log.reader import LogEntry
-from fencepost.store.client.reader import LedgerReader
-from fencepost.store.client.store import Store
-from fencepost.store.errors import IllegalOperationError
-from fencepost.store.metadata.client import MetadataClient
 
 
 async def log_of(store: Client, ledgers: list[list[int]], name: str = "orders") -> Log:

@@ -8,7 +8,7 @@ from bisect import bisect_left
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from store.rules.test_imports import FORBIDDEN_NAMES, imports, path_of
+from ledger.rules.test_imports import FORBIDDEN_NAMES, imports, path_of
 
 from fencepost.log.chain import Batch, Chain, Link
 from fencepost.log.rules import (
@@ -49,8 +49,8 @@ def chain(*ledgers: int, trimmed: int = 0, sealed: bool = False) -> Chain:
 
 
 OF_VALUES = {
-    "fencepost.spec.values",
-    "fencepost.store.wire.varint",
+    "fencepost.language.values",
+    "fencepost.ledger.wire.varint",
     "fencepost.log.errors",
     "fencepost.errors",
 }
@@ -69,7 +69,7 @@ def test_rules_and_roles_do_no_input_or_output() -> None:
         "itertools",
         "msgspec",
     }
-    of_store = {"fencepost.store.roles.interface"}
+    of_store = {"fencepost.ledger.roles.interface"}
     of_log = {"fencepost.log.chain", "fencepost.log.rules", "fencepost.log.roles.leader"}
     for module in of_log:
         assert set(imports(module)) <= plain | OF_VALUES | of_store | of_log, module

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 
-from fencepost.conform.traces import Traces
-from fencepost.conform.validate import Validator
+from fencepost.ledger import errors
+from fencepost.ledger.client.writer import LedgerWriter
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.log.chain import Chain, Position
-from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import NotLeaderError
 from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes
 from fencepost.log.roles.leader import Leader, LeaderSettings
 from fencepost.log.rules import ALL, Protections
 from fencepost.log.writer import LogWriter
-from fencepost.store import errors
-from fencepost.store.client.writer import LedgerWriter
-from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.tracing import read
+from fencepost.protocols.log.conformance import LogConformance
+from fencepost.traces import read
+from fencepost.traces.validation.traces import Traces
+from fencepost.traces.validation.validate import Validator
 
 
 class Unheard:

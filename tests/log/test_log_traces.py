@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from fencepost import SearchOptions, check
-from fencepost.conform.conformance import Event
-from fencepost.conform.validate import Validator, Verdict
-from fencepost.log.checked.conformance import LogConformance
-from fencepost.log.checked.running import RunningLog
 from fencepost.log.rules import ALL, Protections
-from fencepost.log.sim.environment import LOG, Broken
-from fencepost.log.sim.world import World
+from fencepost.log.simulation.environment import LOG, Broken
+from fencepost.log.simulation.world import World
+from fencepost.protocols.log.conformance import LogConformance
+from fencepost.protocols.log.running import RunningLog
 from fencepost.simulation.trace import SimTrace
+from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.validate import Validator, Verdict
 
 VALIDATOR = Validator(LogConformance)
 SEEDS = 150

@@ -13,11 +13,11 @@ import pytest
 from log.standing_logs import Standing, run, until
 
 from fencepost.errors import OptionError
+from fencepost.ledger import errors
+from fencepost.ledger.client.writer import LedgerWriter
 from fencepost.log.chain import EARLIEST, LATEST, Position
 from fencepost.log.errors import LogExistsError, LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.log import Log
-from fencepost.store import errors
-from fencepost.store.client.writer import LedgerWriter
 
 
 async def made(cluster: Standing, name: str = "orders", **options: Any) -> Log:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli import main
+from fencepost.cli.main import main
+from fencepost.ledger.roles.interface import Outcome
 from fencepost.log import cursors
 from fencepost.log.chain import Chain
 from fencepost.log.roles.attacher import Attacher
 from fencepost.log.roles.leader import ChainWritten
 from fencepost.log.rules import Protections
-from fencepost.log.sim import world
-from fencepost.log.sim.world import Reader, World, simulated
-from fencepost.store.roles.interface import Outcome
+from fencepost.log.simulation import world
+from fencepost.log.simulation.world import Reader, World, simulated
 
 MOST = 30
 """Seeds within which each protection that is off is noticed."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost import Protocol
 from fencepost.protocols.kraft.kip_853 import KRaft, voters
-from fencepost.step import State, Stepper
+from fencepost.semantics import State, Stepper
 
 
 def cluster(count: int, **constants: Any) -> KRaft:

@@ -18,7 +18,7 @@ from bench.mutants.mutate import replaced
 from bench.mutants.protocols import SUBJECTS, path_of
 from bench.mutants.simulated import simulate
 from fencepost import SearchOptions, check
-from fencepost.protocols import shipped
+from fencepost.language.loading import shipped
 
 
 def said_by(protocol: str, who: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fencepost import ModelValue, OptionError, Result, SearchOptions, action, check, invariant, require
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.current import BookKeeper, ClientStatus, ReadResponse, ReadResult, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Ensemble, Entry
-from fencepost.store.rules.metadata import LedgerStatus
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper.md"
 

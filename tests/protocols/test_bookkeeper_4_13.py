@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fencepost import ModelValue, Result, SearchOptions, action, check, require
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.ledger import Entry
 from fencepost.protocols.bookkeeper.v4_13 import W1, W2, AddEntryRequest, AddEntryResponse, BookKeeper413
-from fencepost.store.rules.metadata import LedgerStatus
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper-4.13.md"
 

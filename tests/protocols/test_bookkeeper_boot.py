@@ -23,6 +23,8 @@ from fencepost import (
     step_invariant,
     weak,
 )
+from fencepost.language.protocol import constants_of
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.boot import (
     CUT_OFF,
     SERVING,
@@ -32,8 +34,6 @@ from fencepost.protocols.bookkeeper.boot import (
     RecoveryPhase,
     WriterStatus,
 )
-from fencepost.spec.protocol import constants_of
-from fencepost.store.rules.metadata import LedgerStatus
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fencepost import ModelValue, Options, Result, SearchOptions, State, Trace, action, check, require
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Entry
 from fencepost.protocols.bookkeeper.limbo import BookKeeperLimbo
-from fencepost.store.rules.metadata import LedgerStatus
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 

@@ -19,7 +19,7 @@ from bench.mutants.judging import BY, in_child, trace_lines
 from bench.mutants.mutate import mutants_of, replaced
 from bench.mutants.page import reasons
 from bench.mutants.simulated import simulate, validate
-from fencepost.protocols import shipped
+from fencepost.language.loading import shipped
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,12 +31,12 @@ QUORUM = "fencepost.quorum.rules"
 LOG = "fencepost.log.rules"
 LEADER = "fencepost.log.roles.leader"
 REPLICA = "fencepost.quorum.roles.replica"
-CHECKED_LOG = "fencepost.log.checked.log"
-CHECKED_QUORUM = "fencepost.quorum.checked.quorum"
+CHECKED_LOG = "fencepost.protocols.log.log"
+CHECKED_QUORUM = "fencepost.protocols.quorum.quorum"
 KRAFT = "fencepost.protocols.kraft.kip_853"
-ADDING = "fencepost.store.rules.adding"
-METADATA = "fencepost.store.rules.metadata"
-STORE = "fencepost.store.checked.store"
+ADDING = "fencepost.ledger.rules.adding"
+METADATA = "fencepost.ledger.rules.metadata"
+STORE = "fencepost.protocols.store.store"
 
 Change = tuple[str, str, str]
 

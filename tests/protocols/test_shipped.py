@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fencepost import NotAProtocol, Protocol
-from fencepost.protocols import SHIPPED, shipped
+from fencepost.language.loading import SHIPPED, shipped
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from fencepost import ModelValue, Protocol, check, initial
-from fencepost.protocols import SHIPPED, shipped
+from fencepost.language.loading import SHIPPED, shipped
 from fencepost.protocols.bookkeeper.current import BookKeeper
 from fencepost.protocols.bookkeeper.ledger import Entry, Fragment, PendingAddOp
 from fencepost.protocols.bookkeeper.v4_13 import W1, BookKeeper413, WriterStatus
 from fencepost.protocols.ledger_chaining import LedgerChaining, LedgerMetadata, LedgerOnBookies
-from fencepost.step import Stepper
+from fencepost.semantics import Stepper
 
 B1 = ModelValue("b1", 0)
 C1 = ModelValue("c1", 0)

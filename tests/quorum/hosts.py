@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.files.folders import OsFiles
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
 from fencepost.quorum.driver.node import Limits
@@ -18,7 +19,6 @@ from fencepost.quorum.driver.proposals import NotLeader, OutcomeUnknown
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch
 from fencepost.quorum.roles.interface import Settings
-from fencepost.store.disk.files import OsFiles
 
 FAST = Settings(
     election_timeout=150_000,

@@ -14,11 +14,11 @@ from typing import Any
 import patience
 from hosts import FAST, free_ports, replaced
 
-from fencepost.metadata_service.member import Member
-from fencepost.metadata_service.settings import Settings
+from fencepost.files.folders import OsFiles
+from fencepost.metadata.member import Member
+from fencepost.metadata.settings import Settings
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.node import Limits
-from fencepost.store.disk.files import OsFiles
 
 
 class Members:

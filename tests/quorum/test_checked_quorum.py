@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fencepost import SearchOptions
-from fencepost.check import check
-from fencepost.protocols import shipped
+from fencepost.api.check import check
+from fencepost.language.loading import shipped
 
 HOLDS = {
     "default": 11_852,

@@ -19,6 +19,7 @@ import pytest
 from hosts import TestCluster, TestHost, free_ports, until
 
 from fencepost.errors import SystemFailure
+from fencepost.files.folders import OsFiles
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.files.directory import Meta, draw_id
 from fencepost.quorum.identity import Node
@@ -38,7 +39,6 @@ from fencepost.quorum.kafka.messages import (
 from fencepost.quorum.kafka.schema import ZERO_UUID
 from fencepost.quorum.messages import AddVoter, DescribeQuorum, RemoveVoter, RemoveVoterResponse
 from fencepost.quorum.rules import Error
-from fencepost.store.disk.files import OsFiles
 
 Test = Callable[[TestCluster, "Clients"], Coroutine[Any, Any, None]]
 

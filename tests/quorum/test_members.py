@@ -20,9 +20,9 @@ from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 from members import Members
 
-from fencepost.metadata_service import member as of_member
-from fencepost.metadata_service.acl import OPEN
-from fencepost.metadata_service.protocol import CREATE, Create
+from fencepost.metadata import member as of_member
+from fencepost.metadata.acl import OPEN
+from fencepost.metadata.protocol import CREATE, Create
 from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.messages import AddVoter, RemoveVoter
 from fencepost.quorum.rules import Error

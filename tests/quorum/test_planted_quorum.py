@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fencepost.ledger.disk import journal, journal_files
+from fencepost.ledger.disk.journal_files import JournalFiles
 from fencepost.quorum import rules
 from fencepost.quorum.driver import node
 from fencepost.quorum.driver.node import QuorumNode
@@ -32,11 +34,9 @@ from fencepost.quorum.roles.interface import (
 )
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import ALL, Election, Error, Learnt, Position, Protections
-from fencepost.quorum.sim.cluster import simulate
+from fencepost.quorum.simulation.cluster import simulate
 from fencepost.quorum.transitions import State
 from fencepost.simulation.disk import SimDisk, SimHandle
-from fencepost.store.disk import journal, journal_files
-from fencepost.store.disk.journal_files import JournalFiles
 
 SEEDS = 400
 """Within so many seeds every fault is found."""

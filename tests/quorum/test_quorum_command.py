@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 from kazoo.retry import KazooRetry
 
-from fencepost import cli
+from fencepost.cli import main as cli
 from fencepost.quorum.kafka.messages import DESCRIBE_CLUSTER, decode_response, encode_request
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

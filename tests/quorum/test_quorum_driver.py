@@ -14,6 +14,7 @@ import pytest
 from hosts import TestCluster, free_ports, replaced, until
 
 from fencepost.errors import SystemFailure
+from fencepost.files.folders import OsFiles
 from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, Hello, Welcome, encode
@@ -38,7 +39,6 @@ from fencepost.quorum.messages import (
 )
 from fencepost.quorum.roles.interface import Commit, ElectionState, Reply, Resign, StoreState
 from fencepost.quorum.rules import Error
-from fencepost.store.disk.files import OsFiles
 
 
 @pytest.fixture

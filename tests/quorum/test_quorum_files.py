@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fencepost.files.folders import SECTOR, OsFiles
+from fencepost.ledger.disk.journal import Damage
 from fencepost.quorum.files import directory, snapshots
 from fencepost.quorum.files.directory import META, Meta, join_cluster, open_replica, read_meta, write_meta
 from fencepost.quorum.files.election import STATE, read_election, store_election
@@ -15,8 +17,6 @@ from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import Batch, OffsetAndEpoch, Snapshot, VotersRecord
 from fencepost.quorum.roles.interface import ElectionState
 from fencepost.simulation.disk import PowerLoss, SimDisk
-from fencepost.store.disk.files import OsFiles
-from fencepost.store.disk.journal import SECTOR, Damage
 
 ME = Node(ReplicaKey(1, "AdisksAdisksAdisksAdis"), "127.0.0.1:9191")
 VOTERS = VoterSet.of([ME, Node(ReplicaKey(2, "Bdisk"), "127.0.0.1:9192")])

@@ -15,7 +15,7 @@ ROOM = Path(fencepost.quorum.__file__).parent
 PURE = [*sorted(ROOM.glob("*.py")), *sorted((ROOM / "roles").glob("*.py"))]
 ALLOWED = {
     "__future__", "bisect", "collections.abc", "enum", "itertools", "msgspec", "operator", "typing",
-    "fencepost.spec.values",
+    "fencepost.language.values",
 }  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def imported(path: Path) -> set[str]:
 def test_what_decides_is_pure(path: Path) -> None:
     inner = {name for name in imported(path) if name.startswith("fencepost.quorum")}
     assert imported(path) - inner <= ALLOWED
-    assert not any(name.startswith(("fencepost.quorum.sim", "fencepost.quorum.checked")) for name in inner)
+    assert not any(name.startswith(("fencepost.quorum.simulation", "fencepost.protocols.quorum")) for name in inner)
 
 
 def test_kafkas_format_knows_nothing_of_a_quorum_and_no_replica_of_kafka() -> None:
@@ -49,5 +49,5 @@ def test_kafkas_format_knows_nothing_of_a_quorum_and_no_replica_of_kafka() -> No
 def test_rules_know_nothing_of_messages_and_roles() -> None:
     assert {name for name in imported(ROOM / "rules.py") if name.startswith("fencepost")} == {
         "fencepost.quorum.transitions",
-        "fencepost.spec.values",
+        "fencepost.language.values",
     }

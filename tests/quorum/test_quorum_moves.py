@@ -8,9 +8,9 @@ import pytest
 
 from fencepost.quorum.identity import ReplicaKey, VoterSet
 from fencepost.quorum.messages import Request
-from fencepost.quorum.sim.case import drawn
-from fencepost.quorum.sim.cluster import Cluster
-from fencepost.quorum.sim.host import SimHost
+from fencepost.quorum.simulation.case import drawn
+from fencepost.quorum.simulation.cluster import Cluster
+from fencepost.quorum.simulation.host import SimHost
 
 SEEDS = range(25)
 

@@ -9,7 +9,7 @@ import pytest
 from test_planted_quorum import UNSEEN, name_of, plant
 
 from fencepost import Result, SearchOptions, check
-from fencepost.quorum.checked.replicas import Replicas
+from fencepost.protocols.quorum.replica import Replicas
 from fencepost.quorum.driver import node
 from fencepost.quorum.roles.replica import Replica
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from fencepost.quorum.sim.case import drawn
-from fencepost.quorum.sim.cluster import simulate
+from fencepost.quorum.simulation.case import drawn
+from fencepost.quorum.simulation.cluster import simulate
 
 ONE = (
-    "from fencepost.quorum.sim.cluster import simulate; o = simulate(7);"
+    "from fencepost.quorum.simulation.cluster import simulate; o = simulate(7);"
     " print(o.digest, o.events, o.messages, o.virtual)"
 )
 

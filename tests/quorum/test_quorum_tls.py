@@ -11,6 +11,7 @@ import certificates
 import pytest
 from hosts import TestCluster, until
 
+from fencepost.connections.tls import Files, _is_named
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver import host as hosts
 from fencepost.quorum.driver.admin import Administrator
@@ -18,7 +19,6 @@ from fencepost.quorum.driver.frames import Hello, encode
 from fencepost.quorum.driver.links import PeerTls
 from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.kafka.listener import KafkaListener
-from fencepost.tls import Files, _is_named
 
 
 @pytest.fixture

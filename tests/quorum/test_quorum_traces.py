@@ -15,17 +15,17 @@ import pytest
 from test_planted_quorum import PLANTED, UNSEEN, Planted, plant
 
 from fencepost import check
-from fencepost.cli import main
-from fencepost.conform.conformance import Event
-from fencepost.conform.validate import Validator, Verdict
-from fencepost.quorum.checked.conformance import QuorumConformance
-from fencepost.quorum.checked.running import RunningQuorum
+from fencepost.cli.main import main
+from fencepost.protocols.quorum.conformance import QuorumConformance
+from fencepost.protocols.quorum.running import RunningQuorum
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import ALL, Protections
-from fencepost.quorum.sim.case import Case, drawn
-from fencepost.quorum.sim.cluster import Cluster, simulate
-from fencepost.quorum.sim.host import TRACED_AS
+from fencepost.quorum.simulation.case import Case, drawn
+from fencepost.quorum.simulation.cluster import Cluster, simulate
+from fencepost.quorum.simulation.host import TRACED_AS
 from fencepost.simulation.trace import SimTrace
+from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.validate import Validator, Verdict
 
 VALIDATOR = Validator(QuorumConformance)
 SEEDS = (*range(1, 9), 20)

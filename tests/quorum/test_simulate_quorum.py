@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli import main
+from fencepost.cli.main import main
 from fencepost.quorum.roles.replica import Replica
-from fencepost.quorum.sim.cluster import Campaign
+from fencepost.quorum.simulation.cluster import Campaign
 from fencepost.simulation.seeds import run
 
 

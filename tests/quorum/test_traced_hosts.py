@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from hosts import TestCluster, free_ports, until
 
-from fencepost.conform.conformance import Event
-from fencepost.conform.validate import Validator, Verdict
-from fencepost.quorum.checked.conformance import QuorumConformance
+from fencepost.protocols.quorum.conformance import QuorumConformance
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.node import QuorumNode
+from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.validate import Validator, Verdict
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NodeExistsError
 
-from fencepost import tracing
-from fencepost.conform.traces import Traces
-from fencepost.conform.validate import Validator, Verdict
-from fencepost.quorum.checked.conformance import QuorumConformance
+from fencepost.protocols.quorum.conformance import QuorumConformance
+from fencepost.traces import read
+from fencepost.traces.validation.traces import Traces
+from fencepost.traces.validation.validate import Validator, Verdict
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -45,7 +45,7 @@ def certainly(client, path: str) -> None:
 
 def judged(folder: Path) -> tuple[Verdict, set[str]]:
     """The verdict on the only trace of a folder, and the actions in it."""
-    traces = Traces(tracing.read(folder, check=False), kind=QuorumConformance.subjects)
+    traces = Traces(read(folder, check=False), kind=QuorumConformance.subjects)
     (name,) = traces.names()
     events = traces.events(name)
     return Validator(QuorumConformance).validate(name[1], events), {event.action for event in events}

@@ -21,9 +21,9 @@ from fencepost import (
     require,
     state,
 )
-from fencepost.spec.values import show
-from fencepost.step import Stepper
-from fencepost.trace import replay
+from fencepost.behaviours import replay
+from fencepost.language.values import show
+from fencepost.semantics import Stepper
 
 
 def follow(protocol: Protocol, script: Sequence[str | tuple[str, tuple[Any, ...]]]) -> Trace:

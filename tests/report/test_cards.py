@@ -5,13 +5,13 @@ from __future__ import annotations
 from report.behaviours import Post, follow
 
 from fencepost import Protocol, action, model_values, per_key, state
-from fencepost.loading import load
+from fencepost.behaviours import Trace
+from fencepost.behaviours.replay import taken
+from fencepost.language.loading import load
 from fencepost.report.cards import SHARED, cards
 from fencepost.report.diagram import diagram
 from fencepost.report.svg import draw
-from fencepost.step import Stepper
-from fencepost.trace import Trace
-from fencepost.trace.replay import taken
+from fencepost.semantics import Stepper
 
 
 class Office(Protocol):

@@ -8,12 +8,12 @@ import pytest
 from report.behaviours import follow
 
 from fencepost import Result, Trace, Violation
+from fencepost.behaviours import evaluate, to_itf
 from fencepost.protocols.bookkeeper.v4_13 import BookKeeper413
 from fencepost.report.html import html
 from fencepost.report.json import to_json
 from fencepost.report.sequence import sequence
 from fencepost.report.text import story
-from fencepost.trace import evaluate, to_itf
 
 DELIVERED, LOST = "delivered", "lost"
 

@@ -11,10 +11,10 @@ from report.behaviours import Post, follow, wander
 from report.small_ledger import SmallLedger
 
 from fencepost import ModelValue, Protocol, Trace, action, constant, invariant, model_values, state
+from fencepost.behaviours.messages import passages
 from fencepost.report.diagram import Arrow, Diagram, Lifeline, Moment, Note, Point, diagram
 from fencepost.report.sequence import sequence
 from fencepost.report.svg import HEAD, draw, svg
-from fencepost.trace.messages import passages
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -18,12 +18,12 @@ from report.small_ledger import SmallLedger
 
 import fencepost
 from fencepost import Options, Protocol, Result, SearchOptions, Trace, action, constant, invariant, require, state
-from fencepost.findings import Violation
+from fencepost.behaviours.messages import passages
+from fencepost.checker.findings import Violation
+from fencepost.language.values import canonical, show
 from fencepost.report import html as page
 from fencepost.report.html import html
-from fencepost.spec.values import canonical, show
-from fencepost.step import State
-from fencepost.trace.messages import passages
+from fencepost.semantics import State
 
 VOID = {"meta", "br", "wbr", "input", "img", "link", "hr"}
 LEAVES = {"rect", "line", "path", "polygon", "circle"}

@@ -12,11 +12,11 @@ import pytest
 
 import fencepost
 from fencepost import Map, ModelValue, Protocol, Record, check, require, state, table
+from fencepost.behaviours import to_dot, to_itf
+from fencepost.behaviours.words import MOST_LINES, MOST_TEXT, change_text, lines
 from fencepost.report.html import html
 from fencepost.report.json import to_json
 from fencepost.report.text import render
-from fencepost.trace import to_dot, to_itf
-from fencepost.trace.words import MOST_LINES, MOST_TEXT, change_text, lines
 
 LONG = 50_000
 

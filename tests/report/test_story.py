@@ -30,7 +30,6 @@ from fencepost import (
     invariant,
     model_values,
     network,
-    numbers,
     per_key,
     require,
     state,
@@ -38,6 +37,7 @@ from fencepost import (
 )
 from fencepost.report.advice import advice
 from fencepost.report.text import render, story, trace_story
+from fencepost.text import numbers
 
 
 def lossy_ledger() -> Result:

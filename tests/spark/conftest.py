@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.engines import lanes
+from fencepost.checker.engines import lanes
 from fencepost.spark import cluster, engine, simulate, stages
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from fencepost import Options, check
+from fencepost.ledger.rules.protections import ALL
+from fencepost.protocols.store.model_testing import table
+from fencepost.protocols.store.model_testing.walk import DriveResult
+from fencepost.protocols.store.store import Store
 from fencepost.spark import driving
-from fencepost.store.checked.store import Store
-from fencepost.store.driven import on_spark, table
-from fencepost.store.driven.walk import DriveResult
-from fencepost.store.rules.protections import ALL
+from fencepost.spark import driving_store as on_spark
 
 CONSTANTS: dict[str, Any] = {
     "bookies": 1,

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fencepost.compiler.encoding import pack_reference, reference_parent
+from fencepost.checker.compiler.encoding import pack_reference, reference_parent
+from fencepost.files.storage import Storage
 from fencepost.spark import level, stages
 from fencepost.spark.level import Run, bounds, find, range_of, split, write_run
-from fencepost.storage import Storage
 
 
 class Counting(Storage):

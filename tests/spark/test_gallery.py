@@ -15,7 +15,7 @@ from docs.gallery import IMAGES, PAGE, answers, plots, questions
 from states.tables import written
 
 import fencepost.spark
-from fencepost.protocols import shipped
+from fencepost.language.loading import shipped
 
 Nth = Callable[[int], str]
 

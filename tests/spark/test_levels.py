@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines.compare import answer, by_embedded, by_reference, disagreement
-from engines.random_protocols import seeded
+from checker.engines.compare import answer, by_embedded, by_reference, disagreement
+from checker.engines.random_protocols import seeded
 from spark.conftest import Here
 
 from fencepost import Protocol, action, check, constant, invariant, one_of, require, state
-from fencepost.engines import embedded
-from fencepost.engines.options import EmbeddedOptions, SparkOptions
-from fencepost.engines.resources import resident_memory
-from fencepost.loading import shipped_names
-from fencepost.protocols import shipped
+from fencepost.checker.engines import embedded
+from fencepost.checker.engines.options import EmbeddedOptions, SparkOptions
+from fencepost.checker.engines.resources import resident_memory
+from fencepost.language.loading import SHIPPED, shipped
+from fencepost.semantics import Stepper
 from fencepost.spark import engine, stages
-from fencepost.step import Stepper
 
 SEEDS = 1_000 if os.environ.get("FENCEPOST_THOROUGH") else 15
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
@@ -53,7 +52,7 @@ def test_agrees_on_random_protocols(part: int) -> None:
         assert found is None, f"{seed} {options}: {found}\n{random!r}"
 
 
-@pytest.mark.parametrize("name", shipped_names())
+@pytest.mark.parametrize("name", SHIPPED)
 def test_agrees_on_every_shipped_protocol(name: str) -> None:
     invariants = [declared.name for declared in shipped(name)().declared("invariant")]
 

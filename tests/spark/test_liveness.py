@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines.random_protocols import seeded
+from checker.engines.random_protocols import seeded
+from checker.liveness.graphs import Small, graphs, protocol, stems
+from checker.liveness.locks import Lock, LockThatGoesOn, StrongLock, WeakLock
+from checker.liveness.test_engines import CAP, told
 from hypothesis import given, settings
-from liveness.graphs import Small, graphs, protocol, stems
-from liveness.locks import Lock, LockThatGoesOn, StrongLock, WeakLock
-from liveness.test_engines import CAP, told
 
 from fencepost import (
     OptionError,
@@ -26,7 +26,7 @@ from fencepost import (
     state,
     weak,
 )
-from fencepost.protocols import shipped
+from fencepost.language.loading import shipped
 from fencepost.report.text import story
 from fencepost.spark import engine, graph, liveness, recording
 

@@ -20,8 +20,8 @@ from patience import PATIENCE, until
 
 from fencepost import check
 from fencepost.errors import SAFETY_VIOLATED
-from fencepost.protocols import shipped
-from fencepost.tracing import TraceWriter
+from fencepost.language.loading import shipped
+from fencepost.traces import TraceWriter
 
 COUNTING = Path(__file__).parents[1] / "conform" / "counting.py"
 

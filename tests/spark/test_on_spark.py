@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines.compare import answer, by_embedded, by_reference, disagreement
-from engines.random_protocols import seeded
+from checker.engines.compare import answer, by_embedded, by_reference, disagreement
+from checker.engines.random_protocols import seeded
 from pyspark import SparkContext
 
 from fencepost import Protocol, action, check, invariant, one_of, require, state
-from fencepost.engines.interface import Progress
-from fencepost.engines.options import SparkOptions
-from fencepost.protocols import shipped
+from fencepost.checker.engines.interface import Progress
+from fencepost.checker.engines.options import SparkOptions
+from fencepost.language.loading import shipped
+from fencepost.semantics import Stepper
 from fencepost.spark import cluster, engine
-from fencepost.step import Stepper
 
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
 

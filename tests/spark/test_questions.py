@@ -13,9 +13,10 @@ import pytest
 from states.tables import rows, states, written
 
 import fencepost.spark
-from fencepost import OptionError, SystemFailure, errors, loading
-from fencepost.cli import main
-from fencepost.protocols import shipped
+from fencepost import OptionError, SystemFailure, errors
+from fencepost.cli.main import main
+from fencepost.language import loading
+from fencepost.language.loading import shipped
 from fencepost.report.rows import as_json
 from fencepost.spark import sql as spark_sql
 from fencepost.states import names, select

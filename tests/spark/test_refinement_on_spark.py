@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines.compare import answer, by_embedded, by_reference, disagreement
-from engines.random_refinements import seeded
-from engines.test_refinement import SMALL, Computed, Digits
+from checker.engines.compare import answer, by_embedded, by_reference, disagreement
+from checker.engines.random_refinements import seeded
+from checker.engines.test_refinement import SMALL, Computed, Digits
 
 from fencepost import Protocol
-from fencepost.engines.options import SparkOptions
+from fencepost.checker.engines.options import SparkOptions
+from fencepost.semantics import Stepper
 from fencepost.spark import engine
-from fencepost.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("here")
 

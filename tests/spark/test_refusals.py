@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from fencepost import EmbeddedOptions, OptionError, SearchOptions, SparkOptions, SystemFailure, check
-from fencepost.protocols import shipped
+from fencepost.language.loading import shipped
 from fencepost.spark.session import reason, require_java
 from fencepost.spark.stages import FirstStage, OneStage, ShuffledStage, Stage
 
@@ -222,7 +222,7 @@ def test_another_version_is_said() -> None:
 
 def test_pyspark_is_imported_for_spark_only() -> None:
     code = (
-        "import sys\nfrom fencepost.cli import main\n"
+        "import sys\nfrom fencepost.cli.main import main\n"
         "main(['check', 'ledger-chaining', '-D', 'clients=1', '--engine', 'embedded'])\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('pyspark', 'pyarrow', 'pandas')])"
     )

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines.compare import by_embedded, disagreement
-from engines.test_resume import SPACES, every_save
+from checker.engines.compare import by_embedded, disagreement
+from checker.engines.test_resume import SPACES, every_save
 from spark.test_levels import by_spark
 
 from fencepost import SystemFailure
-from fencepost.engines.checkpoint import locked
-from fencepost.engines.options import SparkOptions, asked
+from fencepost.checker.engines.checkpoint import locked
+from fencepost.checker.engines.options import SparkOptions, asked
 from fencepost.spark.engine import SparkExecutor
 
 pytestmark = pytest.mark.usefixtures("here")

@@ -19,10 +19,10 @@ from work_units import SPARK, work_unit
 
 import fencepost
 from fencepost import OptionError, SearchOptions, SparkOptions, SystemFailure, check
-from fencepost.cli import main
-from fencepost.protocols import shipped
+from fencepost.cli.main import main
+from fencepost.language.loading import shipped
+from fencepost.semantics import Stepper
 from fencepost.spark import cluster, engine, session
-from fencepost.step import Stepper
 
 SAID_BY_NOBODY = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")
 

@@ -12,19 +12,19 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engines.random_protocols import seeded
+from checker.engines.random_protocols import seeded
 
 import fencepost
 from fencepost import Protocol, SystemFailure, Table, action, constraint, one_of, require, state, step_constraint, table
-from fencepost.cli import main
-from fencepost.protocols import shipped
-from fencepost.result import Result
+from fencepost.api.result import Result
+from fencepost.cli.main import main
+from fencepost.files.storage import Storage
+from fencepost.language.loading import shipped
 from fencepost.spark import engine, stages
 from fencepost.states.columns import completed, kinds_of, schema_of
 from fencepost.states.files import Place
 from fencepost.states.manifest import StateSpace
 from fencepost.states.writer import Writer
-from fencepost.storage import Storage
 
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
 

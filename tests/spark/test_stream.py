@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from fencepost import ProtocolRaised
-from fencepost.conform.outcome import Outcome
-from fencepost.conform.tail import Tail
-from fencepost.conform.watch import Limits
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.stream import Feeder, follow
 from fencepost.spark.validate import Request
-from fencepost.tracing import RunsFile, TraceError, TraceEvent, TraceWriter
+from fencepost.traces import RunsFile, TraceError, TraceEvent, TraceWriter
+from fencepost.traces.validation.outcome import Outcome
+from fencepost.traces.validation.tail import Tail
+from fencepost.traces.validation.watch import Limits
 
 CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
 

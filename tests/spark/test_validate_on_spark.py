@@ -9,33 +9,33 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conform.counting import Counting
-from conform.plain_space import walked
-from conform.traces_of_runs import BAD, GOOD, write_counters, write_runs
+from traces.counting import Counting
+from traces.plain_space import walked
+from traces.traces_of_runs import BAD, GOOD, write_counters, write_runs
 
 import fencepost
-from fencepost import loading, tracing
-from fencepost.conform import registry
-from fencepost.conform.coverage import Coverage
-from fencepost.conform.outcome import Outcome, judged
-from fencepost.conform.space import InSpace, in_space
-from fencepost.conform.traces import Traces
-from fencepost.conform.validate import Validator
 from fencepost.errors import OptionError
+from fencepost.language import loading
 from fencepost.report.validation import explaining
 from fencepost.spark import coverage as on_spark
 from fencepost.spark import validate
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.validate import Request, Told, stretches_of, told_by, traces_of, validate_task, visit_task
 from fencepost.states.manifest import StateSpace
-from fencepost.tracing import RunsFile, TraceError, TraceWriter
+from fencepost.traces import RunsFile, TraceError, TraceWriter, read
+from fencepost.traces.validation import registry
+from fencepost.traces.validation.coverage import Coverage
+from fencepost.traces.validation.outcome import Outcome, judged
+from fencepost.traces.validation.space import InSpace, in_space
+from fencepost.traces.validation.traces import Traces
+from fencepost.traces.validation.validate import Validator
 
 CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
 
 
 def here(path: Path, conformance: str) -> list[Outcome]:
     """The outcomes in this process."""
-    traces, validator = Traces(tracing.read(path)), Validator(registry.found(conformance))
+    traces, validator = Traces(read(path)), Validator(registry.found(conformance))
     return [
         judged(validator, *name, lambda name=name: traces.events(name), None, explaining(12, 100))
         for name in traces.names()
@@ -160,7 +160,7 @@ def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
     write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": BAD, "three": GOOD[:2], "four": GOOD})
     space = StateSpace(tmp_path / "space")
     coverage, within = Coverage(), InSpace(registry.found(CONFORMANCE), space)
-    traces, validator = Traces(tracing.read(tmp_path / "t.parquet")), Validator(registry.found(CONFORMANCE))
+    traces, validator = Traces(read(tmp_path / "t.parquet")), Validator(registry.found(CONFORMANCE))
     for name in traces.names():
         judged(validator, *name, lambda name=name: traces.events(name), on_verdict=coverage.add)  # type: ignore[misc]
         within.follow(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]

@@ -9,15 +9,15 @@ import sys
 from typing import Any
 
 import pytest
-from engines.random_protocols import seeded
+from checker.engines.random_protocols import seeded
 
 from fencepost import Protocol, action, check, invariant, one_of, require, state
-from fencepost.engines import simulate as in_one_process
-from fencepost.engines.interface import Exploration, Progress
-from fencepost.engines.options import SimulationOptions
-from fencepost.protocols import shipped
+from fencepost.checker.engines import simulate as in_one_process
+from fencepost.checker.engines.interface import Exploration, Progress
+from fencepost.checker.engines.options import SimulationOptions
+from fencepost.language.loading import shipped
+from fencepost.semantics import Stepper
 from fencepost.spark import simulate
-from fencepost.step import Stepper
 
 
 def on_spark(protocol: Protocol, report: Any = None, **options: Any) -> Exploration:

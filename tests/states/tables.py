@@ -8,12 +8,12 @@ from typing import Any
 
 import fencepost
 from fencepost import Protocol
-from fencepost.engines import reference
-from fencepost.engines.options import SearchOptions
-from fencepost.engines.search import Search
+from fencepost.checker.engines import reference
+from fencepost.checker.engines.options import SearchOptions
+from fencepost.checker.engines.search import Search
+from fencepost.semantics import State, Stepper
+from fencepost.semantics.state import LOW
 from fencepost.states.manifest import StateSpace
-from fencepost.step import State, Stepper
-from fencepost.step.state import LOW
 
 Rows = list[dict[str, Any]]
 

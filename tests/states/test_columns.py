@@ -18,11 +18,11 @@ from tables import written
 from test_table import Zoo
 from values import VALUES, Entry
 
+from fencepost.files.storage import open_storage
 from fencepost.states import columns
 from fencepost.states.columns import TEXT, Column, field_of, kinds_of, schema_of
 from fencepost.states.files import Place
 from fencepost.states.kinds import converted, to_column
-from fencepost.storage import open_storage
 
 
 def column_of(values: Sequence[Any]) -> Column:

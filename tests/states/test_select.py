@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from states.tables import written
 
 from fencepost import OptionError
-from fencepost.protocols import shipped
+from fencepost.language.loading import shipped
 from fencepost.states import select
 from fencepost.states.manifest import StateSpace
 from fencepost.states.questions import By, answered, opened, where

@@ -17,7 +17,7 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engines.random_protocols import seeded
+from checker.engines.random_protocols import seeded
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import rows, states, steps, written
@@ -38,15 +38,15 @@ from fencepost import (
     state,
     table,
 )
-from fencepost.engines.interface import Progress
-from fencepost.protocols import shipped
-from fencepost.spec.values import show
+from fencepost.checker.engines.interface import Progress
+from fencepost.language.loading import shipped
+from fencepost.language.values import show
+from fencepost.semantics.state import LOW
 from fencepost.states.columns import completed, field_of
 from fencepost.states.files import Files
 from fencepost.states.kinds import Kind, agree, converted, from_column, merged, plain, to_column
 from fencepost.states.manifest import StateSpace
 from fencepost.states.spool import Spool
-from fencepost.step.state import LOW
 
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
 

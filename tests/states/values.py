@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fencepost import Map, Record
-from fencepost.spec.values import ModelValue
+from fencepost.language.values import ModelValue
 
 
 class Light(Enum):

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 from docs.documents import EXAMPLES
 
-from fencepost.cli import main
-from fencepost.client import Client
+from fencepost.api.client import Client
+from fencepost.cli.main import main
+from fencepost.ledger.client import replication
+from fencepost.ledger.client import store as of_client
+from fencepost.ledger.roles.recoverer import Recoverer
+from fencepost.ledger.rules.protections import ALL
 from fencepost.log.roles import leader
 from fencepost.log.rules import Failure
-from fencepost.metadata_service import protocol
-from fencepost.metadata_service.codes import Code
+from fencepost.metadata import protocol
+from fencepost.metadata.codes import Code
 from fencepost.simulation.trace import SimTrace
-from fencepost.store.client import replication
-from fencepost.store.client import store as of_client
-from fencepost.store.roles.recoverer import Recoverer
-from fencepost.store.rules.protections import ALL
 from fencepost.world import case, metadata
 from fencepost.world.case import drawn
 from fencepost.world.world import Outcome, simulate

@@ -24,7 +24,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fencepost.engines.options import SearchOptions
+from fencepost.behaviours import Trace, to_itf
+from fencepost.behaviours.json import behaviour, dumps, loads
+from fencepost.behaviours.reading import read, replayed
+from fencepost.checker.engines.options import SearchOptions
 from fencepost.errors import FencepostError, OptionError
 from fencepost.explorer.find import Search, Searcher, searching
 from fencepost.explorer.forkserver import ForkServer
@@ -34,9 +37,6 @@ from fencepost.explorer.watch import Watcher, evaluating
 from fencepost.report.diagram import diagram
 from fencepost.report.sequence import sequence
 from fencepost.report.svg import STYLE, svg
-from fencepost.trace import Trace, to_itf
-from fencepost.trace.json import behaviour, dumps, loads
-from fencepost.trace.reading import read, replayed
 
 LOOPBACK = "127.0.0.1"
 USUAL_PORT = 8413

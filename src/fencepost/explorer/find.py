@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from fencepost.check import check
-from fencepost.engines.interface import Progress, Report
-from fencepost.engines.options import SearchOptions
+from fencepost.api.check import check
+from fencepost.api.result import Result
+from fencepost.behaviours import Expression
+from fencepost.behaviours.path import Move
+from fencepost.checker.engines.interface import Progress, Report
+from fencepost.checker.engines.options import SearchOptions
 from fencepost.errors import FencepostError, Misbehaved, OptionError, ProtocolRaised
 from fencepost.explorer import sandbox
 from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker, ended_by
 from fencepost.explorer.session import Node, Session
-from fencepost.numbers import plural
-from fencepost.result import Result
-from fencepost.spec.context import Disabled, current
-from fencepost.spec.declarations import initial, invariant
-from fencepost.spec.protocol import Protocol, cursor_of
-from fencepost.spec.truths import truth
-from fencepost.step import State
-from fencepost.trace import Expression
-from fencepost.trace.path import Move
+from fencepost.language.context import Disabled, current
+from fencepost.language.declarations import initial, invariant
+from fencepost.language.protocol import Protocol, cursor_of
+from fencepost.language.truths import truth
+from fencepost.semantics import State
+from fencepost.text.numbers import plural
 
 SOUGHT = "the_sought_state"
 """The name of the invariant that says: it is not here."""

@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
+from fencepost.behaviours.path import Move
 from fencepost.errors import SystemFailure
 from fencepost.explorer.session import Node, Session
-from fencepost.trace.path import Move
 
 Job = Callable[[Connection], None]
 """The job of a worker, until the other end of its connection is closed."""

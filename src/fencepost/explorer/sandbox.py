@@ -1,8 +1,8 @@
 """The rights that a process gives up before it evaluates an expression that somebody typed: its environment, files,
 other programs, and the network.
 
-A list says already which functions an expression may use (:mod:`fencepost.trace.allowed`), but the author's own are on
-it. The loss of these rights is for the rest of the process, which can not take it back.
+A list says already which functions an expression may use (:mod:`fencepost.behaviours.allowed`), but the author's own
+are on it. The loss of these rights is for the rest of the process, which can not take it back.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 
+from fencepost.behaviours import Evaluated, Expression, Step, Trace
+from fencepost.behaviours.evidence import looked_at
+from fencepost.behaviours.path import Move, Path, check_of, move_of
+from fencepost.behaviours.replay import actor, taken
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
-from fencepost.spec.declarations import TEMPORAL
-from fencepost.spec.protocol import Protocol
-from fencepost.step import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
-from fencepost.trace import Evaluated, Expression, Step, Trace
-from fencepost.trace.evidence import looked_at
-from fencepost.trace.path import Move, Path, check_of, move_of
-from fencepost.trace.replay import actor, taken
+from fencepost.language.declarations import TEMPORAL
+from fencepost.language.protocol import Protocol
+from fencepost.semantics import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
 
 PATIENCE = 10.0
 """Seconds that one action or property is given in one state: one that never returns must not hold up the page for

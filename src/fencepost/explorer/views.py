@@ -12,17 +12,17 @@ from difflib import SequenceMatcher
 from html import escape
 from typing import Any
 
+from fencepost.behaviours import Step, Trace
+from fencepost.behaviours.words import ARROW, briefly, constant_text
 from fencepost.explorer.find import Finding
 from fencepost.explorer.session import Action, Evaluation, Node, Offer, Session
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import show
 from fencepost.report.cards import Card, Row, cards
 from fencepost.report.diagram import diagram
 from fencepost.report.html import breakable, happening_html
 from fencepost.report.svg import draw
 from fencepost.report.text import choices, happenings
-from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import show
-from fencepost.trace import Step, Trace
-from fencepost.trace.words import ARROW, briefly, constant_text
 
 BLOCK = 20
 """Steps by which the part of a long diagram that is drawn moves on; it is three of these."""

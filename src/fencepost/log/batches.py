@@ -18,6 +18,18 @@ from typing import Any
 
 import msgspec
 
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.writer import LedgerWriter
+from fencepost.ledger.errors import (
+    BadVersionError,
+    IllegalOperationError,
+    LedgerExistsError,
+    MetadataServiceError,
+    NoSuchLedgerError,
+    StoreError,
+    UnauthorizedAccessError,
+)
+from fencepost.ledger.roles.interface import Effect, Event, Outcome, Trace
 from fencepost.log import rules
 from fencepost.log.chain import Batch, Chain, seen_fields
 from fencepost.log.entries import body, stamped
@@ -35,18 +47,6 @@ from fencepost.log.roles.leader import (
     WriteChain,
 )
 from fencepost.log.rules import Attaching
-from fencepost.store.client.store import Store
-from fencepost.store.client.writer import LedgerWriter
-from fencepost.store.errors import (
-    BadVersionError,
-    IllegalOperationError,
-    LedgerExistsError,
-    MetadataServiceError,
-    NoSuchLedgerError,
-    StoreError,
-    UnauthorizedAccessError,
-)
-from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
 GIVEN_UP = 7 * 24 * 3600 * 1000
 """Milliseconds after which a ledger of a batch that is still not attached may be deleted by any writer of batches."""

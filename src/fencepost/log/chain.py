@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.errors import OptionError
+from fencepost.language.values import Record
+from fencepost.ledger.wire.varint import varint
 from fencepost.log.errors import LogFormatError
-from fencepost.spec.values import Record
-from fencepost.store.wire.varint import varint
 
 _GAPS = 4
 """Runs of missing ledgers that are told one by one, at most."""

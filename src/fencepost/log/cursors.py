@@ -26,14 +26,14 @@ from typing import Any, Self
 
 import msgspec
 
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.errors import BadVersionError, NoSuchLedgerError
+from fencepost.ledger.rules.metadata import end_of
+from fencepost.ledger.wire.varint import varint
 from fencepost.log.chain import EARLIEST, LARGEST, Chain, Position
 from fencepost.log.errors import CursorFullError, LogFormatError, LogTrimmedError, NoSuchCursorError
 from fencepost.log.metadata import LogNodes
 from fencepost.log.reader import LogEntry, LogReader
-from fencepost.store.client.store import Store
-from fencepost.store.errors import BadVersionError, NoSuchLedgerError
-from fencepost.store.rules.metadata import end_of
-from fencepost.store.wire.varint import varint
 
 FORMAT = 1
 LIMIT = 10_000

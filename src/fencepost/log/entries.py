@@ -18,8 +18,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from fencepost.ledger.wire.varint import varint
 from fencepost.log.errors import LogFormatError
-from fencepost.store.wire.varint import varint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,7 +104,7 @@ class Frames:
     __slots__ = ("data", "key_starts", "starts", "stops", "times")
 
     def __init__(self, data: memoryview, offsets: memoryview, created: int = 0) -> None:
-        """The entries of :class:`fencepost.store.client.reading.EntryBatch`: ``offsets`` say where each begins, and
+        """The entries of :class:`fencepost.ledger.client.reading.EntryBatch`: ``offsets`` say where each begins, and
         where the last ends. ``created``: the time that their ledger has in the list of the log.
         """
         import numpy as np

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.store.errors import NoSuchLedgerError, Refusal, StoreError
+from fencepost.ledger.errors import NoSuchLedgerError, Refusal, StoreError
 
 __all__ = [
     "CursorFullError",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.errors import StoreError
+from fencepost.ledger.rules.metadata import OF_LOG
 from fencepost.log.chain import Chain
 from fencepost.log.entries import time_of
 from fencepost.log.errors import LogFormatError
-from fencepost.store.client.store import Store
-from fencepost.store.errors import StoreError
-from fencepost.store.rules.metadata import OF_LOG
 
 NUMBERS = ("ensemble", "write_quorum", "ack_quorum")
 DIGEST = "digest"

@@ -11,6 +11,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from fencepost.errors import OptionError
+from fencepost.ledger.client import given
+from fencepost.ledger.client.store import Opening, Store, writer_settings
+from fencepost.ledger.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
+from fencepost.ledger.rules.metadata import DigestType
 from fencepost.log import rules
 from fencepost.log.batches import Batches
 from fencepost.log.chain import EARLIEST, Chain, End, Position, seen_fields
@@ -20,10 +24,6 @@ from fencepost.log.metadata import LogNodes
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
 from fencepost.log.roles.leader import LeaderSettings
 from fencepost.log.writer import LogWriter
-from fencepost.store.client import given
-from fencepost.store.client.store import Opening, Store, writer_settings
-from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
-from fencepost.store.rules.metadata import DigestType
 
 _log = logging.getLogger("fencepost.log")
 

@@ -24,11 +24,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fencepost.errors import OptionError
+from fencepost.ledger.errors import BadVersionError
+from fencepost.ledger.metadata.client import MetadataClient, Node, Session
 from fencepost.log.chain import SENDS, SUBJECT, Chain, bytes_of, chain_of
 from fencepost.log.errors import LogExistsError, LogFullError, MissingLedgerError, NoSuchLogError
-from fencepost.store.errors import BadVersionError
-from fencepost.store.metadata.client import MetadataClient, Node, Session
-from fencepost.tracing.writer import TraceWriter
+from fencepost.traces.writer import TraceWriter
 
 LOGS = "logs"
 LEADER = "leader"

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from fencepost.errors import OptionError
+from fencepost.ledger.client import given
+from fencepost.ledger.client.reader import LedgerReader
+from fencepost.ledger.client.reading import EntryBatch
+from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError, ReadError
 from fencepost.log import rules
 from fencepost.log.chain import EARLIEST, Chain, End, Position
 from fencepost.log.entries import Frames, time_of
 from fencepost.log.errors import LogFormatError, LogTrimmedError
 from fencepost.log.metadata import LogNodes
-from fencepost.store.client import given
-from fencepost.store.client.reader import LedgerReader
-from fencepost.store.client.reading import EntryBatch
-from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError, ReadError
 
 if TYPE_CHECKING:
-    from fencepost.store.client.store import Store
+    from fencepost.ledger.client.store import Store
 
 _log = logging.getLogger("fencepost.log")
 

@@ -12,8 +12,8 @@ import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
+from fencepost.language.values import Record
 from fencepost.log.chain import Batch, Chain
-from fencepost.spec.values import Record
 
 
 class Protections(Record):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from fencepost.ledger.client.sync import Loop, SyncAppender, Waiting, opens, waits
 from fencepost.log.batches import Batches, PartWriter
 from fencepost.log.chain import EARLIEST, Position
 from fencepost.log.cursors import Cursor
 from fencepost.log.log import Log
 from fencepost.log.reader import At, LogBatch, LogEntry, LogReader
 from fencepost.log.writer import LogWriter
-from fencepost.store.client.sync import Loop, SyncAppender, Waiting, opens, waits
 
 
 class SyncLogWriter(SyncAppender[LogWriter, Position]):

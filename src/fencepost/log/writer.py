@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fencepost.ledger import errors
+from fencepost.ledger.client.appender import Appender, Batch, Data, copied
+from fencepost.ledger.client.writer import LedgerWriter
+from fencepost.ledger.roles.interface import Outcome, SetTimer, Trace
+from fencepost.ledger.rules.metadata import end_of
 from fencepost.log.chain import Position
 from fencepost.log.entries import HEADER, body, stamped
 from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
@@ -21,14 +26,9 @@ from fencepost.log.ledgers import time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes
 from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure
-from fencepost.store import errors
-from fencepost.store.client.appender import Appender, Batch, Data, copied
-from fencepost.store.client.writer import LedgerWriter
-from fencepost.store.roles.interface import Outcome, SetTimer, Trace
-from fencepost.store.rules.metadata import end_of
 
 if TYPE_CHECKING:
-    from fencepost.store.client.store import Store
+    from fencepost.ledger.client.store import Store
 
 _log = logging.getLogger("fencepost.log")
 

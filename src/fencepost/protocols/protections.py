@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, TypeVar
 
-from fencepost.spec.values import Record
+from fencepost.language.values import Record
 
 R = TypeVar("R", bound=Record)
 

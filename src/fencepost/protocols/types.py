@@ -14,8 +14,8 @@ from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from fencepost.spec.declarations import invariant
-from fencepost.spec.fields import PerKey, PerKeyShape, Struct, record_shape
+from fencepost.language.declarations import invariant
+from fencepost.language.fields import PerKey, PerKeyShape, Struct, record_shape
 
 Path = tuple[Any, ...]
 """The way to a part of the state: attributes and keys, as in ``("bookie", b1, "fenced")``."""

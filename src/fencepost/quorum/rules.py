@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
+from fencepost.language.values import Record
 from fencepost.quorum.transitions import State
-from fencepost.spec.values import Record
 
 K = TypeVar("K")
 

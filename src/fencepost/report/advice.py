@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fencepost.spec.context import Slot
-from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Record
-from fencepost.trace.words import kind_of
+from fencepost.behaviours.words import kind_of
+from fencepost.language.context import Slot
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import Record
 
 EXPLODING = 1_000
 """From how many values on a slot slows the check down: its tables grow, and the protocol's Python runs ever more

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.behaviours.messages import channels
+from fencepost.behaviours.words import channel_lines, kind_of, lines
+from fencepost.language.context import Slot
+from fencepost.language.network import Channel
+from fencepost.language.values import ModelValue, show
 from fencepost.report.diagram import holders
-from fencepost.spec.context import Slot
-from fencepost.spec.network import Channel
-from fencepost.spec.values import ModelValue, show
-from fencepost.step import State
-from fencepost.trace.messages import channels
-from fencepost.trace.words import channel_lines, kind_of, lines
+from fencepost.semantics import State
 
 VALUE_WIDTH = 44
 """Characters of a value on one line of the state; longer ones are spread over lines."""

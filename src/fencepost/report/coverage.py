@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from fencepost import numbers
-from fencepost.conform.coverage import Visits
-from fencepost.conform.lines import Line, Ran, lines_of
-from fencepost.conform.space import SpaceCoverage, Unvisited
+from fencepost.language.protocol import Protocol
 from fencepost.report.rows import aligned
-from fencepost.spec.protocol import Protocol
+from fencepost.text import numbers
+from fencepost.traces.validation.coverage import Visits
+from fencepost.traces.validation.lines import Line, Ran, lines_of
+from fencepost.traces.validation.space import SpaceCoverage, Unvisited
 
 
 def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fencepost.spec.context import Event
-from fencepost.spec.network import NetworkShape
-from fencepost.spec.protocol import Protocol, variables_of
-from fencepost.spec.values import ModelValue, show
-from fencepost.trace import Trace
-from fencepost.trace.behaviour import Step
-from fencepost.trace.messages import DROPPED, RECEIVED, At, Passage, passages
-from fencepost.trace.words import Change, changed
+from fencepost.behaviours import Trace
+from fencepost.behaviours.behaviour import Step
+from fencepost.behaviours.messages import DROPPED, RECEIVED, At, Passage, passages
+from fencepost.behaviours.words import Change, changed
+from fencepost.language.context import Event
+from fencepost.language.network import NetworkShape
+from fencepost.language.protocol import Protocol, variables_of
+from fencepost.language.values import ModelValue, show
 
 CHANGED = "changed"
 """The fate of an arrow that is no message but a change of something that another one holds."""
@@ -41,7 +41,7 @@ class Lifeline:
 class Arrow:
     """A message, or (``fate`` is ``changed``) a change by ``source`` of something that ``dest`` holds.
 
-    ``arrives`` is None if it never does; ``fate`` is that of :class:`fencepost.trace.messages.Passage`.
+    ``arrives`` is None if it never does; ``fate`` is that of :class:`fencepost.behaviours.messages.Passage`.
     """
 
     source: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.numbers import plural
+from fencepost.behaviours import Trace
+from fencepost.behaviours.json import states
 from fencepost.report.rows import aligned
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import constants_that_differ
-from fencepost.trace import Trace
-from fencepost.trace.json import states
+from fencepost.text.numbers import plural
 
 FEW = 4
 """Up to how many parts of the state that are not compared are named."""

@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from fencepost import numbers
-from fencepost.findings import Findings, Violation
+from fencepost.behaviours import Trace
+from fencepost.behaviours.evidence import Evidence, looked_at
+from fencepost.behaviours.json import dumps
+from fencepost.behaviours.messages import channels, passages
+from fencepost.behaviours.refinement import refuted, why
+from fencepost.behaviours.words import constant_text, kind_of
+from fencepost.checker.findings import Findings, Violation
+from fencepost.language.context import Slot
+from fencepost.language.values import Value
 from fencepost.report.cards import SHOWN, slot_label, slot_text
 from fencepost.report.diagram import diagram
 from fencepost.report.onward import explore_command
@@ -30,15 +37,8 @@ from fencepost.report.text import (
     statistics,
 )
 from fencepost.report.verdict import Verdict, never_taken, reached, verdict, violated
-from fencepost.spec.context import Slot
-from fencepost.spec.values import Value
-from fencepost.step import State
-from fencepost.trace import Trace
-from fencepost.trace.evidence import Evidence, looked_at
-from fencepost.trace.json import dumps
-from fencepost.trace.messages import channels, passages
-from fencepost.trace.refinement import refuted, why
-from fencepost.trace.words import constant_text, kind_of
+from fencepost.semantics import State
+from fencepost.text import numbers
 
 _HERE = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fencepost.engines.interface import Walks
-from fencepost.findings import Findings, Violation, Witness
-from fencepost.liveness.lasso import NEVER_ENABLED
-from fencepost.trace.json import FORMAT, dumps, plain, states
-from fencepost.trace.refinement import Difference, Refuted, refuted
+from fencepost.behaviours.json import FORMAT, dumps, plain, states
+from fencepost.behaviours.lasso import NEVER_ENABLED
+from fencepost.behaviours.refinement import Difference, Refuted, refuted
+from fencepost.checker.engines.interface import Walks
+from fencepost.checker.findings import Findings, Violation, Witness
 
 
 def to_json(result: Findings, *, indent: int = 2) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 
+from fencepost.behaviours import Trace
+from fencepost.behaviours.path import path_of
+from fencepost.behaviours.words import constant_text
 from fencepost.errors import FencepostError
-from fencepost.protocols import SHIPPED
-from fencepost.spec.protocol import Protocol, constants_of
-from fencepost.trace import Trace
-from fencepost.trace.path import path_of
-from fencepost.trace.words import constant_text
+from fencepost.language.loading import SHIPPED
+from fencepost.language.protocol import Protocol, constants_of
 
 LONGEST = 2_000
 """The most steps of a behaviour that is put on a command line."""

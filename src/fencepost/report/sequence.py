@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from fencepost.behaviours import Trace
+from fencepost.behaviours.messages import IN_FLIGHT, RECEIVED, REPEATED
 from fencepost.report.diagram import CHANGED, Arrow, Diagram, Moment, Note, diagram
-from fencepost.trace import Trace
-from fencepost.trace.messages import IN_FLIGHT, RECEIVED, REPEATED
 
 
 def sequence(trace: Trace, verdict: str | None = None) -> str:

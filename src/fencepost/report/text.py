@@ -10,24 +10,34 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fencepost import numbers
-from fencepost.engines.interface import Walks
-from fencepost.findings import Findings, Violation, Witness
-from fencepost.liveness.lasso import DISABLED, NEVER_ENABLED, TAKEN, Met
+from fencepost.behaviours import Step, Trace
+from fencepost.behaviours import messages as fate
+from fencepost.behaviours.evidence import Evidence, after, looked_at
+from fencepost.behaviours.lasso import DISABLED, NEVER_ENABLED, TAKEN, Met
+from fencepost.behaviours.messages import At, Passage, channels, passages
+from fencepost.behaviours.refinement import Refuted, difference_texts, refuted, why
+from fencepost.behaviours.words import (
+    ARROW,
+    abridged,
+    briefly,
+    changed,
+    channel_lines,
+    constant_text,
+    kind_of,
+    lines,
+    wrap,
+)
+from fencepost.checker.engines.interface import Walks
+from fencepost.checker.findings import Findings, Violation, Witness
+from fencepost.language.context import Slot, slot_name
+from fencepost.language.network import Channel, NetworkShape
+from fencepost.language.values import Value, show
 from fencepost.report.advice import EXPLODING, advice
 from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, reached, unfinished, verdict, violated
-from fencepost.spec.context import Slot, slot_name
-from fencepost.spec.network import Channel, NetworkShape
-from fencepost.spec.text import printable
-from fencepost.spec.values import Value, show
-from fencepost.step import State
-from fencepost.step.symmetry import listed
-from fencepost.trace import Step, Trace
-from fencepost.trace import messages as fate
-from fencepost.trace.evidence import Evidence, after, looked_at
-from fencepost.trace.messages import At, Passage, channels, passages
-from fencepost.trace.refinement import Refuted, difference_texts, refuted, why
-from fencepost.trace.words import ARROW, abridged, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
+from fencepost.semantics import State
+from fencepost.semantics.symmetry import listed
+from fencepost.text import numbers
+from fencepost.text.plain import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from fencepost import numbers
-from fencepost.conform.behaviour import behaviour_of
-from fencepost.conform.outcome import NOT_COVERED, RAISED, REJECTED, Alternative, Explain, Outcome
-from fencepost.conform.validate import Verdict
 from fencepost.report.diagram import diagram
 from fencepost.report.rows import aligned
 from fencepost.report.sequence import written
 from fencepost.report.text import steps_story
+from fencepost.text import numbers
+from fencepost.traces.validation.behaviour import behaviour_of
+from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Alternative, Explain, Outcome
+from fencepost.traces.validation.validate import Verdict
 
 MOST_ROWS = 20
 """Traces that a table names; of more, those that are rejected."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fencepost.findings import Findings, Violation, Witness
-from fencepost.numbers import count, plural
-from fencepost.spec.values import show
-from fencepost.step.symmetry import listed
-from fencepost.trace.words import kind_of
+from fencepost.behaviours.words import kind_of
+from fencepost.checker.findings import Findings, Violation, Witness
+from fencepost.language.values import show
+from fencepost.semantics.symmetry import listed
+from fencepost.text.numbers import count, plural
 
 GOOD = "good"
 BAD = "bad"

@@ -12,8 +12,7 @@ import errno
 from collections.abc import Sequence
 from random import Random
 
-from fencepost.store.disk.files import NoRoom, Part, Room
-from fencepost.store.disk.journal import SECTOR
+from fencepost.files.folders import SECTOR, NoRoom, Part, Room
 
 
 class PowerLoss(BaseException):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fencepost.simulation.trace import SimTrace
-from fencepost.tracing import RunsFile
+from fencepost.traces import RunsFile
 
 T = TypeVar("T")
 

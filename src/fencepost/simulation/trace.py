@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from fencepost.tracing.event import ENDED
-from fencepost.tracing.writer import NOTHING
+from fencepost.traces.event import ENDED
+from fencepost.traces.writer import NOTHING
 
 Emit: TypeAlias = Callable[..., None]
 """Takes an event: the node, its incarnation, its number from 1 on, the action, the subject and the parameters; and the
@@ -53,7 +53,7 @@ class SimTrace:
 
 
 class NodeTrace:
-    """The trace of one process, as a :class:`fencepost.tracing.TraceWriter` has it."""
+    """The trace of one process, as a :class:`fencepost.traces.TraceWriter` has it."""
 
     def __init__(self, trace: SimTrace, node: str, kind: str) -> None:
         self.node = node
@@ -68,7 +68,7 @@ class NodeTrace:
         state: object = None,
         actor: str = "",
     ) -> None:
-        """See :class:`fencepost.tracing.TraceWriter`, as below."""
+        """See :class:`fencepost.traces.TraceWriter`, as below."""
         about = None if subject is None else str(subject)
         self._trace.node_did(self.node, action, parameters, about, actor)
 

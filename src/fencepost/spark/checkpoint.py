@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import msgspec
 
-from fencepost.digest import digest, is_sealed
-from fencepost.engines.checkpoint import NAME, Saved, header, refused
+from fencepost.checker.engines.checkpoint import NAME, Saved, header, refused
 from fencepost.errors import SystemFailure
+from fencepost.files.digest import digest, is_sealed
+from fencepost.files.storage import Storage
 from fencepost.spark.level import FrontierFile, RowLayout, Run
 from fencepost.spark.recording import RecordFile
 from fencepost.states.writer import Mark
-from fencepost.storage import Storage
 
 FORMAT = 4
 

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fencepost.conform.space import (
+from fencepost.spark.cluster import Cluster
+from fencepost.spark.sql import edges as edges_of
+from fencepost.spark.sql import states as states_of
+from fencepost.states.manifest import StateSpace
+from fencepost.traces.validation.space import (
     MOST_UNVISITED,
     ActionVisits,
     LevelVisits,
@@ -21,13 +25,9 @@ from fencepost.conform.space import (
     Unvisited,
     nearest,
 )
-from fencepost.spark.cluster import Cluster
-from fencepost.spark.sql import edges as edges_of
-from fencepost.spark.sql import states as states_of
-from fencepost.states.manifest import StateSpace
 
 if TYPE_CHECKING:
-    from fencepost.conform.space import Visited
+    from fencepost.traces.validation.space import Visited
 
 SCHEMA = pa.schema(
     [
@@ -168,8 +168,8 @@ def in_space(
     report: Callable[[str], None],
     most: int = MOST_UNVISITED,
 ) -> SpaceCoverage:
-    """As :func:`fencepost.conform.space.in_space`, with ``visits`` as a DataFrame of rows as :data:`SCHEMA` has them,
-    which is computed once.
+    """As :func:`fencepost.traces.validation.space.in_space`, with ``visits`` as a DataFrame of rows as :data:`SCHEMA`
+    has them, which is computed once.
 
     Raises :class:`fencepost.SystemFailure` if Spark fails.
     """

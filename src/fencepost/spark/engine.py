@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import numpy as np
 
-from fencepost.compiler.arrays import Array
-from fencepost.compiler.encoding import (
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.compiler.encoding import (
     INITIAL,
     PARKED,
     STATE_PROPERTY,
@@ -28,20 +28,24 @@ from fencepost.compiler.encoding import (
     link_parent,
     reference_outcome,
 )
-from fencepost.compiler.profile import exploding
-from fencepost.compiler.snapshot import restore, snapshot
-from fencepost.digest import digest, sealed
-from fencepost.engines import conclusion
-from fencepost.engines.checkpoint import NAME, locked, refused, restore_slots, saved, slot_entries
-from fencepost.engines.embedded import Embedded
-from fencepost.engines.interface import Exploration, Progress, Report, TableWriter
-from fencepost.engines.kernel import Arena
-from fencepost.engines.options import SparkOptions
-from fencepost.engines.resources import resident_memory
-from fencepost.engines.search import Evidence, Executor, Level, Raised, Search, StatePath, Tally
-from fencepost.engines.workspace import Workspace
+from fencepost.checker.compiler.profile import exploding
+from fencepost.checker.compiler.snapshot import restore, snapshot
+from fencepost.checker.engines import conclusion
+from fencepost.checker.engines.checkpoint import NAME, locked, refused, restore_slots, saved, slot_entries
+from fencepost.checker.engines.embedded import Embedded
+from fencepost.checker.engines.interface import Exploration, Progress, Report, TableWriter
+from fencepost.checker.engines.kernel import Arena
+from fencepost.checker.engines.options import SparkOptions
+from fencepost.checker.engines.resources import resident_memory
+from fencepost.checker.engines.search import Evidence, Executor, Level, Raised, Search, StatePath, Tally
+from fencepost.checker.engines.workspace import Workspace
 from fencepost.errors import OptionError, SystemFailure
-from fencepost.source import source_digest
+from fencepost.files.digest import digest, sealed
+from fencepost.files.storage import Storage, open_storage
+from fencepost.language.declarations import TEMPORAL
+from fencepost.language.source import source_digest
+from fencepost.semantics import Stepper
+from fencepost.semantics.state import LOW
 from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Broadcast, Cluster
 from fencepost.spark.level import FrontierFile, Plan, RowLayout, Run
@@ -50,10 +54,6 @@ from fencepost.spark.recording import FileRecording, record_task
 from fencepost.spark.session import require_spark
 from fencepost.spark.stages import OneStage, fingerprint_at
 from fencepost.spark.table import output_of, resumed
-from fencepost.spec.declarations import TEMPORAL
-from fencepost.step import Stepper
-from fencepost.step.state import LOW
-from fencepost.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     from fencepost.states.writer import Writer

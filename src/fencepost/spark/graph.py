@@ -20,12 +20,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fencepost.compiler.arrays import Array
-from fencepost.liveness.graph import Measures
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.liveness.graph import Measures
+from fencepost.files.storage import Storage, open_storage
 from fencepost.spark.level import bounds, read_columns, unique_name
 from fencepost.spark.recording import RecordFile, read_record
 from fencepost.spark.stages import FirstStage, JobStages, Received, ShuffledStage, row
-from fencepost.storage import Storage, open_storage
 
 MOST_STATES = 1 << 32
 """States of a graph, at most: a number has 32 bits."""

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from fencepost.compiler.arrays import Array, Compiled
-from fencepost.compiler.encoding import meta_end, meta_first, pack_meta
-from fencepost.compiler.layout import unpacked
-from fencepost.compiler.native import repack
-from fencepost.compiler.tables import Tables
-from fencepost.digest import digest
-from fencepost.engines.kernel import Arena
-from fencepost.storage import Storage, open_storage
+from fencepost.checker.compiler.arrays import Array, Compiled
+from fencepost.checker.compiler.encoding import meta_end, meta_first, pack_meta
+from fencepost.checker.compiler.layout import unpacked
+from fencepost.checker.compiler.native import repack
+from fencepost.checker.compiler.tables import Tables
+from fencepost.checker.engines.kernel import Arena
+from fencepost.files.digest import digest
+from fencepost.files.storage import Storage, open_storage
 
 NO_IMAGES: Array = np.zeros((0, 0), np.uint64)
 """The images of rows where there is no symmetry."""

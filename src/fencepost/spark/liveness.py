@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from fencepost.compiler.arrays import Array
-from fencepost.engines.conclusion import Verdicts
-from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
-from fencepost.engines.search import Search
-from fencepost.liveness.graph import Graph, Property, Terms, needs
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.engines.conclusion import Verdicts
+from fencepost.checker.engines.resources import memory_limit, peak_memory, resident_memory
+from fencepost.checker.engines.search import Search
+from fencepost.checker.liveness.graph import Graph, Property, Terms, needs
+from fencepost.files.storage import Storage
 from fencepost.spark import graph, stages, trim
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.graph import NOWHERE, Bits, GraphPlan, Partition, StepFile
 from fencepost.spark.level import read_columns
 from fencepost.spark.recording import FileRecording
 from fencepost.spark.trim import Cut, Obligation
-from fencepost.storage import Storage
 
 if TYPE_CHECKING:
-    from fencepost.liveness.judge import Lasso
+    from fencepost.checker.liveness.judge import Lasso
 
 PARTITION_STATES = 1 << 22
 PARTITION_STEPS = 1 << 23
@@ -194,7 +194,7 @@ class _Trimming:
         Raises :class:`TooLarge` if the rest of the graph does not fit, unless a behaviour can violate the property by
         staying somewhere: then such a behaviour is given.
         """
-        from fencepost.liveness.judge import CANDIDATES, FairCycles, Lasso  # SciPy takes its time to import
+        from fencepost.checker.liveness.judge import CANDIDATES, FairCycles, Lasso  # SciPy takes its time to import
 
         region = self._region()
         if region is None:

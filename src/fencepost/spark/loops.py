@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fencepost.compiler.arrays import Array
-from fencepost.compiler.encoding import (
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.compiler.encoding import (
     PARKS,
     meta_count,
     meta_end,
@@ -22,9 +22,9 @@ from fencepost.compiler.encoding import (
     span_end,
     span_first,
 )
-from fencepost.compiler.instructions import load, store
-from fencepost.compiler.native import RESOLVED, entry_of, inner, njit, resolve
-from fencepost.engines import kernel
+from fencepost.checker.compiler.instructions import load, store
+from fencepost.checker.compiler.native import RESOLVED, entry_of, inner, njit, resolve
+from fencepost.checker.engines import kernel
 
 
 @njit

@@ -14,16 +14,16 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from fencepost.compiler.arrays import Array
-from fencepost.digest import digest
-from fencepost.engines.kernel import Arena
-from fencepost.engines.recording import list_truths, steps_of, truths_of
-from fencepost.engines.workspace import Workspace
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.engines.kernel import Arena
+from fencepost.checker.engines.recording import list_truths, steps_of, truths_of
+from fencepost.checker.engines.workspace import Workspace
+from fencepost.checker.liveness.graph import Level, Measures, Recording, Terms
 from fencepost.errors import ProtocolRaised
-from fencepost.liveness.graph import Level, Measures, Recording, Terms
+from fencepost.files.digest import digest
+from fencepost.files.storage import Storage
 from fencepost.spark import loops, stages
 from fencepost.spark.level import NO_IMAGES, Plan, read_columns, read_rows, unique_name
-from fencepost.storage import Storage
 
 MOST_STATES = 1 << 20
 """States of one record file, at most, of levels that were expanded before Spark took over."""

@@ -20,8 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
-from fencepost import extras
-from fencepost.errors import OptionError, SystemFailure
+from fencepost.errors import OptionError, SystemFailure, naming_extra
 from fencepost.version import VERSION
 
 JAVA = 17
@@ -82,7 +81,7 @@ def require_spark() -> None:
     """Raises :class:`fencepost.OptionError` unless the libraries are installed that Spark needs, and
     :class:`fencepost.SystemFailure` if they are too old, or there is no Java.
     """
-    with extras.named("Spark", "spark"):
+    with naming_extra("Spark", "spark"):
         import pyarrow  # noqa: F401
         import pyspark
     version = str(pyspark.__version__)

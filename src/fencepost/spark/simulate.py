@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from fencepost import numbers
-from fencepost.compiler.arrays import Array
-from fencepost.compiler.encoding import (
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.compiler.encoding import (
     CONTROLS,
     END,
     INITIAL,
@@ -37,20 +36,21 @@ from fencepost.compiler.encoding import (
     meta_first,
     pack_meta,
 )
-from fencepost.compiler.layout import packed, unpacked
-from fencepost.engines import simulate, walks
-from fencepost.engines.interface import Exploration, Report
-from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for
-from fencepost.engines.options import SimulationOptions
-from fencepost.engines.resources import uncollected
-from fencepost.engines.walks import LEAF_ROOM, Plan, Walkers
-from fencepost.engines.workspace import QUESTIONS
+from fencepost.checker.compiler.layout import packed, unpacked
+from fencepost.checker.engines import simulate, walks
+from fencepost.checker.engines.interface import Exploration, Report
+from fencepost.checker.engines.lanes import arena_for, lanes_for, walkers_for, work_for
+from fencepost.checker.engines.options import SimulationOptions
+from fencepost.checker.engines.resources import uncollected
+from fencepost.checker.engines.walks import LEAF_ROOM, Plan, Walkers
+from fencepost.checker.engines.workspace import QUESTIONS
+from fencepost.semantics import Stepper
 from fencepost.spark import loops, stages
 from fencepost.spark.cluster import TICK, Broadcast, Cluster, Job
 from fencepost.spark.level import Shared, arrays_of
 from fencepost.spark.session import require_spark
 from fencepost.spark.stages import OneStage
-from fencepost.step import Stepper
+from fencepost.text import numbers
 
 ROUND = 4.0
 """Seconds that a round is to take: a job costs half a second, and between two rounds tasks get the paths that Python

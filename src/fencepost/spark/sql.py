@@ -8,8 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fencepost import extras
-from fencepost.errors import OptionError, SystemFailure
+from fencepost.errors import OptionError, SystemFailure, naming_extra
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import beside, reason
 from fencepost.states import names
@@ -76,7 +75,7 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, de
     """A Spark session of its own for questions. Raises :class:`fencepost.OptionError` if the libraries that Spark needs
     are not installed, and :class:`fencepost.SystemFailure` if Spark can not be had.
     """
-    with extras.named("Spark", "spark"):
+    with naming_extra("Spark", "spark"):
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     from pyspark.logger import PySparkLogger
@@ -96,7 +95,7 @@ def query(spark: Any, directory: Path | str, sql: str) -> Any:
     Raises :class:`fencepost.SystemFailure` if there is no state space, and :class:`fencepost.OptionError` for SQL that
     can not be read, is no such question or names columns that do not exist.
     """
-    with extras.named("SQL", "query"):
+    with naming_extra("SQL", "query"):
         from fencepost.states.select import question
     space = StateSpace(directory)
     asked = question(space, sql)

@@ -23,8 +23,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fencepost.compiler.arrays import Array, Compiled, Growing
-from fencepost.compiler.encoding import (
+from fencepost.checker.compiler.arrays import Array, Compiled, Growing
+from fencepost.checker.compiler.encoding import (
     COUNT,
     COUNTERS,
     DEADLOCK,
@@ -36,14 +36,14 @@ from fencepost.compiler.encoding import (
     reference_outcome,
     reference_parent,
 )
-from fencepost.compiler.memory import reserve
-from fencepost.compiler.native import STACK_WORDS
-from fencepost.engines.kernel import Arena, Candidates, Levels, Work, work_with
+from fencepost.checker.compiler.memory import reserve
+from fencepost.checker.compiler.native import STACK_WORDS
+from fencepost.checker.engines.kernel import Arena, Candidates, Levels, Work, work_with
+from fencepost.files.storage import open_storage
 from fencepost.spark import level, loops
 from fencepost.spark.table_tasks import write_states, write_steps
 from fencepost.states.columns import Kinds
 from fencepost.states.files import Part, Place, writing
-from fencepost.storage import open_storage
 from fencepost.version import VERSION
 
 SCHEMA = "to int, source int, report boolean, payload binary"

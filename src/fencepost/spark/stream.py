@@ -1,8 +1,8 @@
 """Traces that are validated on Spark while systems write them: a Structured Streaming job.
 
-The state of a share of the subjects of a run is a :class:`fencepost.conform.watch.Kept`: the events of the traces that
-go on. Events that are about all subjects go to every share. Folders on this machine are read by a thread, which also
-reads the events that are in no Parquet file yet; folders at a URL are read by Spark.
+The state of a share of the subjects of a run is a :class:`fencepost.traces.validation.watch.Kept`: the events of the
+traces that go on. Events that are about all subjects go to every share. Folders on this machine are read by a thread,
+which also reads the events that are in no Parquet file yet; folders at a URL are read by Spark.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 
 import msgspec
 
-from fencepost.conform.outcome import Outcome
-from fencepost.conform.tail import Tail
-from fencepost.conform.watch import Kept, Limits, Watch
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
 from fencepost.spark.validate import TEXT, TOLD, Request, Told, event_of, row_of, told_by, validator_of
-from fencepost.tracing import RunsFile
+from fencepost.traces import RunsFile
+from fencepost.traces.validation.outcome import Outcome
+from fencepost.traces.validation.tail import Tail
+from fencepost.traces.validation.watch import Kept, Limits, Watch
 
 EVERY = 1.0
 """Seconds from one batch of events to the next."""
@@ -47,7 +47,7 @@ def follow(
     ends the stream likewise. ``until`` is asked only when the first batch is over: the start of Spark takes no time of
     it.
 
-    Raises :class:`fencepost.tracing.TraceError` if events are missing, :class:`fencepost.ProtocolRaised` if the
+    Raises :class:`fencepost.traces.TraceError` if events are missing, :class:`fencepost.ProtocolRaised` if the
     conformance raises when it is asked what is over, and :class:`fencepost.SystemFailure` if Spark fails.
     """
     with tempfile.TemporaryDirectory(prefix="fencepost-validate-") as folder, contextlib.ExitStack() as cleanup:

@@ -4,13 +4,13 @@ table of a search that is resumed.
 
 from __future__ import annotations
 
-from fencepost.engines.options import SparkOptions
+from fencepost.checker.engines.options import SparkOptions
 from fencepost.errors import SystemFailure
+from fencepost.files.storage import open_storage
+from fencepost.semantics import Stepper
 from fencepost.spark.cluster import Broadcast
 from fencepost.spark.level import TableOutput
 from fencepost.states.writer import Mark, Writer
-from fencepost.step import Stepper
-from fencepost.storage import open_storage
 
 
 def output_of(writer: Writer, shared: Broadcast, small: bool) -> TableOutput:

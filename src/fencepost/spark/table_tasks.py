@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fencepost.compiler.arrays import Array, Compiled
-from fencepost.engines.kernel import Arena, Work
-from fencepost.engines.recording import steps_of
+from fencepost.checker.compiler.arrays import Array, Compiled
+from fencepost.checker.engines.kernel import Arena, Work
+from fencepost.checker.engines.recording import steps_of
+from fencepost.files.storage import open_storage
 from fencepost.spark import level
 from fencepost.spark.level import Plan, TableOutput
 from fencepost.states.files import BLOCK, Part, Place, writing
-from fencepost.storage import open_storage
 
 LISTED_STATES = BLOCK // 4
 """States whose steps are listed together."""

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fencepost.compiler.arrays import Array
-from fencepost.liveness.graph import Measures, Property
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.liveness.graph import Measures, Property
+from fencepost.files.storage import Storage
 from fencepost.spark import trim_loops
 from fencepost.spark.graph import (
     NOWHERE,
@@ -38,7 +39,6 @@ from fencepost.spark.graph import (
     write_mask,
     write_steps,
 )
-from fencepost.storage import Storage
 
 PASSES = 8
 """Passes of a task over its own steps in one round, at most."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fencepost.compiler.native import inner, njit
+from fencepost.checker.compiler.native import inner, njit
 
 
 @inner

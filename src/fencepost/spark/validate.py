@@ -18,20 +18,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost import tracing
-from fencepost.conform import registry
-from fencepost.conform.conformance import Event
-from fencepost.conform.coverage import Coverage, Visits
-from fencepost.conform.outcome import Outcome, judged
-from fencepost.conform.space import InSpace, SpaceCoverage
-from fencepost.conform.traces import must_be_there, natural
-from fencepost.conform.validate import Validator, collect_rarely
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.coverage import VISITS, in_space, rows_of
 from fencepost.states.manifest import StateSpace
-from fencepost.tracing.event import STOPPED, TraceError, named
-from fencepost.tracing.folder import SPOOL
+from fencepost.traces import table
+from fencepost.traces.event import STOPPED, TraceError, named
+from fencepost.traces.folder import SPOOL
+from fencepost.traces.validation import registry
+from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.coverage import Coverage, Visits
+from fencepost.traces.validation.outcome import Outcome, judged
+from fencepost.traces.validation.space import InSpace, SpaceCoverage
+from fencepost.traces.validation.traces import must_be_there, natural
+from fencepost.traces.validation.validate import Validator, collect_rarely
 
 TASKS_PER_CORE = 4
 """Tasks of a core: traces differ in length, and the last task is waited for."""
@@ -89,7 +89,7 @@ def validated(
     """The outcomes of all traces in folders and files, which may be at URLs; and their coverage of the protocol and of
     a state space, if the request asks for it. Meanwhile ``report`` is called with the stage that Spark is at.
 
-    Raises :class:`fencepost.tracing.TraceError` if there are none or events are missing, :class:`fencepost.OptionError`
+    Raises :class:`fencepost.traces.TraceError` if there are none or events are missing, :class:`fencepost.OptionError`
     if a run or subject is not there, and :class:`fencepost.SystemFailure` if Spark fails.
     """
     settings = {
@@ -127,7 +127,7 @@ def validated(
 
 
 def events(spark: Any, paths: Sequence[str]) -> Any:
-    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.tracing.TraceEvent`. Spools,
+    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.traces.TraceEvent`. Spools,
     which must be on this machine, are read in this process.
     """
     reader = spark.read.schema(TEXT).option("pathGlobFilter", "*.parquet")
@@ -148,7 +148,7 @@ def events(spark: Any, paths: Sequence[str]) -> Any:
         tables.append("file://" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(place)))
     found = reader.parquet(*tables) if tables else None
     if spools:
-        frames = spark.createDataFrame(tracing.table(spools, check=False))
+        frames = spark.createDataFrame(table(spools, check=False))
         found = frames if found is None else found.unionByName(frames)
     if found is None:
         raise TraceError(f"there is no event in {', '.join(paths)}")
@@ -232,7 +232,7 @@ def gaps(lives: Any) -> Any:
 
 
 def must_be_whole(rows: Sequence[Any]) -> None:
-    """Raises :class:`fencepost.tracing.TraceError` if there are rows of :func:`gaps`."""
+    """Raises :class:`fencepost.traces.TraceError` if there are rows of :func:`gaps`."""
     problems = []
     for row in rows[:MOST_GAPS]:
         which = named(row.run, row.node, row.incarnation)
@@ -333,7 +333,7 @@ def visit_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[
 def event_of(
     node: str, incarnation: int, seq: int, actor: str, action: str, subject: str | None, parameters: str
 ) -> Event:
-    """An event from its columns. Raises :class:`fencepost.tracing.TraceError` if the parameters are no JSON object."""
+    """An event from its columns. Raises :class:`fencepost.traces.TraceError` if the parameters are no JSON object."""
     try:
         return Event(node, incarnation, seq, action, subject, _decode(parameters), actor)
     except msgspec.DecodeError as error:

@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from fencepost import extras
-from fencepost.compiler.arrays import Array
-from fencepost.errors import OptionError
-from fencepost.spec.values import Value, show_parameters
+from fencepost.behaviours.words import kind_of
+from fencepost.checker.compiler.arrays import Array
+from fencepost.errors import OptionError, how_to_install
+from fencepost.language.values import Value, show_parameters
+from fencepost.semantics import Stepper
+from fencepost.semantics.state import Store
 from fencepost.states.kinds import (
     Kind,
     Plain,
@@ -33,14 +35,11 @@ from fencepost.states.kinds import (
     to_column,
 )
 from fencepost.states.manifest import EDGES, FIXED, about
-from fencepost.step import Stepper
-from fencepost.step.state import Store
-from fencepost.trace.words import kind_of
 
 try:
     import pyarrow as pa
 except ImportError:
-    raise OptionError(f"states needs pyarrow, which is not installed: {extras.install('query')}") from None
+    raise OptionError(f"states needs pyarrow, which is not installed: {how_to_install('query')}") from None
 
 FEW = 1 << 12
 """Values of a part of the state up to which all of them are laid out once for all blocks of rows."""

@@ -16,7 +16,7 @@ from typing import Any
 from fencepost.errors import OptionError
 from fencepost.states.kinds import Kind, agree, from_column, inner, text
 from fencepost.states.manifest import StateSpace
-from fencepost.states.questions import By, must_be_for_spark, opened
+from fencepost.states.questions import By, must_be_for_spark, opened, spark_sql
 
 MOST_VALUES = 8
 """How many of the values that only one side has are listed for each part of the state."""
@@ -188,22 +188,21 @@ def _differ_in_capitals(names: Collection[str]) -> bool:
 
 @contextmanager
 def _on_spark(spaces: tuple[StateSpace, StateSpace], shared: list[str], by: By) -> Iterator[Tables]:
-    from fencepost.spark.sql import explained, session, states
-
+    sql = spark_sql()
     kept: list[Any] = []
-    with session(by.master, by.conf, by.debug) as spark, explained(spaces[0]):
+    with sql.session(by.master, by.conf, by.debug) as spark, sql.explained(spaces[0]):
 
-        def rows(sql: str) -> Any:
-            return spark.sql(sql).collect()
+        def rows(query: str) -> Any:
+            return spark.sql(query).collect()
 
-        def keep(name: str, sql: str) -> None:
-            kept.append(spark.sql(sql).cache())
+        def keep(name: str, query: str) -> None:
+            kept.append(spark.sql(query).cache())
             kept[-1].createOrReplaceTempView(name)
 
         try:
             for side, space in enumerate(spaces):
                 columns = _columns(space, shared, "`", "to_json({}, map('ignoreNullFields', 'false'))")
-                states(spark, space.directory).selectExpr(*columns).createOrReplaceTempView(f"states_{side}")
+                sql.states(spark, space.directory).selectExpr(*columns).createOrReplaceTempView(f"states_{side}")
             yield Tables(rows, keep)
         finally:
             for table in kept:

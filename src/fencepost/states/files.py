@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fencepost.digest import running
 from fencepost.errors import SystemFailure
+from fencepost.files.digest import running
+from fencepost.files.storage import Storage, reason
 from fencepost.states.columns import Kinds, kinds_of, rewritten, schema_of
 from fencepost.states.manifest import File
-from fencepost.storage import Storage, reason
 
 BLOCK = 1 << 17
 """Rows that are written together: a row group."""

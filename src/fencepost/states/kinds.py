@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fencepost.spec.text import decimal
-from fencepost.spec.values import Map, Record, Value, show
+from fencepost.language.values import Map, Record, Value, show
+from fencepost.text.plain import decimal
 
 Kind = None | str | dict[str, Any]
 Plain = Any

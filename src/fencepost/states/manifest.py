@@ -14,17 +14,17 @@ from typing import Any
 
 import msgspec
 
-from fencepost import loading
-from fencepost.engines.checkpoint import encoded_constants, names_of
+from fencepost.behaviours.words import constant_text
+from fencepost.checker.engines.checkpoint import encoded_constants, names_of
 from fencepost.errors import SystemFailure
-from fencepost.protocols import SHIPPED
-from fencepost.source import source_digest
-from fencepost.spec.decoding import decode
-from fencepost.spec.protocol import Protocol
+from fencepost.files.storage import Storage, open_storage
+from fencepost.language import loading
+from fencepost.language.decoding import decode
+from fencepost.language.loading import SHIPPED
+from fencepost.language.protocol import Protocol
+from fencepost.language.source import source_digest
+from fencepost.semantics.state import Store
 from fencepost.states.kinds import Kind
-from fencepost.step.state import Store
-from fencepost.storage import Storage, open_storage
-from fencepost.trace.words import constant_text
 from fencepost.version import VERSION
 
 SCHEMA = 3
@@ -42,7 +42,7 @@ EDGES = {"source": "int", "target": "int", "action": "text", "parameters": "text
 class About(msgspec.Struct):
     """The part that is known before anything is explored; it is in the metadata of every file too.
 
-    ``home`` is what :func:`fencepost.loading.load` finds the protocol by, ``source`` a digest of its file,
+    ``home`` is what :func:`fencepost.language.loading.load` finds the protocol by, ``source`` a digest of its file,
     ``constants`` are encoded, and ``shown`` are the same for people.
     """
 
@@ -56,7 +56,7 @@ class About(msgspec.Struct):
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of a table. ``digest`` is that of its bytes; see :mod:`fencepost.digest`."""
+    """A file of a table. ``digest`` is that of its bytes; see :mod:`fencepost.files.digest`."""
 
     name: str
     rows: int

@@ -14,15 +14,15 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from fencepost import extras
-from fencepost.errors import OptionError
+from fencepost.errors import OptionError, how_to_install, naming_extra
+from fencepost.files.storage import URL
 from fencepost.states import names
 from fencepost.states.kinds import Kind, is_keyed_by_parts
 from fencepost.states.manifest import EDGES, StateSpace
-from fencepost.storage import URL
 
 ENGINES = ("auto", "duckdb", "spark")
 
@@ -59,7 +59,7 @@ class By:
         """Whether DuckDB is asked first."""
         if self.engine == "duckdb":
             if find_spec("duckdb") is None or find_spec("sqlglot") is None:
-                raise OptionError(f"engine duckdb needs duckdb and sqlglot: {extras.install('query')}")
+                raise OptionError(f"engine duckdb needs duckdb and sqlglot: {how_to_install('query')}")
             if self.master is not None or self.conf:
                 raise OptionError("master and conf are for engine spark")
             return True
@@ -81,7 +81,7 @@ def answered(space: StateSpace, sql: str, by: By) -> Iterator[Answer]:
             raise names.no_table(space, described[1])
         yield _listed([(name, _type(kind), None) for name, kind in columns.items()])
         return
-    with extras.named("SQL", "query"):
+    with naming_extra("SQL", "query"):
         from fencepost.states.select import question
     with _answered(space, question(space, sql), by) as answer:
         yield answer
@@ -93,10 +93,15 @@ def where(space: StateSpace, condition: str, by: By) -> tuple[int, int] | None:
 
     None if there is none. Raises as :func:`answered` does.
     """
-    with extras.named("SQL", "query"):
+    with naming_extra("SQL", "query"):
         from fencepost.states import select
     with _answered(space, select.condition(space, condition), by) as answer:
         return next(((row[0], row[1]) for row in answer.first(1)), None)
+
+
+def spark_sql() -> Any:
+    """Spark's side, by its name: it rests on this room, and may not be installed."""
+    return import_module("fencepost.spark.sql")
 
 
 @contextmanager
@@ -105,17 +110,16 @@ def _answered(space: StateSpace, question: str, by: By) -> Iterator[Answer]:
     if answer is not None:
         yield answer
         return
-    from fencepost.spark.sql import ask, explained, session
-
-    with session(by.master, by.conf, by.debug) as spark:
-        frame = ask(spark, space, question)
+    sql = spark_sql()
+    with sql.session(by.master, by.conf, by.debug) as spark:
+        frame = sql.ask(spark, space, question)
 
         def first(count: int) -> Any:
-            with explained(space):
+            with sql.explained(space):
                 return frame.limit(count).collect()
 
         def rows() -> Iterator[Any]:
-            with explained(space):
+            with sql.explained(space):
                 yield from frame.toLocalIterator()
 
         yield Answer(frame.columns, first, rows)

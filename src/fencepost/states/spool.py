@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fencepost.compiler.arrays import Array
+from fencepost.checker.compiler.arrays import Array
 from fencepost.states.files import BLOCK, Place, fresh_name
 
 Rows = tuple[Array, Array, Array, Array, Array]

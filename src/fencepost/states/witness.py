@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.behaviours import Trace, replay
 from fencepost.errors import SystemFailure
-from fencepost.spec.values import show_parameters
+from fencepost.language.values import show_parameters
+from fencepost.semantics import State, Stepper
+from fencepost.semantics.state import LOW
 from fencepost.states.manifest import StateSpace
-from fencepost.step import State, Stepper
-from fencepost.step.state import LOW
-from fencepost.trace import Trace, replay
 
 
 def witness(space: StateSpace, fingerprint: int, depth: int) -> Trace:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost.compiler.arrays import Array
-from fencepost.engines.interface import Table
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.engines.interface import Table
 from fencepost.errors import SystemFailure
+from fencepost.files.storage import open_storage
+from fencepost.semantics import Stepper
 from fencepost.states.columns import Columns
 from fencepost.states.files import BLOCK, Files, Part, Place, writing
 from fencepost.states.manifest import EDGES, NAME, File, Manifest
 from fencepost.states.spool import Spool
-from fencepost.step import Stepper
-from fencepost.storage import open_storage
 
 Progress = Callable[[int, int], None]
 """Is told how many states were encoded, and of how many. May raise KeyboardInterrupt."""

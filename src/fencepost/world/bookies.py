@@ -1,5 +1,5 @@
-"""Bookies of a world: the process of :mod:`fencepost.store.sim.bookie`, with its storage on a disk of bytes, behind the
-streams of bytes that clients speak, and registered by what registers a real one.
+"""Bookies of a world: the process of :mod:`fencepost.ledger.simulation.bookie`, with its storage on a disk of bytes,
+behind the streams of bytes that clients speak, and registered by what registers a real one.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
-from fencepost.store.bookie.registration import Registration
-from fencepost.store.errors import StoreError
-from fencepost.store.messages import Response
-from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
-from fencepost.store.sim.bookie import BookieProcess
-from fencepost.store.wire import v3
-from fencepost.store.wire.frames import Frames
+from fencepost.ledger.bookie.registration import Registration
+from fencepost.ledger.errors import StoreError
+from fencepost.ledger.messages import Response
+from fencepost.ledger.metadata.registration import BookieServiceInfo, Endpoint
+from fencepost.ledger.simulation.bookie import BookieProcess
+from fencepost.ledger.wire import v3
+from fencepost.ledger.wire.frames import Frames
 from fencepost.world.process import World, WorldLoop
 from fencepost.world.session import SimMetadataClient
 

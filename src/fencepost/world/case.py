@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.rules.metadata import DigestType
+from fencepost.ledger.simulation import case as store
 from fencepost.quorum.roles.interface import Settings
-from fencepost.quorum.sim import case as quorum
-from fencepost.store.client.settings import ClientSettings
-from fencepost.store.rules.metadata import DigestType
-from fencepost.store.sim import case as store
+from fencepost.quorum.simulation import case as quorum
 
 BEGIN = 800_000
 """When things begin to go wrong, in microseconds."""

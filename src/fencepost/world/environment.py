@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.ledger.entries import Digests, master_key
+from fencepost.ledger.metadata import paths, serialization
+from fencepost.ledger.records import EntryAdded
+from fencepost.ledger.simulation.bookie import BookieProcess
+from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.judge import Violation
 from fencepost.log.chain import Position
-from fencepost.log.sim.environment import Broken
-from fencepost.log.sim.judge import judge as judge_log
-from fencepost.metadata_service.tree import Node, Transaction
-from fencepost.quorum.sim.judge import Violation as QuorumViolation
+from fencepost.log.simulation.environment import Broken
+from fencepost.log.simulation.judge import judge as judge_log
+from fencepost.metadata.tree import Node, Transaction
+from fencepost.quorum.simulation.judge import Violation as QuorumViolation
 from fencepost.simulation.streams import Streams
 from fencepost.simulation.trace import NodeTrace, SimTrace
-from fencepost.store.entries import Digests, master_key
-from fencepost.store.metadata import paths, serialization
-from fencepost.store.records import EntryAdded
-from fencepost.store.sim.bookie import BookieProcess
-from fencepost.store.sim.environment import Environment
-from fencepost.store.sim.judge import Violation
 from fencepost.world import metadata
 from fencepost.world.bookies import Bookies
 from fencepost.world.case import CLIENTS, Case

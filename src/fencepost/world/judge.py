@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from fencepost.ledger.simulation.judge import History, Judge, Violation
 from fencepost.log.chain import Position
-from fencepost.store.sim.judge import History, Judge, Violation
 
 
 class Histories(dict[int, History]):

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fencepost.metadata_service.member import Member
-from fencepost.metadata_service.protocol import CloseSession, Multi
-from fencepost.metadata_service.reads import Asker
-from fencepost.metadata_service.server import Connection, Item
-from fencepost.metadata_service.settings import Settings
-from fencepost.metadata_service.tree import Node as Znode
-from fencepost.metadata_service.tree import Transaction
+from fencepost.metadata.member import Member
+from fencepost.metadata.protocol import CloseSession, Multi
+from fencepost.metadata.reads import Asker
+from fencepost.metadata.server import Connection, Item
+from fencepost.metadata.settings import Settings
+from fencepost.metadata.tree import Node as Znode
+from fencepost.metadata.tree import Transaction
 from fencepost.quorum.files.directory import Contents
 from fencepost.quorum.identity import Node
 from fencepost.quorum.log import Batch
 from fencepost.quorum.rules import ALL
-from fencepost.quorum.sim.case import Case
-from fencepost.quorum.sim.host import Hosts, SimHost
+from fencepost.quorum.simulation.case import Case
+from fencepost.quorum.simulation.host import Hosts, SimHost
 from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.trace import SimTrace
 from fencepost.world.process import World, WorldLoop

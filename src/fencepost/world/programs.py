@@ -8,19 +8,19 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from fencepost.client import Client
+from fencepost.api.client import Client
 from fencepost.errors import FencepostError
+from fencepost.ledger.autorecovery.process import AutoRecovery
+from fencepost.ledger.autorecovery.settings import RecoverySettings
+from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.client.driver import Driver
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.writer import LedgerWriter
+from fencepost.ledger.errors import ClusterExistsError, NoSuchEntryError, NoSuchLedgerError, StoreError
+from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.log.chain import EARLIEST
 from fencepost.log.errors import LogExistsError
 from fencepost.log.log import Log
-from fencepost.store.autorecovery.process import AutoRecovery
-from fencepost.store.autorecovery.settings import RecoverySettings
-from fencepost.store.bookie.metrics import Metrics
-from fencepost.store.client.driver import Driver
-from fencepost.store.client.store import Store
-from fencepost.store.client.writer import LedgerWriter
-from fencepost.store.errors import ClusterExistsError, NoSuchEntryError, NoSuchLedgerError, StoreError
-from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.world.case import CLIENTS, PASSWORD
 from fencepost.world.environment import Surroundings
 from fencepost.world.judge import LedgerJudge, LogHistory

@@ -18,8 +18,8 @@ from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from fencepost.store.metadata.client import MetadataClient
-from fencepost.tls import Tls
+from fencepost.connections.tls import Tls
+from fencepost.ledger.metadata.client import MetadataClient
 
 _EVENT, _PING = -1, -2
 """The numbers of what answers no request."""

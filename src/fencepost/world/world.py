@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
-from fencepost.log.sim.environment import Broken
-from fencepost.quorum.sim.judge import Violation as QuorumViolation
+from fencepost.language.values import Record
+from fencepost.ledger.client.loops import LOOPS
+from fencepost.ledger.simulation.judge import PROMISES as OF_LEDGERS
+from fencepost.ledger.simulation.judge import Violation
+from fencepost.log.simulation.environment import Broken
+from fencepost.quorum.simulation.judge import Violation as QuorumViolation
 from fencepost.simulation import seeds
 from fencepost.simulation.interposed import interposed
 from fencepost.simulation.schedule import unlogged
 from fencepost.simulation.trace import SimTrace
-from fencepost.spec.values import Record
-from fencepost.store.client.loops import LOOPS
-from fencepost.store.sim.judge import PROMISES as OF_LEDGERS
-from fencepost.store.sim.judge import Violation
 from fencepost.world.case import DEADLINE, Case, drawn
 from fencepost.world.environment import Report, Surroundings
 from fencepost.world.faults import Faults

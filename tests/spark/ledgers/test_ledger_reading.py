@@ -13,11 +13,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledger.client.standins import Cluster
+from ledger.client.test_ledgers import run
 from pyspark.sql.pandas.types import to_arrow_schema
-from store.client.standins import Cluster
-from store.client.test_ledgers import run
 
 from fencepost import OptionError
+from fencepost.ledger import errors
+from fencepost.ledger.client.reading import EntryBatch
+from fencepost.ledger.rules.ensembles import Fragment, write_set
+from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.log.entries import framed
 from fencepost.spark.ledgers import reading
 from fencepost.spark.ledgers.columns import Rows, columns
@@ -27,10 +31,6 @@ from fencepost.spark.ledgers.options import parse
 from fencepost.spark.ledgers.parts import Range
 from fencepost.spark.ledgers.planning import Ledgers, batch
 from fencepost.spark.ledgers.reading import batches
-from fencepost.store import errors
-from fencepost.store.client.reading import EntryBatch
-from fencepost.store.rules.ensembles import Fragment, write_set
-from fencepost.store.rules.metadata import LedgerMetadata
 
 ARROW = {
     "string": pa.string(),

@@ -14,14 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ledger.bookie.standing_bookies import bookie, metadata_service
 from patience import PATIENCE
 from pyspark.errors import PySparkException
-from store.bookie.standing_bookies import bookie, metadata_service
 
 import fencepost
 import fencepost.spark
+from fencepost.ledger.rules.ensembles import write_set
 from fencepost.spark.session import reason
-from fencepost.store.rules.ensembles import write_set
 
 FILTERS = "spark.sql.python.filterPushdown.enabled"
 

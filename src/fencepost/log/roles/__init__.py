@@ -1,3 +1,3 @@
 """The roles of those who share a log, as state machines without I/O, clock and random numbers, as those of
-:mod:`fencepost.store.roles` are.
+:mod:`fencepost.ledger.roles` are.
 """

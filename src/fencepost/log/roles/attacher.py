@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.ledger.roles.interface import Effect, Event, Outcome
 from fencepost.log.chain import Batch
 from fencepost.log.roles.leader import (
     Chaining,
@@ -29,7 +30,6 @@ from fencepost.log.rules import (
     before_attaching,
     with_batch,
 )
-from fencepost.store.roles.interface import Effect, Event, Outcome
 
 
 class ReadPending(Effect, frozen=True, gc=False):

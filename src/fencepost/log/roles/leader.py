@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.ledger.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.log.chain import Chain, Position, seen_fields
 from fencepost.log.rules import (
     ALL,
@@ -41,7 +42,6 @@ from fencepost.log.rules import (
     never_chained,
     takes_unanswered_for_done,
 )
-from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 
 _AGAIN = "again"
 _BEGIN = "begin"

@@ -79,10 +79,10 @@ from fencepost import (
     subsets,
     weak,
 )
+from fencepost.language.declarations import Configuration
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.ledger import Bookies, are_bookies, write_set
 from fencepost.protocols.types import Types, at_least, each, one_of_kind, typed
-from fencepost.spec.declarations import Configuration
-from fencepost.store.rules.metadata import LedgerStatus
 
 WRITER = ModelValue("writer")
 CUT_OFF = "no_divergence_between_writer_and_meta_data"

@@ -42,6 +42,7 @@ from fencepost import (
     state,
     step_invariant,
 )
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper import ledger
 from fencepost.protocols.bookkeeper.ledger import (
     LEDGER_TYPES,
@@ -68,7 +69,6 @@ from fencepost.protocols.bookkeeper.ledger import (
     write_set,
 )
 from fencepost.protocols.types import Types, at_least, each, or_none, typed
-from fencepost.store.rules.metadata import LedgerStatus
 
 NOT_KNOWN = -1
 

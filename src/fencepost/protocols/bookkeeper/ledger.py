@@ -22,8 +22,8 @@ from fencepost import (
     step_invariant,
     subsets,
 )
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.types import Types
-from fencepost.store.rules.metadata import LedgerStatus
 
 Bookies = frozenset[ModelValue]
 

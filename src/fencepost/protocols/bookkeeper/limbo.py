@@ -55,6 +55,7 @@ from fencepost import (
     state,
     step_invariant,
 )
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper import ledger
 from fencepost.protocols.bookkeeper.ledger import (
     LEDGER_TYPES,
@@ -80,7 +81,6 @@ from fencepost.protocols.bookkeeper.ledger import (
 )
 from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
 from fencepost.protocols.types import at_least, typed
-from fencepost.store.rules.metadata import LedgerStatus
 
 
 class ClientStatus(enum.Enum):

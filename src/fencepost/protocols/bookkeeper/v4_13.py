@@ -44,6 +44,7 @@ from fencepost import (
     require,
     state,
 )
+from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.ledger import (
     LEDGER_TYPES,
     Bookies,
@@ -67,7 +68,6 @@ from fencepost.protocols.bookkeeper.ledger import (
     why_bookies_differ,
 )
 from fencepost.protocols.types import typed
-from fencepost.store.rules.metadata import LedgerStatus
 
 W1 = ModelValue("w1", 0)
 W2 = ModelValue("w2", 1)

@@ -32,6 +32,7 @@ from fencepost import (
     step_invariant,
     weak,
 )
+from fencepost.language.declarations import Configuration
 from fencepost.protocols.kraft.kip_853 import (
     ROUTES,
     KRaft,
@@ -45,7 +46,6 @@ from fencepost.protocols.kraft.kip_853 import (
     voters,
 )
 from fencepost.protocols.kraft.server import Error, Role, Server, ServerState
-from fencepost.spec.declarations import Configuration
 
 ADMIN = ModelValue("admin")
 M = TypeVar("M", bound=Message)

@@ -57,6 +57,7 @@ from fencepost import (
     subsets,
     weak,
 )
+from fencepost.language.declarations import Configuration
 from fencepost.protocols.kraft.server import (
     BeginQuorumEpochRequest,
     Cause,
@@ -85,7 +86,6 @@ from fencepost.protocols.kraft.server import (
     latest_config,
     truncated,
 )
-from fencepost.spec.declarations import Configuration
 
 Pair = tuple[ModelValue, ModelValue]
 M = TypeVar("M", bound=Message)

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
+from fencepost.connections.tls import Tls
 from fencepost.errors import SystemFailure
 from fencepost.quorum import messages
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import LinkError, Links, PeerTls, Respond, Return
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.rules import PASSING, Error
-from fencepost.tls import Tls
 
 R = TypeVar("R")
 

@@ -22,6 +22,8 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost.errors import SystemFailure
+from fencepost.files.folders import Files
+from fencepost.ledger.disk.journal import Damage
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import LinkError, Links, PeerTls, Respond, Return
 from fencepost.quorum.driver.node import DEFAULT_LIMITS, Limits, NodeSettings, QuorumNode, StateMachine
@@ -31,8 +33,6 @@ from fencepost.quorum.log import EMPTY_SNAPSHOT, OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import AnyRequest, AnyResponse
 from fencepost.quorum.roles.interface import Settings
 from fencepost.quorum.traces import SUBJECT, Tracer
-from fencepost.store.disk.files import Files
-from fencepost.store.disk.journal import Damage
 
 TIMES = Settings(
     election_timeout=400_000,
@@ -203,7 +203,7 @@ _REMINDER = 100
 
 def prepare(files: Files, host_id: int | None) -> Meta:
     """The owner of a folder; an empty one becomes a new replica's, of the host 1 if no other is given. Raises
-    :class:`fencepost.store.disk.journal.Damage`, and ``ValueError`` if it is another host's."""
+    :class:`fencepost.ledger.disk.journal.Damage`, and ``ValueError`` if it is another host's."""
     meta = read_meta(files)
     if meta is None:
         meta = Meta(ReplicaKey(1 if host_id is None else host_id, draw_id()))

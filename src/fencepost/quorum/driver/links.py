@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, cast
 
+from fencepost.connections.places import Places
+from fencepost.connections.tls import Files, Listener, Tls, names_host
 from fencepost.errors import SystemFailure
-from fencepost.places import Places
 from fencepost.quorum.driver import frames
 from fencepost.quorum.identity import Node, ReplicaKey, host_and_port
 from fencepost.quorum.messages import AnyRequest, AnyResponse
-from fencepost.tls import Files, Listener, Tls, names_host
 
 _logger = logging.getLogger(__name__)
 

@@ -20,6 +20,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from fencepost.connections.worker import Worker
+from fencepost.files.folders import Files
+from fencepost.ledger.disk.journal import Damage
 from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import Links, Respond, Return
@@ -42,9 +45,6 @@ from fencepost.quorum.roles import interface
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import Error
 from fencepost.quorum.traces import Tracer
-from fencepost.store.disk.files import Files
-from fencepost.store.disk.journal import Damage
-from fencepost.worker import Worker
 
 _logger = logging.getLogger(__name__)
 

@@ -13,16 +13,16 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fencepost.files.checksum import crc32c
+from fencepost.files.folders import Files, remove_temporary, replace
+from fencepost.ledger.disk.journal import Damage
+from fencepost.ledger.disk.journal_files import journals_in
 from fencepost.quorum.files.election import STATE, read_election, store_election
 from fencepost.quorum.files.log import ReplicatedLog
 from fencepost.quorum.files.snapshots import load_snapshot, remove_fetched, snapshots_in, write_snapshot
 from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.log import EMPTY_SNAPSHOT, LogIndex, OffsetAndEpoch, Snapshot
 from fencepost.quorum.roles.interface import ElectionState
-from fencepost.store.disk.checksum import crc32c
-from fencepost.store.disk.files import Files, remove_temporary, replace
-from fencepost.store.disk.journal import Damage
-from fencepost.store.disk.journal_files import journals_in
 
 _logger = logging.getLogger(__name__)
 

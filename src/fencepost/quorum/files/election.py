@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
+from fencepost.files.checksum import crc32c
+from fencepost.files.folders import Files, replace
+from fencepost.ledger.disk.journal import Damage
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.roles.interface import ElectionState
-from fencepost.store.disk.checksum import crc32c
-from fencepost.store.disk.files import Files, replace
-from fencepost.store.disk.journal import Damage
 
 STATE = "quorum-state"
 

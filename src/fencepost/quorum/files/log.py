@@ -1,4 +1,4 @@
-"""The replicated log on disk: the journal of a bookie (:mod:`fencepost.store.disk.journal`), with batches as its
+"""The replicated log on disk: the journal of a bookie (:mod:`fencepost.ledger.disk.journal`), with batches as its
 records.
 
 The files of the journal are the segments of the log. So a torn tail is distinguished from damage as there: a
@@ -24,11 +24,11 @@ from operator import attrgetter
 
 import msgspec
 
+from fencepost.files.checksum import crc32c
+from fencepost.files.folders import SECTOR, File, Files
+from fencepost.ledger.disk.journal import RECORDS_AT, Damage, Recovered, read_records
+from fencepost.ledger.disk.journal_files import JournalFiles, journals_in, name_of, read_what_is_left
 from fencepost.quorum.log import Batch, LogIndex, OffsetAndEpoch, Snapshot
-from fencepost.store.disk.checksum import crc32c
-from fencepost.store.disk.files import File, Files
-from fencepost.store.disk.journal import RECORDS_AT, SECTOR, Damage, Recovered, read_records
-from fencepost.store.disk.journal_files import JournalFiles, journals_in, name_of, read_what_is_left
 
 _BATCH, _BEGINNING = 1, 2
 _CHECKSUM = struct.Struct(">I")

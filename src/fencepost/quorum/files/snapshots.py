@@ -1,7 +1,7 @@
 """Snapshots on disk: the state of the state machine at a place of the log, and the voters there.
 
 A snapshot is the file ``OFFSET-EPOCH.checkpoint``, as Kafka names it, in the format of a file of the journal
-(:mod:`fencepost.store.disk.journal`). Its first record names its offset, epoch and voters, those of the state machine
+(:mod:`fencepost.ledger.disk.journal`). Its first record names its offset, epoch and voters, those of the state machine
 follow in groups, and the last one has their number: a file without it is no snapshot.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from fencepost.files.folders import TEMPORARY, File, Files
+from fencepost.ledger.disk import journal
+from fencepost.ledger.disk.journal import Damage
 from fencepost.quorum.identity import VoterSet
 from fencepost.quorum.log import OffsetAndEpoch, Snapshot
-from fencepost.store.disk import journal
-from fencepost.store.disk.files import TEMPORARY, File, Files
-from fencepost.store.disk.journal import Damage
 
 SUFFIX = ".checkpoint"
 FETCHED = ".part"

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import struct
 
+from fencepost.connections.places import Places
+from fencepost.connections.tls import Listener
 from fencepost.errors import SystemFailure
-from fencepost.places import Places
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.identity import host_and_port
 from fencepost.quorum.kafka.answers import Answers
 from fencepost.quorum.kafka.messages import decode_request, encode_response
 from fencepost.quorum.kafka.schema import Malformed
-from fencepost.tls import Listener
 
 _logger = logging.getLogger(__name__)
 

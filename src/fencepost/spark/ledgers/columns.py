@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fencepost.ledger.client.reading import EntryBatch
+from fencepost.ledger.rules.ensembles import fragment_of
+from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.log.entries import Frames
 from fencepost.spark.ledgers.decoders import decoder_of, type_of
 from fencepost.spark.ledgers.parts import Range
-from fencepost.store.client.reading import EntryBatch
-from fencepost.store.rules.ensembles import fragment_of
-from fencepost.store.rules.metadata import LedgerMetadata
 
 TYPES = {
     "log": "string",

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError
 from fencepost.log import log as logs
 from fencepost.log.chain import EARLIEST, Chain, End, Position
 from fencepost.log.cursors import Cursor, acknowledged_of
@@ -21,8 +23,6 @@ from fencepost.spark.ledgers.parts import Range, parts
 from fencepost.spark.ledgers.planning import AT_ONCE, Ledgers
 from fencepost.spark.ledgers.reading import lost
 from fencepost.spark.ledgers.stream import Stream
-from fencepost.store.client.store import Store
-from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError
 
 NONE = -1
 """The ledger of an offset before the first one of a log."""

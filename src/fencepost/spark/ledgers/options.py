@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fencepost import arguments
 from fencepost.errors import OptionError
 from fencepost.log.chain import End, Position, position_of
 from fencepost.log.metadata import checked_name
 from fencepost.spark.ledgers.decoders import decoder_of
+from fencepost.text import units
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -136,7 +136,7 @@ def parse_write(given: Mapping[str, str], streams: bool) -> WriteOptions:
             )
         _checked("writeId", texts["writeId"], "a write")
     try:
-        lead_timeout = arguments.seconds(texts.get("leadTimeout", "60"))
+        lead_timeout = units.seconds(texts.get("leadTimeout", "60"))
     except argparse.ArgumentTypeError as error:
         raise OptionError(f"option leadTimeout: {error}") from None
     return WriteOptions(

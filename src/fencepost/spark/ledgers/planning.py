@@ -9,15 +9,15 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from fencepost.errors import OptionError
+from fencepost.ledger.client.reader import LedgerReader
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError
+from fencepost.ledger.rules.metadata import LedgerMetadata, end_of
 from fencepost.spark.ledgers.filters import ANY, Wanted
 from fencepost.spark.ledgers.offsets import Offsets, moved, shares, stop_within
 from fencepost.spark.ledgers.options import Offset, ReadOptions
 from fencepost.spark.ledgers.parts import Range, Span, parts
 from fencepost.spark.ledgers.reading import lost
-from fencepost.store.client.reader import LedgerReader
-from fencepost.store.client.store import Store
-from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError
-from fencepost.store.rules.metadata import LedgerMetadata, end_of
 
 AT_ONCE = 64
 """Ledgers that are looked up at once."""

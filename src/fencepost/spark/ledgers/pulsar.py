@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fencepost.store.protobuf import message_classes
+from fencepost.ledger.protobuf import message_classes
 
 BROKER, CHECKSUM = b"\x0e\x02", b"\x0e\x01"
 """The numbers that the optional parts of an entry begin with."""

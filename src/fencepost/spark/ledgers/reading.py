@@ -7,16 +7,16 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from fencepost.client import SyncClient
+from fencepost.api.client import SyncClient
+from fencepost.ledger.client.loops import LOOPS, WORTH
+from fencepost.ledger.client.reading import EntryBatch
+from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, ReadError, StoreError
+from fencepost.ledger.kernels import ready
+from fencepost.ledger.rules.metadata import LedgerMetadata, end_of
 from fencepost.spark.ledgers.options import ReadOptions
 from fencepost.spark.ledgers.parts import Range
-from fencepost.store.client.loops import LOOPS, WORTH
-from fencepost.store.client.reading import EntryBatch
-from fencepost.store.client.settings import ClientSettings
-from fencepost.store.client.store import Store
-from fencepost.store.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, ReadError, StoreError
-from fencepost.store.rows import ready
-from fencepost.store.rules.metadata import LedgerMetadata, end_of
 
 PREFETCH, PREFETCH_BYTES = 9_000, 32 * 1024 * 1024
 """Entries, and bytes, that are asked for ahead. A bookie of BookKeeper refuses reads while 10,000 wait for the thread

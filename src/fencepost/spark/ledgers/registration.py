@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost import extras
-from fencepost.errors import SystemFailure
+from fencepost.errors import SystemFailure, naming_extra
 
 PYSPARK = (4, 2)
 """The oldest PySpark whose streams can be told how much to read."""
@@ -17,7 +16,7 @@ def register(spark: Any) -> None:
     A session whose Python has Fencepost installed knows them already: Spark finds the module ``pyspark_fencepost``.
     Raises :class:`fencepost.SystemFailure` for a PySpark before 4.2.
     """
-    with extras.named("the data source fencepost", "spark"):
+    with naming_extra("the data source fencepost", "spark"):
         import pyspark
     if tuple(map(int, pyspark.__version__.split(".")[:2])) < PYSPARK:
         needed = ".".join(map(str, PYSPARK))

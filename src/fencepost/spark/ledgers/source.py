@@ -28,8 +28,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from fencepost import extras
-from fencepost.errors import OptionError, SystemFailure
+from fencepost.errors import OptionError, SystemFailure, naming_extra
 
 if TYPE_CHECKING:
     from fencepost.log.batches import Part as WrittenPart
@@ -86,7 +85,7 @@ class FencepostSource(DataSource):  # type: ignore[misc]
         return LogStreamWriter(self._write_options(schema, overwrite, streams=True))
 
     def _write_options(self, schema: Any, overwrite: bool, streams: bool) -> WriteOptions:
-        with extras.named("the data source fencepost", "spark"):
+        with naming_extra("the data source fencepost", "spark"):
             from fencepost.spark.ledgers.options import parse_write
             from fencepost.spark.ledgers.writing import check_columns
 
@@ -98,7 +97,7 @@ class FencepostSource(DataSource):  # type: ignore[misc]
         return options
 
     def _options(self) -> ReadOptions:
-        with extras.named("the data source fencepost", "spark"):
+        with naming_extra("the data source fencepost", "spark"):
             from fencepost.spark.ledgers.options import parse
 
             return parse(dict(self.options))

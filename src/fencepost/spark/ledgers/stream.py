@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from fencepost.ledger.client.store import Store
 from fencepost.spark.ledgers.offsets import Offsets, capped
 from fencepost.spark.ledgers.options import ReadOptions
 from fencepost.spark.ledgers.parts import Range
 from fencepost.spark.ledgers.planning import Ledgers
 from fencepost.spark.ledgers.reading import store_at
-from fencepost.store.client.store import Store
 
 PAUSE = 0.05
 """Seconds between two questions for what is confirmed, at least: Spark asks as fast as it is answered."""

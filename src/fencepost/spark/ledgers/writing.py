@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.client import Client
+from fencepost.api.client import Client
 from fencepost.errors import OptionError
 from fencepost.log.batches import Batches, Part
 from fencepost.log.errors import MissingLedgerError, NoSuchLogError

@@ -1,0 +1,3 @@
+"""What ``import fencepost`` gives: :func:`fencepost.check` with its result, and :func:`fencepost.connect` with its
+client.
+"""

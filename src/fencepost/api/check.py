@@ -1,0 +1,271 @@
+"""``fencepost.check``: a protocol in, a result out. The flow of the whole checker, in one place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields, replace
+from importlib import import_module
+from typing import Any
+
+from fencepost.api.result import Result
+from fencepost.behaviours import Trace, replay
+from fencepost.checker.engines.interface import Exploration, Found, Report
+from fencepost.checker.engines.options import (
+    EmbeddedOptions,
+    Options,
+    SavedOptions,
+    SearchOptions,
+    SimulationOptions,
+    options_of,
+)
+from fencepost.checker.engines.resources import limit_reached
+from fencepost.checker.engines.witnesses import never_reached, reported_as, sought
+from fencepost.checker.findings import ActionCount, Violation, Witness
+from fencepost.errors import Misbehaved, NotAProtocol, OptionError, ProtocolRaised, naming_extra
+from fencepost.language.declarations import JUDGED, Declared
+from fencepost.language.loading import expectation, load, set_up
+from fencepost.language.protocol import Protocol, unknown_name
+from fencepost.language.truths import truth
+from fencepost.semantics import Deadline, LimitReached, State, Stepper
+
+SMALL_STATES = 10_000
+SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
+"""The most that ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and
+:class:`interpreted.Most`. Not seconds, so that the protocol alone decides which explorer answers.
+"""
+
+
+def check(
+    protocol: Protocol | type[Protocol] | str,
+    *,
+    configuration: str | None = None,
+    constants: Mapping[str, Any] | None = None,
+    engine: str = "auto",
+    invariants: Sequence[str] | None = None,
+    options: Options | None = None,
+    report: Report | None = None,
+    **given: Any,
+) -> Result:
+    """Explore every state that ``protocol`` can reach and judge what was found.
+
+    ``protocol``: a protocol with its constants, ``Counter(limit=3)``; or its class, or what the command line takes (a
+    shipped name, ``PATH.py`` or ``PATH.py:ClassName``), in one of its configurations and with ``constants`` on top of
+    it: ``check("bookkeeper-4.13", configuration="published", constants={"send_limit": 2})``. ``engine``: ``embedded``
+    (compiled, all cores), ``reference`` (plain Python), ``auto``, which is the first unless the protocol is small
+    enough to be interpreted, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at
+    random through a space that is too large for the others, on all cores of this machine or, with ``master``, on Spark.
+    ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is called with
+    progress. Every option of the engine may be given by name: ``check(protocol, deadlock=True, max_depth=20)``; or as
+    ``options``, whose class says the engine: ``check(protocol, options=ReferenceOptions(max_depth=20))``. See
+    :mod:`fencepost.checker.engines.options`.
+
+    Raises :class:`fencepost.NotAProtocol` if there is no such protocol, :class:`fencepost.OptionError` for unknown
+    names and for options that the engine does not have, that are out of range or that do not go together, and
+    :class:`fencepost.SystemFailure` when the machine fails; what the protocol itself does wrong is part of the result.
+    """
+    deadline = Deadline()
+    engine, options = options_of(engine, options, given)
+    protocol = _set_up(protocol, configuration, constants or {})
+    if configuration is not None and expectation(type(protocol), configuration) == "deadlock":
+        options = replace(options, deadlock=True)
+    _check_invariants(protocol, invariants)
+    try:
+        return _checked(protocol, engine, invariants, options, report, deadline)
+    except LimitReached:
+        # Before there was anything to report.
+        engine = "embedded" if engine == "auto" else engine
+        return _result(protocol, engine, Exploration(limit=deadline.reached, unfinished=deadline.unfinished))
+
+
+def _checked(
+    protocol: Protocol,
+    engine: str,
+    invariants: Sequence[str] | None,
+    options: Options,
+    report: Report | None,
+    deadline: Deadline,
+) -> Result:
+    with _limited(deadline, options):
+        broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a, deadline)), None)
+    if broken is not None:
+        return _result(protocol, engine, Exploration(), violations=[Violation("assumption", broken.name, None)])
+    if engine == "auto":
+        assert isinstance(options, EmbeddedOptions)
+        small = _try_small(protocol, invariants, options, deadline)
+        if small is not None:
+            return small
+        engine = "embedded"
+    stepper = _stepper(protocol, invariants, options, deadline)
+    if options.checking:
+        from fencepost.checker.engines.hashseeds import compare
+
+        with _limited(deadline, options):
+            differs = compare(protocol, invariants, options.timeout, deadline)
+        if differs is not None:
+            return _judge(stepper, engine, differs, options)
+    with naming_extra(f"engine {engine}", engine):
+        explorer = import_module(_module(engine, options))
+    return _judge(stepper, engine, _explored(explorer, stepper, options, report), options)
+
+
+def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[None]:
+    """The limits on time and memory, for what is done before an engine has them."""
+    limited = options.timeout is not None or options.max_memory is not None
+    return deadline.limits((lambda: limit_reached(deadline, options.timeout, options.max_memory)) if limited else None)
+
+
+def _stepper(protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Stepper:
+    """The protocol as engines step through it. Raises :class:`OptionError` for options that do not go with it."""
+    with _limited(deadline, options):
+        stepper = Stepper(protocol, invariants, options.checking, deadline)
+    stepper.fairness_conditions()
+    options.validate(stepper)
+    return stepper
+
+
+def _set_up(
+    protocol: Protocol | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]
+) -> Protocol:
+    """The protocol to check, with its constants."""
+    if isinstance(protocol, Protocol):
+        if configuration is not None or constants:
+            raise OptionError(
+                f"{protocol!r} has its constants already: give check its class, or its name, with a configuration and"
+                " constants"
+            )
+        return protocol
+    if isinstance(protocol, str):
+        return set_up(load(protocol), configuration, constants, protocol)
+    if isinstance(protocol, type) and issubclass(protocol, Protocol):
+        return set_up(protocol, configuration, constants)
+    raise NotAProtocol(f"{protocol!r} is not a protocol, nor the name of one")
+
+
+def _module(engine: str, options: Options) -> str:
+    """Where an engine is."""
+    if isinstance(options, SimulationOptions) and options.master is not None:
+        return "fencepost.spark.simulate"
+    return "fencepost.spark.engine" if engine == "spark" else f"fencepost.checker.engines.{engine}"
+
+
+def _try_small(
+    protocol: Protocol, invariants: Sequence[str] | None, options: EmbeddedOptions, deadline: Deadline
+) -> Result | None:
+    """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it can not
+    do.
+    """
+    if options.checkpoint or options.resume or options.checking or options.states is not None:
+        return None
+    from fencepost.checker.engines import interpreted
+
+    stepper = _stepper(protocol, invariants, options, deadline)
+    brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
+    explored = interpreted.explore(stepper, brief, most=interpreted.Most(**SMALL))
+    if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
+        deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
+    if deadline.reached is not None:
+        return _judge(stepper, "interpreted", explored, options)
+    ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
+    return None if ours else _judge(stepper, "interpreted", explored, options)
+
+
+def _assumed(protocol: Protocol, assumption: Declared, deadline: Deadline) -> bool:
+    name = assumption.name
+    try:
+        with deadline.evaluating(f"assumption {name}"):
+            return truth(assumption.function(protocol))
+    except Misbehaved as error:
+        raise ProtocolRaised(f"assumption {name} {error}", where=name) from error
+    except Exception as error:
+        raise ProtocolRaised(f"assumption {name} raised {type(error).__name__}: {error}", where=name) from error
+
+
+def _check_invariants(protocol: Protocol, invariants: Sequence[str] | None) -> None:
+    known = [d.name for kind in JUDGED for d in protocol.declared(kind)]
+    for name in invariants or ():
+        if name not in known:
+            raise OptionError(unknown_name("invariant", name, known, protocol.name))
+
+
+def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report | None) -> Exploration:
+    """The findings of an engine, which writes the state space down meanwhile, if that was asked for."""
+    explored: Exploration
+    resumed = isinstance(options, SavedOptions) and options.resume is not None  # and knows its table
+    if not isinstance(options, SearchOptions) or options.states is None or resumed:
+        explored = explorer.explore(stepper, options, report)
+        return explored
+    from fencepost.states.writer import Writer  # needs what an installation may lack
+
+    table = Writer(stepper, options.states, options.edges)
+    try:
+        explored = explorer.explore(stepper, options, report, table)
+    except BaseException:
+        table.discard()
+        raise
+    return explored
+
+
+def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options) -> Result:
+    """The result of an exploration, every counterexample replayed through the author's Python."""
+    explored.unfinished = stepper.deadline.unfinished
+
+    def trace(found: Found) -> Trace:
+        return replay(stepper, State(stepper.store, found.initial.ids), found.path, found.loop)
+
+    violations = [Violation(f.kind, f.name, trace(f), f.fairness, f.walk, f.walked) for f in explored.found]
+    missing = never_reached(stepper, explored)
+    if explored.complete and explored.raised is None:
+        violations += [Violation("sometimes", name, None, never=titles) for name, titles in missing.items()]
+    images = explored.symmetry.images if explored.symmetry is not None else 1
+    bits = options.bits if isinstance(options, SearchOptions) else 64
+    counts: dict[str, list[int]] = {}
+    for root in stepper.of_kind("action"):
+        count = counts.setdefault(root.name, [0, 0])
+        count[0] += explored.taken.get(root.index, 0)
+        count[1] += explored.new.get(root.index, 0)
+    return _result(
+        stepper.protocol,
+        engine,
+        explored,
+        violations=violations,
+        witnesses=[Witness(f.name, trace(f), f.walk, f.walked) for f in explored.witnesses],
+        unreached=tuple(title for titles in missing.values() for title in titles),
+        reached=bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing,
+        error_trace=None if explored.raised_at is None else trace(explored.raised_at),
+        walk=None if explored.walk is None else trace(explored.walk),
+        actions=[ActionCount(name, taken, new) for name, (taken, new) in counts.items()],
+        collision_probability=collision_probability(explored.generated, explored.distinct, bits, images),
+        seconds=explored.seconds_before + time.monotonic() - stepper.deadline.began,  # after all that was replayed
+    )
+
+
+def collision_probability(generated: int, distinct: int, bits: int, images: int = 1) -> float:
+    """The chance that some two states shared a fingerprint, as TLC estimates it: distinct x (generated - distinct) /
+    2^bits.
+
+    Two states up to symmetry share the least of n fingerprints with a chance of n^2 / (2n - 1) / 2^bits.
+    """
+    pairs = distinct * max(generated - distinct, 0) * images**2 / (2 * images - 1)
+    return min(1.0, pairs / 2.0**bits)
+
+
+def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: Any) -> Result:
+    """The result with the values that an engine found, and with those that were ``judged`` on top of them."""
+    found = {name: getattr(explored, name) for name in _AS_EXPLORED} | {
+        "engine": explored.engine or engine,
+        "distinct_states": explored.distinct,
+        "generated_states": explored.generated,
+        "peak_memory_bytes": explored.peak_memory,
+        "actions": [],
+        "error": explored.raised,
+        "symmetry": explored.symmetry.names if explored.symmetry is not None else (),
+        "exact": explored.symmetry is None or explored.symmetry.exact,
+    }
+    return Result(protocol, **{**found, **judged})
+
+
+_OTHERWISE = {"engine", "symmetry", "walk", "witnesses"}
+_AS_EXPLORED = {each.name for each in fields(Exploration)} & {each.name for each in fields(Result)} - _OTHERWISE
+"""The values of a result that an engine finds as they are."""

@@ -1,0 +1,309 @@
+"""The rules of a typed expression: what it may do, decided value by value while it is evaluated.
+
+An expression is typed by someone who watches a protocol, perhaps into a page of a browser, and must not change what it
+looks at or reach anything else. So it is not Python with some things forbidden: each attribute, each call and each
+operator that can make something large passes through here, and what is not listed is refused. An author's own functions
+and methods are listed. All values that are handed out are made immutable on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType
+from typing import Any
+
+from fencepost.errors import FencepostError
+from fencepost.language.context import require
+from fencepost.language.fields import PerKeyView, RecordView, TableView, View, record_shape
+from fencepost.language.network import Network
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import Map, ModelValue, Record, Set, Value, canonical, freeze, subsets
+
+SOURCE = "<expression>"
+"""The file name of the code of expressions, by which the functions that they make themselves are known."""
+
+MAX_ELEMENTS = 1_000_000
+"""The most elements or characters that one operator may put together."""
+
+MAX_BITS = 14_000
+"""The most bits of a number that an operator may come to. Python writes no number of more than 4,300 digits."""
+
+
+class Refused(FencepostError):
+    """An expression asked for something that no expression may do."""
+
+
+# -- operators that can make something large --------------------------------------------------------------------------
+
+
+def _size(thing: Any) -> int:
+    return len(thing) if isinstance(thing, (str, bytes, tuple, list)) else 0
+
+
+def _bits(thing: Any) -> int:
+    return thing.bit_length() if isinstance(thing, int) else 0
+
+
+def _bounded(elements: int = 0, bits: int = 0) -> None:
+    if elements > MAX_ELEMENTS:
+        raise Refused(f"too large for an expression: more than {MAX_ELEMENTS:,} elements")
+    if bits > MAX_BITS:
+        raise Refused(f"too large for an expression: a number of more than {MAX_BITS:,} bits")
+
+
+def add(one: Any, other: Any) -> Any:
+    """``one + other``."""
+    _bounded(_size(one) + _size(other))
+    return one + other
+
+
+def multiply(one: Any, other: Any) -> Any:
+    """``one * other``."""
+    for sequence, times in ((one, other), (other, one)):
+        if isinstance(times, int):
+            _bounded(_size(sequence) * max(times, 0))
+    _bounded(bits=_bits(one) + _bits(other) if isinstance(one, int) and isinstance(other, int) else 0)
+    return one * other
+
+
+def power(base: Any, exponent: Any, modulus: Any = None) -> Any:
+    """``base ** exponent``."""
+    if isinstance(base, int) and isinstance(exponent, int) and modulus is None and abs(base) > 1:
+        _bounded(bits=_bits(base) * exponent)
+    return pow(base, exponent, modulus)
+
+
+def shift(number: Any, places: Any) -> Any:
+    """``number << places``."""
+    if isinstance(number, int) and isinstance(places, int):
+        _bounded(bits=_bits(number) + places)
+    return number << places
+
+
+def remainder(one: Any, other: Any) -> Any:
+    """``one % other``, of numbers: a text would be formatted."""
+    if isinstance(one, (str, bytes)):
+        raise Refused("an expression can not format text")
+    return one % other
+
+
+def _bounded_range(*bounds: int) -> range:
+    found = range(*bounds)
+    if found and abs(found[-1] - found[0]) // abs(found.step) >= MAX_ELEMENTS:
+        raise Refused(f"too large for an expression: a range of more than {MAX_ELEMENTS:,} numbers")
+    return found
+
+
+def _bounded_round(number: Any, digits: Any = None) -> Any:
+    _bounded(bits=4 * abs(digits) if isinstance(digits, int) else 0)
+    return round(number, digits)
+
+
+def _bounded_bytes(given: Any = b"") -> bytes:
+    _bounded(given if isinstance(given, int) else 0)
+    return bytes(given)
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        abs, all, any, ascii, bin, bool, chr, dict, divmod, enumerate, filter, float, frozenset, hash, hex, int,
+        isinstance, issubclass,
+        iter, len, list, map, max, min, next, oct, ord, repr, reversed, set, slice, sorted, str, sum, tuple, zip,
+        Map, canonical, require, subsets,
+    )
+} | {"bytes": _bounded_bytes, "pow": power, "range": _bounded_range, "round": _bounded_round}  # fmt: skip
+"""The functions that every expression may use; ``require`` for what an author's function asks."""
+
+_METHODS: list[tuple[tuple[type, ...], frozenset[str]]] = [
+    (classes, frozenset(names.split()))
+    for classes, names in (
+        ((ModelValue,), "name index"),
+        ((TableView,), "get keys values items"),
+        ((PerKeyView,), "keys values items"),
+        ((Network,), "in_flight lost is_known connected"),
+        ((Map,), "get keys values items set without"),
+        ((Mapping,), "get keys values items"),
+        ((frozenset, set), "union intersection difference symmetric_difference issubset issuperset isdisjoint"),
+        ((tuple, list), "count index"),
+        (
+            (str,),
+            (
+                "capitalize count endswith find index isalnum isalpha isdecimal isdigit islower isspace isupper lower"
+                " lstrip partition removeprefix removesuffix rfind rindex rpartition rsplit rstrip split startswith"
+                " strip swapcase title upper"
+            ),
+        ),
+        ((bytes,), "count endswith find hex index startswith"),
+        ((int,), "bit_count bit_length"),
+        ((float,), "is_integer"),
+        ((range,), "start stop step count index"),
+    )
+]
+"""The attributes of each kind of value, besides what an author gave to classes of his own."""
+
+
+class Scope:
+    """The things of one protocol's author: his functions, his classes, and what they hold."""
+
+    def __init__(self, protocol: type[Protocol]) -> None:
+        self._modules = {owner.__module__ for owner in protocol.__mro__ if _is_authors(owner.__module__)}
+        files = [getattr(sys.modules.get(name), "__file__", None) for name in self._modules]
+        self._folders = tuple(os.path.join(os.path.dirname(os.path.abspath(file)), "") for file in files if file)
+
+    # -- what may be named -------------------------------------------------------------------------------------------
+
+    def handed_out(self, thing: Any) -> Any:
+        """``thing`` as an expression may have it: a value (the mutable kinds as their immutable kin), a view of the
+        state, a class of values, or a function that it may call.
+
+        Raises :class:`Refused` for anything else.
+        """
+        if isinstance(thing, (View, Protocol)) or self._callable(thing):
+            return thing
+        if not isinstance(thing, type):
+            with contextlib.suppress(TypeError, RecursionError):  # it is no value
+                return value_of(thing)
+        raise Refused(f"{_kind(thing)} is nothing that an expression can use")
+
+    def _callable(self, thing: Any) -> bool:
+        if isinstance(thing, type):
+            return issubclass(thing, (Record, enum.Enum)) or thing in _CLASSES
+        if isinstance(thing, MethodType):
+            return self._wrote(thing.__func__) or isinstance(thing.__self__, (View, Map, Set, Record))
+        if isinstance(thing, BuiltinMethodType):
+            return thing in _BUILTINS or isinstance(thing.__self__, _PLAIN)
+        if isinstance(thing, FunctionType):
+            return thing in _OURS or self._wrote(thing)
+        # A functools.cache, and the like.
+        return isinstance(getattr(thing, "__wrapped__", None), FunctionType) and self._wrote(thing.__wrapped__)
+
+    def _wrote(self, function: Any) -> bool:
+        """Whether a function is the author's: of a module of the protocol, or from a file beside it or below; or the
+        expression's own.
+        """
+        if not isinstance(function, FunctionType):
+            return False
+        file = function.__code__.co_filename
+        if file == SOURCE or function.__module__ in self._modules:
+            return True
+        below = next((file[len(folder) :] for folder in self._folders if file.startswith(folder)), None)
+        return below is not None and not {"site-packages", "dist-packages"} & set(below.split(os.sep))
+
+    # -- what may be asked of it --------------------------------------------------------------------------------------
+
+    def attribute(self, thing: Any, name: str) -> Any:
+        """``thing.name``. Raises :class:`Refused` unless an expression may have it."""
+        owner = (
+            thing
+            if isinstance(thing, type)
+            else record_shape(thing).record
+            if isinstance(thing, RecordView)
+            else type(thing)
+        )
+        if _is_listed(thing, name):
+            return getattr(thing, name)
+        if issubclass(owner, (Protocol, Record, enum.Enum)) and _is_of_an_author(owner, name):
+            return self.handed_out(getattr(thing, name))
+        if not hasattr(owner, name):
+            raise AttributeError(f"{_kind(thing)} has no {name}")
+        raise Refused(f"an expression can not use {name} of {_kind(thing)}")
+
+    def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
+        """``function(...)``. Raises :class:`Refused` unless an expression may call it, with these arguments."""
+        if not self._callable(function):
+            raise Refused(f"an expression can not call {_kind(function)}")
+        for argument in (*arguments, *named.values()):
+            if (
+                callable(argument)
+                and not isinstance(argument, (View, Protocol, Record))
+                and not self._callable(argument)
+            ):
+                raise Refused(f"an expression can not pass {_kind(argument)}")
+        return function(*arguments, **named)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    " Add": add,
+    " Mult": multiply,
+    " Pow": power,
+    " LShift": shift,
+    " Mod": remainder,
+}
+"""The functions that the code of an expression calls in the place of an operator, by names that can not be typed."""
+
+
+def bound(scope: Scope) -> dict[str, Callable[..., Any]]:
+    """The functions that the code of an expression calls in the place of attributes, calls and operators."""
+    return {" attribute": scope.attribute, " call": scope.call, **OPERATORS}
+
+
+def value_of(thing: Any) -> Value:
+    """``thing`` as a value; lists, sets, dicts and ranges, which no state can hold, as their immutable kin.
+
+    Raises :class:`NotAValue` if it is none.
+    """
+    if isinstance(thing, list) or type(thing) in (tuple, range):
+        return tuple(value_of(element) for element in thing)
+    if isinstance(thing, (set, frozenset)):
+        return Set(value_of(element) for element in frozenset.__iter__(frozenset(thing)))
+    if isinstance(thing, Mapping) and not isinstance(thing, Map):
+        return Map({value_of(key): value_of(element) for key, element in thing.items()})
+    return freeze(thing)
+
+
+_CLASSES = frozenset(f for f in FUNCTIONS.values() if isinstance(f, type))
+_OURS = frozenset(f for f in FUNCTIONS.values() if isinstance(f, FunctionType))
+_BUILTINS = frozenset(f for f in FUNCTIONS.values() if isinstance(f, BuiltinMethodType))
+_PLAIN = (str, bytes, int, float, tuple, list, frozenset, set, dict, range, MappingProxyType)
+
+
+def _is_listed(thing: Any, name: str) -> bool:
+    if isinstance(thing, Protocol):
+        return name in thing.shapes or name in thing.constants or name in ("constants", "name")
+    if isinstance(thing, RecordView):
+        return name in record_shape(thing).parts or name == "replace"
+    if isinstance(thing, type):
+        return False
+    if isinstance(thing, Record) and (name in thing._fields or name == "replace"):
+        return True
+    if isinstance(thing, enum.Enum) and name == "name":
+        return True
+    return any(isinstance(thing, classes) and name in names for classes, names in _METHODS)
+
+
+def _is_of_an_author(owner: type, name: str) -> bool:
+    """Whether a class, or one that it is made from, defines a name, and an author wrote that class."""
+    if issubclass(owner, enum.Enum) and name == "value":
+        return True
+    return any(name in vars(cls) for cls in owner.__mro__ if _is_authors(cls.__module__))
+
+
+@cache
+def _is_authors(module: str) -> bool:
+    """Whether a module is neither Fencepost's nor Python's."""
+    if module.partition(".")[0] == "fencepost":
+        return module.startswith("fencepost.protocols")
+    if module in sys.builtin_module_names:
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return not file.startswith(_PYTHON) or not {"site-packages", "dist-packages"}.isdisjoint(file.split(os.sep))
+
+
+_PYTHON = os.path.join(os.path.dirname(os.__file__), "")
+
+
+def _kind(thing: Any) -> str:
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}"
+    if isinstance(thing, (Protocol, MappingProxyType)):
+        return "the protocol" if isinstance(thing, Protocol) else "a mapping"
+    name = getattr(thing, "__name__", None)
+    return f"the function {name}" if isinstance(name, str) and callable(thing) else f"a {type(thing).__name__}"

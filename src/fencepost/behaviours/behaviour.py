@@ -1,0 +1,64 @@
+"""A behaviour of a protocol: an initial state and the steps taken from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fencepost.language.context import Event, Slot
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import Value, show_call
+from fencepost.semantics.state import State
+from fencepost.text.notebook import framed
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: the action taken with its parameters, who took it, what it chose, its events, and the state it led
+    to.
+
+    ``by`` is the actor's name or None; ``choices`` are the options taken, in order; ``changes`` are (slot, old, new).
+    """
+
+    action: str
+    parameters: Mapping[str, Value]
+    by: str | None
+    choices: tuple[Value, ...]
+    events: tuple[Event, ...]
+    state: State
+    changes: list[tuple[Slot, Value, Value]]
+
+    @property
+    def title(self) -> str:
+        """``bookie_confirms_add(b=b1)``."""
+        return show_call(self.action, self.parameters)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A behaviour: ``initial``, then ``steps``. ``len(trace)`` counts states, the initial one included, as TLC does.
+
+    A **lasso** is a behaviour without end: the last state is ``states[loop]`` again, and what came after that repeats
+    for ever. If ``loop`` is the last state's own place, the behaviour stays there. For others ``loop`` is None.
+    """
+
+    protocol: Protocol
+    initial: State
+    steps: tuple[Step, ...]
+    loop: int | None = None
+
+    _page: ClassVar[Callable[[Trace], str] | None] = None
+    """What draws a behaviour as a page, which is above all that knows of one; see :mod:`fencepost.result`."""
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook: its story and its sequence diagram."""
+        return None if Trace._page is None else framed(Trace._page(self))
+
+    def __len__(self) -> int:
+        return 1 + len(self.steps)
+
+    @property
+    def states(self) -> list[State]:
+        """Every state, the initial one first."""
+        return [self.initial, *(step.state for step in self.steps)]

@@ -1,0 +1,109 @@
+"""The evidence of a violation: the parts of the state that the property looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fencepost.behaviours.behaviour import Trace
+from fencepost.behaviours.words import held, kind_of
+from fencepost.language.context import Looking, Slot
+from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
+from fencepost.language.values import Value, same, show_call
+from fencepost.semantics.state import State
+
+
+class Reader(Looking):
+    """A cursor over one finished state, which can be read and nothing else. ``seen`` are the slots that were."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.seen: dict[Slot, Value] = {}
+
+    def read(self, slot: Slot) -> Value:
+        value = self.state.read(slot)
+        self.seen.setdefault(slot, value)
+        return value
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The parts of the state that a property has looked at, one that does not hold or one with a witness.
+
+    ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty
+    channels left out; each has its value in the last state, for a step invariant its values before and after the last
+    step, for a temporal property those along the loop (the same one once). A key that a table does not have is
+    :data:`~fencepost.behaviours.words.ABSENT`. ``when`` says in words where it is false, or that it is true.
+    """
+
+    title: str
+    slots: list[tuple[Slot, list[Value]]]
+    when: str = "is false"
+
+
+def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
+    """The parts that the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has
+    the parameters too); None if it is no such property, or nothing of the kind is so there.
+    """
+    declared = next((d for d in trace.protocol.declared(kind) if d.name == name.partition("(")[0]), None)
+    if declared is None or kind not in JUDGED:
+        return None
+    for parameters in declared.parameters(trace.protocol):
+        title = show_call(declared.name, parameters)
+        if name not in (declared.name, title):
+            continue
+        try:
+            found = _temporal(trace, declared, parameters) if kind in TEMPORAL else _safety(trace, declared, parameters)
+        except Exception:
+            return None
+        if found is not None:
+            when, readers = found
+            return Evidence(title, _values_read(trace, readers), when)
+    return None
+
+
+Where = tuple[str, list[Reader]]
+"""Where a property is false (or true, if it is to be so sometimes), in words, and what it read there."""
+
+
+def _safety(trace: Trace, declared: Declared, parameters: Mapping[str, Value]) -> Where | None:
+    stepwise = declared.kind == "step_invariant"
+    readers = [Reader(state) for state in trace.states[-2 if stepwise else -1 :]]
+    holds = declared.function(*(trace.protocol.bound_to(reader) for reader in readers), **parameters)
+    if declared.kind == "sometimes":
+        return ("is true", readers) if holds else None
+    return None if holds else ("is false over the last step" if stepwise else "is false", readers)
+
+
+def _temporal(trace: Trace, declared: Declared, parameters: Mapping[str, Value]) -> Where | None:
+    loop = trace.loop
+    if loop is None:
+        return None
+    readers = [Reader(state) for state in trace.states]
+    truths = [declared.function(trace.protocol.bound_to(reader), **parameters) for reader in readers]
+    if declared.kind == "always_eventually":
+        return None if any(truths[loop:]) else ("is false all along the loop", readers[loop:])
+    if declared.kind == "eventually_always":
+        false = [number for number, truth in enumerate(truths) if not truth and number >= loop]
+        return (f"is false {after(false[0])}, in the loop", readers[loop:]) if false else None
+    for number, (leads, _) in enumerate(truths):
+        if leads and not any(to for _, to in [*truths[number:], *truths[loop:]]):
+            return f"waits in vain {after(number)} and from there on", readers[loop:]
+    return None
+
+
+def after(number: int) -> str:
+    """Where a state is in a behaviour, in words."""
+    return f"after step {number}" if number else "in the initial state"
+
+
+def _values_read(trace: Trace, readers: list[Reader]) -> list[tuple[Slot, list[Value]]]:
+    found = []
+    for slot in {slot: None for reader in readers for slot in reader.seen}:
+        values = [reader.state.read(slot) for reader in readers]
+        shown = [value for place, value in enumerate(values) if place == 0 or not same(value, values[place - 1])]
+        kind = kind_of(trace.protocol, slot)
+        empty = kind in ("in flight", "lost", "processed") and all(v == slot.default for v in shown)
+        if not empty and kind not in ("keys", "topics"):
+            found.append((slot, [held(kind, value) for value in shown]))
+    return found

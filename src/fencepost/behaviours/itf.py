@@ -1,0 +1,86 @@
+"""A behaviour in the Informal Trace Format (Apalache, ADR-015), which trace viewers and test generators read.
+
+Whole numbers are ``{"#bigint": "1"}``, sets ``{"#set": [...]}``, tuples ``{"#tup": [...]}``, maps ``{"#map": [[key,
+value], ...]}``, records objects; model values and members of enums are strings. The format has no null: ``None`` is the
+variant ``{"tag": "None", "value": {"#tup": []}}``. Values that it can not express, floats and bytes, are
+``{"#unserializable": "..."}``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from fencepost.behaviours.behaviour import Trace
+from fencepost.behaviours.json import dumps
+from fencepost.language.values import ModelValue, Record, Value, canonical, show
+from fencepost.text.plain import decimal
+
+NONE: dict[str, Any] = {"tag": "None", "value": {"#tup": []}}
+
+
+def to_itf(trace: Trace, *, indent: int = 2) -> str:
+    """The behaviour as JSON text in the format; files of it are named ``*.itf.json``. ``indent`` 0 puts it on one
+    line.
+    """
+    return dumps(itf(trace), indent)
+
+
+def itf(trace: Trace) -> dict[str, Any]:
+    """The behaviour as plain dicts and lists.
+
+    ``params`` are the constants, which the initial state gives values to; the ``#meta`` of each state names the action
+    that led to it (none for the initial one), its parameters, and who took it. A lasso has a ``loop``: the number of
+    the state that comes after the last one; the ``#meta`` of the whole has the ``closing`` step that leads there,
+    unless the last state is stayed in.
+    """
+    constants = trace.protocol.constants
+    closes = trace.loop is not None and trace.loop < len(trace.steps)
+    found: list[dict[str, Any]] = []
+    for index, state in enumerate(trace.states):
+        meta: dict[str, Any] = {"index": index}
+        if index:
+            step = trace.steps[index - 1]
+            meta["action"] = step.action
+            meta["parameters"] = {name: show(value) for name, value in step.parameters.items()}
+            if step.by is not None:
+                meta["by"] = step.by
+        given = {} if index else {name: expression(value) for name, value in constants.items()}
+        found.append({"#meta": meta, **given, **{name: expression(value) for name, value in state.variables().items()}})
+    # The step that closes a lasso has no state of its own there.
+    closing = {n: v for n, v in found.pop()["#meta"].items() if n != "index"} if closes else None
+    return {
+        "#meta": {
+            "format": "ITF",
+            "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
+            "source": trace.protocol.name,
+            "description": f"{len(found)} states of {trace.protocol.name}, found by Fencepost",
+            **({"closing": closing} if closing is not None else {}),
+        },
+        "params": list(constants),
+        "vars": list(trace.protocol.shapes),
+        "states": found,
+        **({"loop": trace.loop} if trace.loop is not None else {}),
+    }
+
+
+def expression(value: Value) -> Any:
+    """A value as an expression of the format."""
+    if value is None:
+        return NONE
+    if isinstance(value, (enum.Enum, ModelValue)):
+        return value.name
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return {"#bigint": decimal(value)}
+    if isinstance(value, tuple):
+        return {"#tup": [expression(v) for v in value]}
+    if isinstance(value, (frozenset, set)):
+        return {"#set": [expression(v) for v in canonical(frozenset(value))]}
+    if isinstance(value, Record):
+        return {name: expression(part) for name, part in value.__parts__().items()}
+    if isinstance(value, Mapping):
+        return {"#map": [[expression(key), expression(v)] for key, v in value.items()]}
+    return {"#unserializable": repr(value)}

@@ -1,0 +1,206 @@
+"""Why a step is none of the protocol that it should refine: what it changes there, and what the nearest actions would
+do instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.behaviours.behaviour import Trace
+from fencepost.behaviours.evidence import Reader
+from fencepost.behaviours.words import slot_change
+from fencepost.language import refinement as spec
+from fencepost.language.context import Slot
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import Value
+from fencepost.semantics.authors import authors_frame, is_authors
+from fencepost.semantics.mapping import Side
+from fencepost.semantics.refinement import Action, After, Change, Refinement, Row, Steps, Trial, Way
+
+NEAREST = 3
+"""The most actions that are reported as near."""
+MOST_WAYS = 500
+"""The most ways through the choices of one action that are looked at."""
+
+Difference = tuple[Slot, Value, Value]
+"""A part of the other protocol's state, with the value it has before and the one after."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A place where an action asked for what is not so: its file and line, and what is written there."""
+
+    file: str
+    line: int
+    source: str
+
+    def __str__(self) -> str:
+        where = f"{os.path.basename(self.file)}:{self.line}"
+        return f"{self.source} ({where})" if self.source else where
+
+
+@dataclass(frozen=True)
+class Near:
+    """An action of the other protocol that comes near to a step: where it is ``refused``, and what it does, or would
+    do.
+
+    ``same``: whether that is just what the step does; ``raised``: what it raised instead.
+    """
+
+    title: str
+    refused: tuple[Refusal, ...]
+    differences: tuple[Difference, ...]
+    same: bool = False
+    raised: str = ""
+
+
+@dataclass(frozen=True)
+class Refuted:
+    """Why a behaviour is none of the protocol ``other``. ``differences``: what its last step changes there, or how its
+    initial state differs from the ``nearest`` initial one.
+    """
+
+    other: Protocol
+    initial: bool
+    differences: tuple[Difference, ...]
+    nearest: tuple[Near, ...]
+
+
+def refuted(trace: Trace, name: str) -> Refuted | None:
+    """Why the last step of ``trace``, or its initial state if it has no step, is none under the refinement ``name``;
+    None if that can not be found out.
+    """
+    declared = next((d for d in trace.protocol.declared("refinement") if d.name == name), None)
+    if not isinstance(declared, spec.Refinement):
+        return None
+    try:
+        refinement = Refinement(declared, trace.protocol, trace.initial.store)
+        return _step(trace, refinement) if trace.steps else _start(trace, refinement)
+    except Exception:  # it was judged before: what comes in between is not worth losing the story for
+        return None
+
+
+def difference_texts(refuted: Refuted, differences: Sequence[Difference]) -> list[tuple[str, str]]:
+    """Differences in words: each part of the other protocol's state, and how it changes."""
+    return [(slot.name, slot_change(refuted.other, slot, old, new)) for slot, old, new in differences]
+
+
+def why(refuted: Refuted, near: Near) -> str:
+    """Why an action is not what the step does, in words."""
+    doing = ", ".join(f"{name} {how}" for name, how in difference_texts(refuted, near.differences)) or "nothing"
+    asked = " and ".join(map(str, near.refused))
+    if near.raised:
+        return f"raises {near.raised}"
+    if not near.refused:
+        return f"does something else: {doing}" if near.differences else "changes nothing here"
+    return (
+        f"does just this, but is refused: {asked}"
+        if near.same
+        else f"is refused: {asked}; it would do {doing}"
+        if near.differences
+        else f"is refused: {asked}"
+    )
+
+
+class _Forgiving(Trial):
+    """The cursor of an action that goes on where it is refused, as far as it comes."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.refusals: list[Refusal] = []
+
+    def forgive(self) -> None:
+        """Take down where the action asked for what is not so."""
+        frame = authors_frame(sys._getframe(1))
+        if frame is not None:
+            self.refusals.append(_refusal(frame.f_code.co_filename, frame.f_lineno))
+
+
+def _refusal(file: str, line: int) -> Refusal:
+    return Refusal(file, line, linecache.getline(file, line).strip())
+
+
+def _step(trace: Trace, refinement: Refinement) -> Refuted:
+    before, after = trace.states[-2:]
+    slots = frozenset(
+        slot for slot, (old, new) in enumerate(itertools.zip_longest(before.ids, after.ids, fillvalue=0)) if old != new
+    )
+    refinement.mapping.numbers = {part: number for number, part in enumerate(refinement.mapping.parts)}
+    change = Change(-1, slots, frozenset(refinement.mapping.numbers.values()))
+    side = Side(refinement.mapping, Reader(before))
+    wanted = Steps(
+        side, Side(refinement.mapping, After(refinement.store, change, Reader(before), Reader(after)))
+    ).difference(change)
+    step = trace.steps[-1]
+    taken = next(a for a in trace.protocol.declared("action") if a.name == step.action)
+    order = refinement.in_order(Action(-1, taken, dict(step.parameters)))
+    ways = [_best(refinement.ways(action, side, _Forgiving), wanted) for action in order]
+    ways.sort(key=lambda way: _distance(way, wanted))
+    exact = [way for way in ways if way.effect == wanted]
+    near = (exact or [way for way in ways if way.effect or way.action.name == step.action] or ways[:1])[:NEAREST]
+    return Refuted(
+        refinement.other,
+        False,
+        _differences(refinement, side, wanted),
+        tuple(_near(refinement, way, side, wanted) for way in near),
+    )
+
+
+def _best(ways: Iterator[Way], wanted: Row) -> Way:
+    """Of the ways through the choices of an action, the first of those that come nearest."""
+    return min(itertools.islice(ways, MOST_WAYS), key=lambda way: _distance(way, wanted))
+
+
+def _distance(way: Way, wanted: Row) -> tuple[int, int, int]:
+    """How far a way is from doing what is wanted: in how many parts it does something else, and how often it is
+    refused.
+    """
+    assert isinstance(way.trial, _Forgiving)
+    differing = len(way.effect.items() ^ wanted.items())
+    touched = len(way.effect.keys() ^ wanted.keys())
+    return touched, differing, len(way.trial.refusals) + (way.refused is not None) + (way.raised is not None)
+
+
+def _near(refinement: Refinement, way: Way, side: Side, wanted: Row) -> Near:
+    assert isinstance(way.trial, _Forgiving)
+    refused = list(way.trial.refusals)
+    if way.refused is not None:
+        frames = [f for f in traceback.extract_tb(way.refused.__traceback__) if is_authors(f.filename)]
+        refused += [_refusal(frames[-1].filename, frames[-1].lineno or 0)] if frames else []
+    raised = "" if way.raised is None or refused else f"{type(way.raised).__name__}: {way.raised}"
+    return Near(
+        way.action.title, tuple(refused), _differences(refinement, side, way.effect), way.effect == wanted, raised
+    )
+
+
+def _differences(refinement: Refinement, side: Side, effect: Row) -> tuple[Difference, ...]:
+    others = refinement.others
+    return tuple(
+        (others.slots[slot], others.values[slot][side.number(slot)], others.values[slot][new])
+        for slot, new in sorted(effect.items())
+    )
+
+
+def _start(trace: Trace, refinement: Refinement) -> Refuted:
+    """How the first state differs from the initial state of the other protocol that is nearest to it."""
+    others = refinement.others
+    mine = dict(enumerate(Side(refinement.mapping, Reader(trace.initial)).row(trace.initial.ids)))
+    differing = [
+        {slot for slot in {**mine, **its} if mine.get(slot, 0) != its.get(slot, 0)} for its in refinement.initial()
+    ]
+    nearest = min(range(len(differing)), key=lambda number: len(differing[number]), default=None)
+    if nearest is None:
+        return Refuted(refinement.other, True, (), ())
+    its = list(refinement.initial())[nearest]
+    differences = tuple(
+        (others.slots[slot], others.values[slot][its.get(slot, 0)], others.values[slot][mine.get(slot, 0)])
+        for slot in sorted(differing[nearest])
+    )
+    return Refuted(refinement.other, True, differences, ())

@@ -1,0 +1,285 @@
+"""Changes, in words short enough to read: ``added 3``, ``OPEN → CLOSED``, ``[b1] removed``.
+
+Used by everything that shows a behaviour. A channel of a network is never shown as a raw value: what its messages went
+through is in `messages`, and :func:`changed` leaves those slots out.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.language.context import Slot
+from fencepost.language.fields import KEYS, Shape, TableShape
+from fencepost.language.kept import DICT, Kept
+from fencepost.language.network import Channel, NetworkShape
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import Map, ModelValue, Record, Value, show
+
+ARROW = " → "
+
+MOST_TEXT = 1_000
+"""Characters of one thing that is shown, and of one line of it, after which the rest is left out. JSON and ITF leave
+out nothing.
+"""
+
+MOST_LINES = 200
+"""Lines of a value after which the rest is left out."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One part of the state that a step changed. ``text`` says how; ``name`` is the slot's."""
+
+    slot: Slot
+    old: Value
+    new: Value
+    text: str
+
+    @property
+    def name(self) -> str:
+        """``bookie.b1.fenced``."""
+        return self.slot.name
+
+
+def kind_of(protocol: Protocol, slot: Slot) -> str:
+    """The kind of a slot: ``value``, ``cell`` or ``keys`` of a table, ``in flight``, ``lost``, ``processed``,
+    ``connected`` or ``topics`` of a network, or ``view``.
+    """
+    shape: Shape | None = protocol.shapes.get(slot.path[0])
+    rest = slot.path[1:]
+    while shape is not None:
+        if isinstance(shape, NetworkShape):
+            return shape.part(slot)
+        if isinstance(shape, TableShape):
+            return "keys" if rest[0] is KEYS else "cell"
+        if not rest:
+            return "value"
+        shape, rest = shape.element(rest[0]), rest[1:]
+    return "view"
+
+
+class Absent:
+    """Stands for what a table holds for a key that it does not have."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = Absent()
+
+
+def held(kind: str, value: Value) -> Value:
+    """The value of a slot of this kind, for people: of a cell of a table what is in it, or :data:`ABSENT`; of a channel
+    the messages.
+    """
+    if kind == "cell":
+        return value[0] if value else ABSENT
+    if kind == "in flight":
+        return Channel(in_flight=value)
+    return value
+
+
+def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]) -> list[Change]:
+    """The differences between two states (slot, old, new) in words, network channels and the bookkeeping of tables and
+    views left out.
+    """
+    found = []
+    for slot, old, new in differences:
+        kind = kind_of(protocol, slot)
+        if kind == "value":
+            found.append(Change(slot, old, new, abridged(change_text(old, new), MOST_TEXT + len(ARROW))))
+        elif kind == "cell":
+            found.append(Change(slot, old, new, abridged(_cell_change(old, new), MOST_TEXT + len(ARROW))))
+        elif kind == "connected":
+            found.append(Change(slot, old, new, "healed" if new else "cut"))
+    return found
+
+
+def slot_change(protocol: Protocol, slot: Slot, old: Value, new: Value) -> str:
+    """How a slot changed, also one of a network."""
+    kind = kind_of(protocol, slot)
+    if kind in ("in flight", "lost"):
+        before, after = (", ".join(map(message_text, held)) or "nothing" for held in (old, new))
+        return abridged(before, MOST_TEXT // 2) + ARROW + abridged(after, MOST_TEXT // 2)
+    found = changed(protocol, [(slot, old, new)])
+    return found[0].text if found else change_text(old, new)
+
+
+def _cell_change(old: Value, new: Value) -> str:
+    if not old:
+        return f"added {show(new[0])}"
+    if not new:
+        return f"removed {show(old[0])}"
+    return change_text(old[0], new[0])
+
+
+def change_text(old: Value, new: Value) -> str:
+    """How ``new`` differs from ``old``: what was added or removed where that is shorter than both values."""
+    before, after = show(old), show(new)
+    parts = list(_differences(old, new))
+    text = ", ".join(parts)
+    if parts and len(text) <= len(before) + len(ARROW) + len(after) + len(" appended"):
+        return text
+    return abridged(before, MOST_TEXT // 2) + ARROW + abridged(after, MOST_TEXT // 2)
+
+
+def _differences(old: Value, new: Value) -> Iterator[str]:
+    """Nothing if the two values have no parts in common that could be left out."""
+    if isinstance(old, frozenset) and isinstance(new, frozenset):
+        if new - old:
+            yield "added " + ", ".join(map(show, new - old))
+        if old - new:
+            yield "removed " + ", ".join(map(show, old - new))
+    elif isinstance(old, tuple) and isinstance(new, tuple):
+        yield from _sequence_differences(old, new)
+    elif isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in new:
+            if key not in old:
+                yield f"[{show(key)}] added {show(new[key])}"
+            elif new[key] != old[key]:
+                yield f"[{show(key)}] {change_text(old[key], new[key])}"
+        for key in old:
+            if key not in new:
+                yield f"[{show(key)}] removed"
+    elif isinstance(old, Record) and type(old) is type(new):
+        before, after = old.__parts__(), new.__parts__()
+        if isinstance(old, Kept) and isinstance(new, Kept) and not (old.names or new.names):
+            is_dict = old.kind == new.kind == DICT
+            yield from _differences(*((Map(old.parts), Map(new.parts)) if is_dict else (old.parts, new.parts)))
+        elif before.keys() == after.keys():
+            for name in before:
+                if before[name] != after[name]:
+                    yield f"{name} {change_text(before[name], after[name])}"
+
+
+def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[str]:
+    if len(new) > len(old) and new[: len(old)] == old:
+        yield "appended " + ", ".join(map(show, new[len(old) :]))
+    elif len(new) < len(old) and old[len(old) - len(new) :] == new:
+        yield "removed from the front " + ", ".join(map(show, old[: len(old) - len(new)]))
+    elif len(new) < len(old) and old[: len(new)] == new:
+        yield "removed from the end " + ", ".join(map(show, old[len(new) :]))
+    elif len(new) == len(old):
+        for place, (before, after) in enumerate(zip(old, new, strict=True)):
+            if before != after:
+                yield f"[{place}] {change_text(before, after)}"
+
+
+def channel_lines(channel: Channel) -> list[tuple[str, list[str]]]:
+    """The messages of a channel, as (``in flight``, messages), (``lost``, messages), (``processed``, messages); empty
+    ones left out.
+    """
+    copies = channel.in_flight if isinstance(channel.in_flight, Mapping) else dict.fromkeys(channel.in_flight, 1)
+    held = [
+        ("in flight", [message_text(m) + (f" ×{copies[m]}" if copies[m] > 1 else "") for m in channel.in_flight]),
+        ("lost", [message_text(m) for m in channel.lost]),
+        ("processed", [message_text(m) for m in channel.processed]),
+    ]
+    return [(what, messages) for what, messages in held if messages]
+
+
+def message_text(message: Value) -> str:
+    """A message; one without fields by its name alone."""
+    return show(message).removesuffix("()")
+
+
+def abridged(text: str, most: int = MOST_TEXT) -> str:
+    """The beginning of a text that is longer than anybody reads, and how much of it is left out, in at most so many
+    characters.
+    """
+    if len(text) <= most:
+        return text
+    kept = most - 40
+    return f"{text[:kept]}… ({len(text) - kept:,} more characters)"
+
+
+def lines(value: Value, width: int = 60) -> list[str]:
+    """A value over as many lines as it needs: on one if it fits ``width``, else one line per element, key or field. Of
+    a value that is longer than anybody reads, the first :data:`MOST_LINES`, and how many are left out.
+    """
+    found = [abridged(line) for line in _lines(value, width)]
+    rest = len(found) - MOST_LINES
+    return found if rest <= 0 else [*found[:MOST_LINES], f"… ({rest:,} more lines)"]
+
+
+def _lines(value: Value, width: int) -> list[str]:
+    whole = show(value)
+    if len(whole) <= width:
+        return [whole]
+    if isinstance(value, Channel):
+        return [f"{what}: {', '.join(messages)}" for what, messages in channel_lines(value)] or ["empty"]
+    if isinstance(value, (frozenset, tuple)) and value:
+        opening, closing = ("{", "}") if isinstance(value, frozenset) else ("⟨", "⟩")
+        return _bracketed(opening, closing, [("", element) for element in value], width)
+    if isinstance(value, Mapping) and value:
+        return _bracketed("{", "}", [(show(key) + ": ", value[key]) for key in value], width)
+    if isinstance(value, Record) and value._fields:
+        fields = [(f"{name}=", part) for name, part in value.__parts__().items()]
+        return _bracketed(value.__title__() + "(", ")", fields, width)
+    return [whole]
+
+
+def _bracketed(opening: str, closing: str, parts: list[tuple[str, Value]], width: int) -> list[str]:
+    found = [opening]
+    for label, value in parts:
+        inner = _lines(value, max(20, width - 2 - len(label)))
+        found.append("  " + label + inner[0])
+        found.extend("  " + line for line in inner[1:])
+        found[-1] += ","
+    found[-1] = found[-1][:-1]
+    return [*found, closing]
+
+
+def briefly(text: str, limit: int, cut: bool = False) -> str:
+    """A shown value in at most ``limit`` characters if leaving out the names of fields can do that: those of inner
+    records first, then all. ``cut``: cut short what is still longer; without it, only inner names are ever left out.
+    """
+    if len(text) <= limit:
+        return text
+    inner = _without_field_names(text, 2)
+    if not cut:
+        return inner
+    shorter = inner if len(inner) <= limit else _without_field_names(text, 1)
+    return shorter if len(shorter) <= limit else shorter[: limit - 1] + "…"
+
+
+def _without_field_names(text: str, depth: int) -> str:
+    """``text`` without ``name=`` wherever it is within at least ``depth`` parentheses; what is quoted is left alone."""
+    found, word, quoted, level = list[str](), "", "", 0
+    for character in text:
+        if quoted:
+            quoted = "" if character == quoted else quoted
+        elif character.isalnum() or character == "_":
+            word += character
+            continue
+        elif character == "=" and level >= depth:
+            word = ""
+            continue
+        elif character in "'\"":
+            quoted = character
+        else:
+            level += (character == "(") - (character == ")")
+        found += (word, character)
+        word = ""
+    return "".join((*found, word))
+
+
+def wrap(text: str, width: int, whole: bool = False) -> list[str]:
+    """``text`` in lines of at most ``width`` characters, broken between words; a longer word is broken too unless
+    ``whole``.
+    """
+    return textwrap.wrap(text, max(8, width), break_on_hyphens=False, break_long_words=not whole) or [""]
+
+
+def constant_text(value: Value) -> str:
+    """The value of a constant in the form that the command line takes: ``b1,b2,b3``, ``True``, ``{1, 2}``."""
+    if isinstance(value, tuple):
+        if value and all(isinstance(v, ModelValue) for v in value):
+            return ",".join(map(show, value))
+        return "(" + ", ".join(map(show, value)) + ")"
+    if isinstance(value, str):
+        return value if value.isidentifier() else repr(value)
+    return show(value)

@@ -1,0 +1,30 @@
+"""The work of the compiler, for people: how often Python was called, which slots have too many values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.checker.compiler.tables import Tables
+
+EXPLODING = 4096
+"""A slot with more values than this is reported as exploding."""
+
+
+def exploding(tables: Tables) -> list[tuple[str, int]]:
+    """Slots with too many values, the worst first."""
+    counts = [(slot.name, len(values)) for slot, values in zip(tables.store.slots, tables.store.values, strict=True)]
+    return sorted((c for c in counts if c[1] > EXPLODING), key=lambda c: -c[1])
+
+
+def profile(tables: Tables) -> dict[str, Any]:
+    """The work of the compiler, for ``--profile``: calls of Python per root, values per slot, sizes of the tables."""
+    return {
+        "evaluations": {r.title: n for r, n in zip(tables.stepper.roots, tables.evaluations_by_root, strict=True)},
+        "values": {s.name: len(v) for s, v in zip(tables.store.slots, tables.store.values, strict=True)},
+        "tables": {
+            "outcomes": tables.outcomes,
+            "leaves": tables.leaves,
+            "residual tries": int(tables.tries[0]) - len(tables.stepper.roots),
+            "trie words": int(tables.top[0]),
+        },
+    }

@@ -1,0 +1,520 @@
+"""A protocol as integer tables: decision tries, leaves, outcomes, and what each outcome can change for which root.
+
+:class:`Tables` is grown by an engine's driver, one recorded evaluation at a time, and read by its compiled loops.
+Everything in it is an array of integers; what the integers mean (slots, values, actions, choices) is known to the
+stepper and written down here so that a path can be told afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from fencepost.checker.compiler import encoding, native
+from fencepost.checker.compiler.arrays import Array, Compiled, Entries, Growing
+from fencepost.checker.compiler.layout import Layout, packed
+from fencepost.checker.compiler.memory import reserve
+from fencepost.checker.compiler.programs import Programs
+from fencepost.checker.liveness.graph import mask
+from fencepost.errors import READ_OTHERWISE, SystemFailure
+from fencepost.semantics import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
+from fencepost.semantics.roots import MAPPING
+from fencepost.semantics.slots import CHANGE, slot_of_step
+from fencepost.semantics.state import LOW
+
+ENTRIES_AT_ONCE = 1 << 20
+"""Entries for which there is room before it is looked at again."""
+
+
+class _Column:
+    """Arrays of :class:`Tables` that have one row for each of the same things: their type, the most rows, of which
+    count so many are in use, and the words of a row.
+    """
+
+    def __init__(self, kind: Any, most: int, count: str, words: str = "") -> None:
+        self.kind, self.most, self.count, self.words = kind, most, count, words
+        self.names: list[str] = []
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.names.append(name)
+
+    def reserve(self, tables: Tables) -> Array:
+        """Room for an array."""
+        if not self.words:
+            return reserve(self.most, self.kind)
+        words = getattr(tables, self.words)
+        return reserve(self.most * words, self.kind).reshape(self.most, words)
+
+
+def _column(kind: Any, most: int, count: str, words: str = "") -> Array:
+    """A column, which is an array in tables."""
+    return cast("Array", _Column(kind, most, count, words))
+
+
+class Tables:
+    """The compiled form of one protocol, growing as new paths are recorded.
+
+    Leaf numbers below ``len(roots)`` stand for "this property is violated" (if it is to be sometimes true: "it is");
+    the others are leaves of actions. Raises :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
+    """
+
+    pool = _column(np.int32, encoding.MAX_WORDS, "words")
+    roots = trie_root = trie_change = older = _column(np.int32, encoding.MAX_TRIES, "tries")
+    trie_known = _column(np.uint64, encoding.MAX_TRIES, "tries", "slot_words")
+    entry_outcome = entry_trie = _column(np.int32, encoding.MAX_ENTRIES, "entries")
+    known_start = write_start = choice_start = _column(np.int64, encoding.MAX_OUTCOMES + 1, "starts")
+    known_slot = known_old = known_new = _column(np.int32, encoding.MAX_ENTRIES, "known")
+    write_slot = write_value = _column(np.int32, encoding.MAX_ENTRIES, "written")
+    choice = _column(np.int32, encoding.MAX_ENTRIES, "choices")
+    change = like = outcome_root = _column(np.int32, encoding.MAX_OUTCOMES, "outcomes")
+    delta = delta_high = _column(np.uint64, encoding.MAX_OUTCOMES, "outcomes")
+    twin = _column(np.uint8, encoding.MAX_OUTCOMES, "outcomes")
+    changed = _column(np.uint64, encoding.MAX_OUTCOMES, "outcomes", "slot_words")
+    drop = _column(np.uint64, encoding.MAX_OUTCOMES, "outcomes", "root_words")
+    leaf_root = _column(np.int32, encoding.MAX_OUTCOMES, "leaves")
+    leaf_span = _column(np.int64, encoding.MAX_OUTCOMES, "leaves")
+
+    def __init__(self, stepper: Stepper, symmetry: Symmetry | None = None) -> None:
+        self.stepper = stepper
+        self.store = stepper.store
+        self.symmetry = symmetry
+        self.permutations = symmetry.images if symmetry else 0
+        roots = len(stepper.roots)
+        self.root_kind = np.array([encoding.KIND[r.kind] for r in stepper.roots], np.int8)
+        self.is_constraint = np.array([r.kind in ("constraint", "step_constraint") for r in stepper.roots] + [False])
+        self.slot_words = 2 + len(self.store.slots) // 32
+        self.root_words = roots // 64 + 1
+        self.refines = np.array([r.kind == "refinement" for r in stepper.roots] + [False])
+        self.stepwise = bool((self.root_kind == encoding.STEP_PROPERTY).any())
+        # With step properties even a step that changes nothing has to be checked. It changes nothing of what is
+        # refined.
+        self.keeps_loops = bool(((self.root_kind == encoding.STEP_PROPERTY) & ~self.refines[:-1]).any())
+        for column in COLUMNS:
+            for name in column.names:
+                setattr(self, name, column.reserve(self))
+        self.top = np.array([1], np.int64)
+        self.tries = np.array([max(roots, 1)], np.int64)
+        self.trie_root[:roots] = np.arange(roots)
+        self.residual_keys = np.zeros(1 << 16, np.uint64)
+        self.residual_tries = np.zeros(1 << 16, np.int32)
+        self.root_slots = np.zeros((max(roots, 1), self.slot_words), np.uint64)
+        self.entries = np.zeros(1, np.int64)
+        self.image_delta, self.image_delta_high = (self.images_of(encoding.MAX_OUTCOMES) for _ in range(2))
+        self._programs = Programs(symmetry) if symmetry is not None and symmetry.labelling is not None else None
+        self._image_hashes: dict[tuple[int, int], Array] = {}
+        self.leaf_weight: list[int] = [0] * roots
+        self.leaf_root[:roots] = np.arange(roots)
+        self.leaves = roots
+        self.outcomes = 0
+        self.outcome_choices: list[tuple[int, ...]] = []
+        self.outcome_weight: list[int] = []
+        # The most leaves and outcomes that one state can have, by root, as far as seen: bounds what states have room
+        # for.
+        self.most_leaves, self.most_outcomes = [0] * roots, [0] * roots
+        self.below: dict[int, tuple[int, int]] = {}
+        self.same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
+        self._alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], int] = {}
+        self.layout = Layout()
+        self._row_delta, self._laid_out = np.zeros((0, 0), np.uint64), (-1, 0)
+        # One word at a time, Python reads and writes a memoryview several times faster than an array.
+        self._pool, self._top, self._root_words = self.pool.data, self.top.data, self.roots.data
+        self.slots_read: list[set[int]] = [set() for _ in range(roots)]
+        self._gained: dict[int, set[int]] = {}
+        self.spread_outcomes = 0
+        self._linked: tuple[tuple[int, int], Entries] | None = None
+        self.forks: set[int] = set()
+        self.evaluations_by_root = [0] * roots
+        self._add_initial()
+
+    # -- growing ------------------------------------------------------------------------------------------------------
+
+    def growing(self) -> Growing:
+        """The arrays for growing; take them anew after every :meth:`spread`."""
+        return Growing(*(getattr(self, name) for name in Growing._fields))
+
+    def _add_initial(self) -> None:
+        self._add_outcome(-1, Outcome((), (), {}), 1, {}, ())
+        self.spread_outcomes = self.outcomes
+        for root in range(len(self.stepper.roots)):
+            if self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION):
+                n = int(self.entries[0])
+                self.entry_outcome[n], self.entry_trie[n] = encoding.INITIAL, root
+                self.entries[0] = n + 1
+                self.drop[encoding.INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
+
+    def recall(self, outcomes: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Number outcomes as an earlier exploration did, so that its links can be read; they take part in nothing
+        else.
+        """
+        for root, choices in outcomes[1:]:
+            self._add_outcome(-1, Outcome(tuple(choices), (), {}), 0, {}, ())
+            self.outcome_root[self.outcomes - 1] = root
+        self.spread_outcomes = self.outcomes
+
+    def record(self, root: int, branch: Branch) -> None:
+        """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie.
+
+        :meth:`spread` works out the consequences for the outcomes of other roots. It must be called before the tables
+        are used.
+        """
+        self.evaluations_by_root[root] += 1
+        read: set[int] = set()
+        self._insert(encoding.root_cell(root), branch, root, {}, read, ())
+        if self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION) and not read <= self.slots_read[root]:
+            self._gained.setdefault(root, set()).update(read - self.slots_read[root])
+            self.slots_read[root] |= read
+
+    def spread(self) -> None:
+        """Enter new outcomes, and slots that roots have begun to read, into what each outcome can change for which
+        root.
+        """
+        self._make_room(self.spread_outcomes)
+        for root, slots in self._gained.items():
+            native.widen_root(self.growing(), root, mask(slots, self.slot_words), self.spread_outcomes)
+            self._make_room(self.spread_outcomes)
+        self._note_changes()
+        self._gained = {}
+        self.stepper.deadline.check()
+        at_once = max(1, ENTRIES_AT_ONCE // max(1, len(self.root_kind)))
+        while self.spread_outcomes < self.outcomes:
+            end = min(self.spread_outcomes + at_once, self.outcomes)
+            self._make_room((end - self.spread_outcomes) * len(self.root_kind))
+            native.add_outcomes(self.growing(), self.spread_outcomes, end, self.root_kind)
+            self.spread_outcomes = end
+            self.stepper.deadline.check()
+
+    def _note_changes(self) -> None:
+        """Number the changes that new outcomes are; and those of others anew that touch what a computed part has begun
+        to read.
+        """
+        if not self.refines.any():
+            return
+        for outcome in range(max(self.spread_outcomes, 1), self.outcomes):
+            self.change[outcome] = self._number_of_change(outcome)
+        gained: set[int] = set()
+        for root, slots in self._gained.items():
+            if self.stepper.roots[root].kind == MAPPING:
+                self.stepper.changes.read.setdefault(root, set()).update(slots)
+                gained |= slots
+        touched = (self.changed[: self.outcomes] & mask(gained, self.slot_words)).any(axis=1)
+        renewed = np.zeros(self.outcomes, np.bool_)
+        for outcome in np.flatnonzero(touched).tolist():
+            number = self._number_of_change(outcome)
+            renewed[outcome] = number != self.change[outcome]
+            self.change[outcome] = number
+        if renewed.any():
+            self._make_room(int(renewed.sum()) * int(self.refines.sum()))
+            native.renew(self.growing(), renewed)
+            self._linked = None
+
+    def _number_of_change(self, outcome: int) -> int:
+        written = self.write_slot[self.write_start[outcome] : self.write_start[outcome + 1]]
+        return self.stepper.changes.number(int(self.outcome_root[outcome]), frozenset(written.tolist()))
+
+    def _insert(
+        self,
+        cell: int,
+        branch: Branch,
+        root: int,
+        known: dict[int, int],
+        read: set[int],
+        within: tuple[tuple[int, int], ...],
+    ) -> None:
+        """Add a branch at a cell. ``known``: the values read on the way there, ``within``: the forks, each with the
+        cell of its option.
+        """
+        pool = self._pool
+        while True:
+            held = pool[cell] if cell >= 0 else self._root_words[encoding.cell_root(cell)]
+            if isinstance(branch, Leaf):
+                if held in (encoding.MISS, encoding.PENDING):
+                    self._put(cell, self._leaf(root, branch, known, within))
+                return
+            first = encoding.fork_test(len(branch.branches)) if isinstance(branch, Fork) else branch.slot
+            if held > 0 and pool[held] != first:
+                raise SystemFailure(f"{self.stepper.roots[root].title} {READ_OTHERWISE}", "checking")
+            if isinstance(branch, Fork):
+                self.forks.add(root)
+                if held <= 0:
+                    held = self._new_node(first, len(branch.branches))
+                    self._put(cell, held)
+                for option, part in enumerate(branch.branches):
+                    at = encoding.node_cell(held, option)
+                    self._insert(at, part, root, dict(known), read, (*within, (held, at)))
+                return
+            read.add(branch.slot)
+            known[branch.slot] = branch.value
+            if held <= 0:
+                room = max(branch.value, min(self._values(branch.slot, root) - 1, 15), 1)
+                held = self._new_node(first, 1 << room.bit_length())
+                self._put(cell, held)
+            elif branch.value >= pool[encoding.node_room(held)]:
+                held = int(native.widened(self.pool, self.top, held, branch.value))
+                self._put(cell, held)
+            cell, branch = encoding.node_cell(held, branch.value), branch.then
+
+    def _new_node(self, first: int, room: int) -> int:
+        base = self._top[0]
+        self._pool[base] = first
+        self._pool[encoding.node_room(base)] = room
+        self._top[0] = base + encoding.NODE_HEADER + room
+        return base
+
+    def _values(self, slot: int, root: int) -> int:
+        if slot == CHANGE:
+            return len(self.stepper.changes.known)
+        return len(self.store.values[slot_of_step(slot) if self.root_kind[root] == encoding.STEP_PROPERTY else slot])
+
+    def _put(self, cell: int, word: int) -> None:
+        if cell >= 0:
+            self._pool[cell] = word
+        else:
+            self._root_words[encoding.cell_root(cell)] = word
+
+    def _leaf(self, root: int, leaf: Leaf, known: dict[int, int], within: tuple[tuple[int, int], ...]) -> int:
+        """The word for where an evaluation ended."""
+        if not leaf.outcomes:
+            return encoding.DISABLED
+        if self.root_kind[root] != encoding.ACTION:
+            return encoding.leaf_word(root)
+        # Options with the same effect are one outcome, the first; one without effect is none, but it was a step all the
+        # same.
+        by_effect: dict[tuple[tuple[int, int, int], ...], list[Outcome]] = {}
+        for outcome in sorted(leaf.outcomes, key=lambda o: o.choices):
+            effect = tuple((slot, old, new) for slot, (old, new) in sorted(outcome.writes.items()))
+            by_effect.setdefault(effect, []).append(outcome)
+        first = self.outcomes
+        for effect, same in by_effect.items():
+            if effect or self.keeps_loops:
+                self._add_outcome(root, same[0], len(same), known, effect)
+        number = self.leaves
+        self.leaf_root[number] = root
+        self.leaf_span[number] = encoding.pack_span(first, self.outcomes - first)
+        self.leaf_weight.append(len(leaf.outcomes))
+        self._count_below(root, self.outcomes - first, within)
+        self.leaves += 1
+        return encoding.leaf_word(number)
+
+    def _count_below(self, root: int, outcomes: int, within: tuple[tuple[int, int], ...]) -> None:
+        """Note a new leaf with so many outcomes. A state takes all options of a fork, and one way from anything
+        else.
+        """
+        leaves = 1
+        for fork, option in reversed(within):
+            was, all_were = self.below.get(option, (0, 0)), self.below.get(fork, (0, 0))
+            now = max(was[0], leaves), max(was[1], outcomes)
+            if now == was:
+                return
+            self.below[option] = now
+            leaves, outcomes = self.below[fork] = all_were[0] + now[0] - was[0], all_were[1] + now[1] - was[1]
+        self.most_leaves[root] = max(self.most_leaves[root], leaves)
+        self.most_outcomes[root] = max(self.most_outcomes[root], outcomes)
+
+    def _add_outcome(
+        self, root: int, outcome: Outcome, weight: int, known: dict[int, int], effect: tuple[tuple[int, int, int], ...]
+    ) -> None:
+        number = self.outcomes
+        if number + 1 >= encoding.MAX_OUTCOMES:
+            raise SystemFailure(
+                f"the protocol has more than {encoding.MAX_OUTCOMES:,} different steps: a part of its state has too"
+                " many values: {profile} shows which; split it",
+                "profile",
+            )
+        k, w, c = int(self.known_start[number]), int(self.write_start[number]), int(self.choice_start[number])
+        delta = 0
+        for slot, value in known.items():
+            new = outcome.writes.get(slot, (value, value))[1]
+            self.known_slot[k], self.known_old[k], self.known_new[k] = slot, value, new
+            k += 1
+        for slot, (old, new) in outcome.writes.items():
+            self.write_slot[w], self.write_value[w] = slot, new
+            delta ^= self.store.hashes[slot][old] ^ self.store.hashes[slot][new]
+            if self.permutations:
+                images = self.image_hashes(slot, old) ^ self.image_hashes(slot, new)
+                self.image_delta[number] ^= images[0]
+                self.image_delta_high[number] ^= images[1]
+            w += 1
+        for choice in outcome.choices:
+            self.choice[c] = choice
+            c += 1
+        self.known_start[number + 1], self.write_start[number + 1], self.choice_start[number + 1] = k, w, c
+        self.changed[number] = mask(outcome.writes, self.slot_words)
+        left = tuple(sorted((slot, outcome.writes.get(slot, (value, value))[1]) for slot, value in known.items()))
+        self.like[number] = (
+            self._alike.setdefault((left, tuple(sorted(outcome.writes))), number) if root >= 0 else number
+        )
+        self.delta[number] = delta & ((1 << 64) - 1)
+        self.delta_high[number] = delta >> 64
+        self.outcome_root[number] = root
+        self.outcome_choices.append(outcome.choices)
+        self.outcome_weight.append(weight)
+        if root >= 0:
+            self._note_twins(number, root, effect)
+        self.outcomes += 1
+
+    def images_of(self, count: int) -> Array:
+        """Room for a number of each image of ``count`` things; without symmetry there are no images."""
+        if not self.permutations:
+            return np.zeros((0, 0), np.uint64)
+        return reserve(count * self.permutations, np.uint64).reshape(count, self.permutations)
+
+    def image_hashes(self, slot: int, value: int) -> Array:
+        """The share of a value of a slot in the fingerprint of each image of a state: low halves, high halves."""
+        known = self._image_hashes.get((slot, value))
+        if known is None:
+            assert self.symmetry is not None
+            hashes = self.symmetry.hashes(slot, value)
+            known = np.array([[h & LOW for h in hashes], [h >> 64 for h in hashes]], np.uint64)
+            self._image_hashes[slot, value] = known
+        return known
+
+    def _note_twins(self, number: int, root: int, effect: tuple[tuple[int, int, int], ...]) -> None:
+        """Flag outcomes with the same effect that one state can have: of different roots, or of a root that forks."""
+        shown = tuple(e for e in effect if self.store.hashes[e[0]][e[1]] != self.store.hashes[e[0]][e[2]])
+        same = self.same_effect.setdefault(shown, [])
+        same.append(number)
+        if self.twin[same[0]]:
+            self.twin[number] = 1
+        elif len(same) > 1 and (root in self.forks or self.outcome_root[same[0]] != root):
+            self.twin[same] = 1
+
+    def _make_room(self, entries: int) -> None:
+        """Room for so many new entries, each of which may have a residual trie of its own."""
+        needed = 2 * (int(self.tries[0]) + entries)
+        if needed > self.residual_keys.size:
+            size = 1 << needed.bit_length()
+            keys, tries = np.zeros(size, np.uint64), np.zeros(size, np.int32)
+            native.rehash(self.residual_keys, self.residual_tries, keys, tries)
+            self.residual_keys, self.residual_tries = keys, tries
+        words = 2 + len(self.store.slots) // 32
+        if words > self.slot_words:
+            self.widen_masks(2 * words)
+        if sum(self.most_leaves) > encoding.MAX_LEAVES:
+            most = max(range(len(self.most_leaves)), key=self.most_leaves.__getitem__)
+            raise SystemFailure(
+                f"one state may have more than {encoding.MAX_LEAVES:,} steps that read on after a choice, most of them"
+                f" of {self.stepper.roots[most].title}: read before you choose, or choose from less"
+            )
+        if (
+            self.top[0] > encoding.MAX_WORDS * 9 // 10
+            or self.tries[0] > encoding.MAX_TRIES * 9 // 10
+            or self.entries[0] > encoding.MAX_ENTRIES * 9 // 10
+        ):
+            raise SystemFailure(
+                "the protocol's decision tries outgrew their tables: a part of its state has too many values: "
+                "{profile} shows which; split it",
+                "profile",
+            )
+
+    def widen_masks(self, words: int) -> None:
+        held = {"trie_known": int(self.tries[0]), "changed": self.outcomes, "root_slots": len(self.root_slots)}
+        for name, used in held.items():
+            narrow = getattr(self, name)
+            wide = reserve(len(narrow) * words, np.uint64).reshape(len(narrow), words)
+            wide[:used, : narrow.shape[1]] = narrow[:used]
+            setattr(self, name, wide)
+        self.slot_words = words
+
+    # -- keeping ------------------------------------------------------------------------------------------------------
+
+    def used(self) -> dict[str, int]:
+        """How much of each array of the tables is in use."""
+        n, entries = self.outcomes, int(self.entries[0])
+        known, written, choices = (int(a[n]) for a in (self.known_start, self.write_start, self.choice_start))
+        counts = {
+            "words": int(self.top[0]), "tries": int(self.tries[0]), "entries": entries, "leaves": self.leaves,
+            "outcomes": n, "starts": n + 1, "known": known, "written": written, "choices": choices,
+        }  # fmt: skip
+        return {name: counts[column.count] for column in COLUMNS for name in column.names} | {
+            "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
+            "root_slots": len(self.root_slots), "is_constraint": len(self.is_constraint),
+            "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations),
+            "place": len(self.store.slots), "row_delta": n,
+            "start": n, "middle": n, "end": n, "step_start": n + 1,
+            **dict.fromkeys(("step_trie", "word", "first", "gate", "trie"), entries),
+            # Only the embedded engine has symmetry.
+            "colours": 0, "program_base": 0, "program_at": 0, "program": 0,
+        }  # fmt: skip
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Numbers that are others once the tables are. What Python recorded may fill a word that there was room for,
+        and nothing grows.
+        """
+        return (self.layout.version, sum(self.evaluations_by_root), *self.used().values())
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def compiled(self, afresh: bool = True) -> Compiled:
+        """The tables as compiled loops read them, laid out anew.
+
+        Unless it has to be ``afresh``, what is laid out is only what came new: that is enough to complete states by,
+        not to build any.
+        """
+        self.spread()
+        n, entries = self.outcomes, int(self.entries[0])
+        if afresh or self._linked is None or self._linked[0] != (n, entries):
+            start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
+            trie = np.zeros(entries, np.int32)
+            step_trie = np.zeros(entries if self.stepwise else 0, np.int32)
+            word, gate = np.zeros(entries, np.int64), np.zeros(entries, np.uint64)
+            linked = Entries(start, middle, end, word, np.zeros(entries, np.int32), gate, trie, step_start, step_trie)
+            native.link(self.growing(), self.layout.place, self.root_kind, linked, np.zeros(3 * n, np.int64))
+            self._linked = (n, entries), linked
+        programs = self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4
+        found = self._linked[1]._asdict() | dict(zip(Compiled._fields[-4:], programs, strict=True))
+        found |= {"place": self.layout.place, "row_delta": self._row_deltas()}
+        return Compiled(*(found[name] if name in found else getattr(self, name) for name in Compiled._fields))
+
+    def _row_deltas(self) -> Array:
+        """The change of each outcome to a row: worked out for those that are new, and for all once slots have moved."""
+        version, done = self._laid_out
+        if version != self.layout.version:
+            self._row_delta, done = (
+                reserve(encoding.MAX_OUTCOMES * self.layout.words, np.uint64).reshape(encoding.MAX_OUTCOMES, -1),
+                0,
+            )
+        if done < self.outcomes:
+            native.row_deltas(self.growing(), self.layout.place, done, self.outcomes, self._row_delta)
+            self._laid_out = self.layout.version, self.outcomes
+        return self._row_delta
+
+    def fit(self) -> Array:
+        """Make room in rows for every value there is: the moves that rows must make; see :meth:`Layout.fit`."""
+        return self.layout.fit(self.store.values)
+
+    @property
+    def places(self) -> Array:
+        """The places of the slots there are, as they are now."""
+        return self.layout.places(len(self.store.slots))
+
+    def ask(self, root: int, ids: Sequence[int], step: int = encoding.NO_STEP) -> None:
+        """Have the author's Python evaluate a root in a state, or for a step out of it, and record the path. ``step``:
+        the number of the outcome. Raises :class:`fencepost.ProtocolRaised`.
+        """
+        after = self.successor(ids, step) if step >= 0 else None
+        change = int(self.change[step]) if self.refines[root] else None
+        self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change))
+
+    def rows(self, states: Sequence[Sequence[int]]) -> Array:
+        """States, given by the numbers of their values, as rows."""
+        return packed(np.array(states, np.int64), self.places, self.layout.words)
+
+    def ids(self, row: Array) -> list[int]:
+        """The numbers of a state's values, slot by slot."""
+        return self.layout.numbers(row, len(self.store.slots))
+
+    def successor(self, ids: Sequence[int], outcome: int) -> list[int]:
+        """The row after an outcome."""
+        after = list(ids)
+        for k in range(self.write_start[outcome], self.write_start[outcome + 1]):
+            slot = int(self.write_slot[k])
+            after.extend([0] * (slot + 1 - len(after)))
+            after[slot] = int(self.write_value[k])
+        return after
+
+
+COLUMNS = tuple(dict.fromkeys(each for each in vars(Tables).values() if isinstance(each, _Column)))
+"""The columns of tables."""

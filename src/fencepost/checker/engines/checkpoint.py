@@ -1,0 +1,514 @@
+"""Checkpoints: what it takes to go on after the process was killed, in a directory.
+
+``fingerprints.bin`` and ``links.bin`` only ever grow, level by level. ``frontier-N.bin`` holds the rows of one whole
+level, and ``manifest.json``, replaced in one step, says which frontier is valid and how much of the other two: whatever
+was written after it is ignored. Compiled tries are not kept: they grow again from the rows that are expanded.
+
+The manifest has digests of all of it, its own among them. Those of the two files that grow run along with what is
+written, so a save reads nothing again, and a resumed search checks them in the one pass in which it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import Enum, Flag
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.compiler.layout import unpacked
+from fencepost.checker.engines.interface import Found
+from fencepost.checker.engines.options import SavedOptions, asked, difference
+from fencepost.checker.engines.search import Kept, Search
+from fencepost.errors import SystemFailure
+from fencepost.files.digest import Digest, digest, is_sealed, running, sealed
+from fencepost.files.storage import Lock, folder_of, sync_folder
+from fencepost.language.contents import model_values_in
+from fencepost.language.context import Slot
+from fencepost.language.declarations import Declared
+from fencepost.language.decoding import decode
+from fencepost.language.protocol import Protocol
+from fencepost.language.source import source_digest
+from fencepost.language.values import ModelValue, Record, Value, encode, full_name
+from fencepost.semantics.state import Store
+from fencepost.semantics.symmetry import listed
+
+FORMAT = 6
+
+NAME = "manifest.json"
+
+FINGERPRINTS, LINKS = "fingerprints.bin", "links.bin"
+
+BLOCK_ROWS = 1 << 16
+"""Rows of a frontier are kept in blocks of this many: their numbers, then their words."""
+BLOCK = 1 << 20
+"""Numbers that are read together."""
+
+
+class SlotEntry(msgspec.Struct):
+    """A slot by its path, with the values it has held. ``constant``: it exists in every state, so that the protocol has
+    it.
+    """
+
+    name: str
+    values: list[str]
+    path: str
+    constant: bool
+
+
+def refused(place: Path | str, why: str, mend: str = "", *options: str) -> SystemFailure:
+    """The error of a checkpoint from which no search can go on: ``why``, and what to ``mend``, which name options."""
+    mend = mend and f"{mend}, or "
+    return SystemFailure(f"the checkpoint in {place} {why}; {mend}start again without {{resume}}", "resume", *options)
+
+
+class Saved(msgspec.Struct, kw_only=True):
+    """The part of a search that a checkpoint keeps at the end of a level, whatever engine it is of; ``asked`` are its
+    options as :func:`fencepost.checker.engines.options.asked` gives them, ``taken`` and ``new`` are by the number
+    of the root, and ``found`` is as :meth:`fencepost.checker.engines.workspace.Workspace.encode` gives it.
+    """
+
+    format: int
+    protocol: str
+    constants: dict[str, str]
+    source: str
+    properties: list[str]
+    asked: dict[str, Any]
+    depth: int
+    distinct: int
+    generated: int
+    queue: int
+    taken: list[int]
+    new: list[int]
+    seconds: float
+    slots: list[SlotEntry] = []
+    found: list[tuple[str, str, int, list[int]]]
+    reported: list[str]
+    seeks: bool
+    exact: bool
+
+    def verify(self, place: Path | str, search: Search, properties: list[str]) -> None:
+        """Raise :class:`fencepost.SystemFailure` if ``search`` can not go on from it: it is of something else, its
+        levels were asked something else, or with these limits it would have ended before.
+        """
+        protocol, options = search.stepper.protocol, search.options
+        assert isinstance(options, SavedOptions)
+        if self.protocol != protocol.name:
+            raise refused(place, f"is of the protocol {self.protocol}, not of {protocol.name}")
+        constants = encoded_constants(protocol)
+        for name in sorted(set(constants) | set(self.constants)):
+            if constants.get(name) != self.constants.get(name):
+                raise refused(place, f"was made with another value of the constant {name}")
+        if self.source != source_digest(protocol):
+            raise refused(place, f"is of another version of {protocol.name}: its source has changed since")
+        if self.properties != properties:
+            before, now = ({title.split("(")[0]: None for title in each} for each in (self.properties, properties))
+            more, fewer = [name for name in now if name not in before], [name for name in before if name not in now]
+            differs = f"does not judge {listed(more)}" if more else f"judges {listed(fewer or list(before))} too"
+            raise refused(place, differs, "choose the same with {invariants}", "invariants")
+        differs_in = difference(options, self.asked, search.symmetric)
+        if differs_in is not None:
+            raise refused(place, *differs_in)
+        built = self.depth + (not self.queue)  # the last one may be empty
+        if options.max_depth is not None and options.max_depth < built:
+            raise refused(place, f"has {built:,} levels already", f"give {{max_depth}} {built} or more", "max_depth")
+        explored = self.distinct - self.queue
+        if options.max_states is not None and options.max_states <= explored:
+            raise refused(
+                place, f"has {explored:,} states before its last level", f"give {{max_states}} {explored + 1} or more",
+                "max_states",
+            )  # fmt: skip
+
+    def kept(self, found: list[Found]) -> Kept:
+        """The same for a search that goes on. ``found``: what was found, decoded."""
+        return Kept(
+            self.depth, self.distinct, self.generated, self.queue, self.seconds, dict(enumerate(self.taken)),
+            dict(enumerate(self.new)), found, self.reported, self.seeks, self.exact,
+        )  # fmt: skip
+
+
+class Manifest(Saved, kw_only=True):
+    """Everything about an exploration at the end of a level but its states. ``fingerprints``, ``links``: the digests of
+    those files, as far as they count; ``frontier_blocks``: those of the blocks of the frontier.
+    """
+
+    levels: list[int]
+    fingerprints: str = ""
+    links: str = ""
+    frontier: str = ""
+    frontier_blocks: list[str] = []
+    words: int = 0
+    places: list[int] = []
+    outcomes: list[tuple[int, list[int]]]
+
+
+def saved(search: Search, source: str, properties: list[str], kept: Kept) -> dict[str, Any]:
+    """The fields of :class:`Saved` but ``format``, ``slots`` and ``found``. ``source``: the digest of the protocol's
+    source when the search began; ``properties``: those that are checked, by title.
+    """
+    stepper, options = search.stepper, search.options
+    assert isinstance(options, SavedOptions)
+    protocol, roots = stepper.protocol, range(len(stepper.roots))
+    return {
+        **{name: value for name, value in vars(kept).items() if name != "found"},
+        "protocol": protocol.name,
+        "constants": encoded_constants(protocol),
+        "source": source,
+        "properties": properties,
+        "asked": asked(options, search.symmetric),
+        "taken": [kept.taken.get(root, 0) for root in roots],
+        "new": [kept.new.get(root, 0) for root in roots],
+    }
+
+
+@contextmanager
+def locked(options: SavedOptions) -> Iterator[None]:
+    """Keep the folder of a checkpoint for this search alone. At a URL that is elsewhere nothing keeps others out.
+
+    Raises :class:`fencepost.SystemFailure` if another search has it.
+    """
+    place = options.resume if options.resume is not None else options.checkpoint
+    folder = None if place is None else folder_of(place)
+    if folder is None:
+        yield
+        return
+    try:
+        if options.resume is None:
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = Lock(folder, create=options.resume is None or (folder / NAME).exists())
+    except BlockingIOError:
+        raise SystemFailure(
+            f"the checkpoint in {place} is in use by another search: wait until that has ended, or end it"
+        ) from None
+    except OSError as error:
+        raise SystemFailure(f"the checkpoint in {place} can not be locked: {error.strerror or error}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def encoded_constants(protocol: Protocol) -> dict[str, str]:
+    """The constants of a protocol as a manifest keeps them."""
+    return {name: encode(value).hex() for name, value in protocol.constants.items()}
+
+
+class Log:
+    """A file that only grows, with the digest of all that is in it. ``kept``: how many bytes it is to begin with, and
+    their digest.
+    """
+
+    def __init__(self, path: Path, kept: tuple[int, Digest] | None) -> None:
+        self._file = open(path, "wb" if kept is None else "r+b")
+        self._digest = running() if kept is None else kept[1].copy()
+        if kept is not None:
+            self._file.truncate(kept[0])
+            self._file.seek(0, os.SEEK_END)
+
+    @property
+    def digest(self) -> str:
+        """The digest of what was written until now."""
+        return str(self._digest.hexdigest())
+
+    def write(self, array: Array) -> None:
+        """Add an array."""
+        content = np.ascontiguousarray(array).data
+        self._file.write(content)
+        self._digest.update(content)
+
+    def sync(self) -> None:
+        """Make sure that the disk has it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file; what a full disk does not take was not saved."""
+        with suppress(OSError):
+            self._file.close()
+
+
+class Writer:
+    """A checkpoint directory being written, from the start or from where a reader found it. Raises
+    :class:`fencepost.SystemFailure` when the disk does not take it.
+    """
+
+    def __init__(self, directory: Path, reader: Reader | None) -> None:
+        self.directory = directory
+        self.levels: list[int] = list(reader.manifest.levels) if reader else []
+        self.number = int(reader.manifest.frontier.split("-")[1].split(".")[0]) if reader else 0
+        with self._disk():
+            directory.mkdir(parents=True, exist_ok=True)
+            if reader is None and (directory / NAME).exists():
+                raise SystemFailure(
+                    f"{directory} holds a checkpoint already: go on from it with {{resume}} {directory}, or name an"
+                    " empty one",
+                    "resume",
+                )
+            self.fingerprints, self.links = (
+                Log(directory / name, reader.read[name] if reader else None) for name in (FINGERPRINTS, LINKS)
+            )
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Turns what the disk refuses into one line."""
+        try:
+            yield
+        except OSError as error:
+            raise SystemFailure(
+                f"the checkpoint in {self.directory} can not be written: {error.strerror or error}; the last complete"
+                " one is kept"
+            ) from error
+
+    def add_level(self, fingerprints: list[Array], links: Array) -> None:
+        """The fingerprints (arrays of 64-bit halves, low ones first in pairs) and links of one more level."""
+        with self._disk():
+            for part in fingerprints:
+                self.fingerprints.write(part)
+            self.links.write(links)
+        self.levels.append(len(links))
+
+    def save(self, manifest: Manifest, rows: Callable[[], Iterator[tuple[Array, Array]]]) -> None:
+        """Make the last ``manifest.levels`` what a resumed run goes on from. ``rows``: blocks of (numbers, rows)."""
+        self.number += 1
+        name = f"frontier-{self.number}.bin"
+        with self._disk():
+            blocks = []
+            with open(self.directory / name, "wb") as file:
+                for numbers, block in rows():
+                    content = (numbers.tobytes(), block.tobytes())
+                    file.writelines(content)
+                    blocks.append(digest(*content))
+                file.flush()
+                os.fsync(file.fileno())
+            for log in (self.fingerprints, self.links):
+                log.sync()
+            manifest.fingerprints, manifest.links = self.fingerprints.digest, self.links.digest
+            manifest.frontier, manifest.frontier_blocks = name, blocks
+            fresh = self.directory / "manifest.new"
+            with open(fresh, "wb") as file:
+                file.write(sealed(msgspec.json.encode(manifest)))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self.directory / NAME)
+            sync_folder(self.directory)  # else a power failure may bring the old manifest back, and not its frontier
+            for stale in self.directory.glob("frontier-*.bin"):
+                if stale.name != name:
+                    stale.unlink()
+
+    def close(self) -> None:
+        """Close the files; what was saved stays."""
+        for log in (self.fingerprints, self.links):
+            log.close()
+
+
+class Reader:
+    """A checkpoint directory being read.
+
+    Raises :class:`fencepost.SystemFailure` if it is no checkpoint, damaged, truncated, or of another protocol or
+    version.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.read: dict[str, tuple[int, Digest]] = {}
+        path = directory / NAME
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise SystemFailure(f"{directory} holds no complete checkpoint (there is no {NAME} in it)") from None
+        except OSError as error:
+            raise SystemFailure(f"{path} can not be read: {error.strerror or error}") from None
+        engine, version = header(content)
+        if engine is not None:
+            raise self._wrong(f"was written by the {engine} engine: go on with that one")
+        if version not in (None, FORMAT):
+            raise self._wrong(f"was written by another version of Fencepost (format {version}, not {FORMAT})")
+        if not is_sealed(content):
+            raise self._changed(NAME)
+        try:
+            self.manifest = msgspec.json.decode(content, type=Manifest)
+        except msgspec.MsgspecError as error:
+            raise self._wrong(f"is damaged: {error}") from None
+
+    def _wrong(self, what: str) -> SystemFailure:
+        return refused(self.directory, what)
+
+    def _changed(self, name: str) -> SystemFailure:
+        return self._wrong(f"is damaged: {name} is not what was written")
+
+    def fingerprints(self) -> Iterator[Array]:
+        """The fingerprints of all states, in blocks. Only at the end is it certain that they are what was written."""
+        left = sum(self.manifest.levels) * (self.manifest.asked["bits"] // 64)
+        blocks = [BLOCK] * (left // BLOCK) + [left % BLOCK]
+        yield from self._log(FINGERPRINTS, np.uint64, blocks, self.manifest.fingerprints)
+
+    def links(self) -> Iterator[Array]:
+        """The links of each level. Only at the end is it certain that they are what was written."""
+        yield from self._log(LINKS, np.int64, self.manifest.levels, self.manifest.links)
+
+    def _log(self, name: str, dtype: Any, blocks: Iterable[int], kept: str) -> Iterator[Array]:
+        whole, size = running(), 0
+        try:
+            with open(self.directory / name, "rb") as file:
+                for count in blocks:
+                    part = np.fromfile(file, dtype, count)
+                    if len(part) < count:
+                        raise self._wrong(f"is damaged: {name} is truncated")
+                    whole.update(part)
+                    size += part.nbytes
+                    yield part
+        except OSError as error:
+            raise self._wrong(f"is damaged: {name}: {error.strerror or error}") from None
+        if whole.hexdigest() != kept:
+            raise self._changed(name)
+        self.read[name] = size, whole
+
+    def frontier(self) -> Iterator[tuple[Array, Array]]:
+        """The states of the last level, one column a slot, with their numbers in it, in blocks."""
+        kept = self.manifest
+        places = np.array(kept.places, np.int32)
+        left = kept.queue
+        try:
+            with open(self.directory / kept.frontier, "rb") as file:
+                for block in kept.frontier_blocks:
+                    n = min(BLOCK_ROWS, left)
+                    numbers, rows = file.read(8 * n), file.read(8 * n * kept.words)
+                    if len(numbers) + len(rows) < 8 * n * (1 + kept.words):
+                        raise self._wrong(f"is damaged: {kept.frontier} is truncated")
+                    if digest(numbers, rows) != block:
+                        raise self._changed(kept.frontier)
+                    yield (
+                        np.frombuffer(numbers, np.int64),
+                        unpacked(np.frombuffer(rows, np.uint64).reshape(n, kept.words), places),
+                    )
+                    left -= n
+        except OSError as error:
+            raise self._wrong(f"is damaged: {kept.frontier}: {error.strerror or error}") from None
+
+    def restore(self, store: Store) -> list[tuple[int, list[int]]]:
+        """For each column of the frontier: its slot in ``store`` and the number there of each of its values."""
+        try:
+            return restore_slots(store, self.manifest.slots)
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._wrong(f"does not fit this version of the protocol: {error}") from None
+
+
+def header(manifest: bytes) -> tuple[str | None, int | None]:
+    """The engine that wrote a manifest, None if it was this one, and the format; None if there is no telling."""
+    try:
+        document = msgspec.json.decode(manifest)
+        return document.get("engine"), int(document["format"])
+    except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        return None, None
+
+
+def slot_entries(store: Store) -> list[SlotEntry]:
+    """The slots of a store as a manifest keeps them."""
+    entries = []
+    for slot, values in zip(store.slots, store.values, strict=True):
+        path = encode(_written(slot.path)).hex()
+        entries.append(SlotEntry(slot.name, [encode(v).hex() for v in values], path, slot.constant))
+    return entries
+
+
+def _written(path: tuple[Any, ...]) -> Value:
+    """The path of a slot as a value: for each part whether it is a class, such as a kind of message, which is then
+    written by its name.
+    """
+    return tuple((isinstance(part, type), full_name(part) if isinstance(part, type) else part) for part in path)
+
+
+def restore_slots(store: Store, entries: Sequence[SlotEntry]) -> list[tuple[int, list[int]]]:
+    """For each of a manifest's slots: its number in ``store`` and the number there of each of its values; what is
+    missing is added.
+
+    Raises ValueError, KeyError or TypeError if they are not of this protocol.
+    """
+    named = names_of(store)
+    constant = {encode(_written(slot.path)).hex(): slot for slot in store.slots if slot.constant}
+    found = []
+    for entry in entries:
+        values = [decode(bytes.fromhex(v), named) for v in entry.values]
+        slot = constant.get(entry.path)
+        if slot is None:
+            if entry.constant:
+                raise ValueError(f"there is no {entry.name}")
+            written: Any = decode(bytes.fromhex(entry.path), named)
+            path = tuple(named("r", part) if is_class else part for is_class, part in written)
+            slot = Slot(path, values[0], constant=False)
+        index = store.slot(slot)
+        found.append((index, [store.intern(index, v) for v in values]))
+    return found
+
+
+def names_of(store: Store) -> Callable[[str, str], Any]:
+    """Finds the model values, enum members and classes of a protocol by the names by which they are encoded."""
+    models: dict[str, ModelValue] = {}
+    classes: dict[str, type] = {}
+
+    def collect(value: Value) -> None:
+        for model in model_values_in(value):
+            models.setdefault(model.name, model)
+
+    for constant in store.protocol.constants.values():
+        collect(constant)
+    for slot in store.slots:
+        collect(slot.path)
+        collect(slot.default)
+
+    def class_named(name: str) -> Any:
+        if name not in classes:
+            classes[name] = _class_named(store.protocol, name)
+        return classes[name]
+
+    def named(kind: str, name: str) -> Any:
+        if kind == "m":
+            return models.get(name) or ModelValue(name)
+        if kind == "r":
+            return class_named(name)
+        enum, _, member = name.rpartition(".")
+        cls = class_named(enum)
+        return cls(int(member)) if issubclass(cls, Flag) else cls[member]
+
+    return named
+
+
+def _class_named(protocol: Protocol, name: str) -> type:
+    """The class that a protocol means by a full name. A process may have loaded the same file twice: it is the one that
+    the protocol and its methods see. Raises ValueError if there is none.
+    """
+    module, _, qualified = name.rpartition(":")
+    outer, *inner = qualified.split(".")
+    loaded = sys.modules.get(module)
+    for seen in (*_globals(protocol), vars(loaded) if loaded is not None else {}):
+        cls: Any = seen.get(outer)
+        for part in inner:
+            cls = getattr(cls, part, None)
+        if isinstance(cls, type) and full_name(cls) == name:
+            return cls
+    found = [c for base in (Record, Enum) for c in _below(base) if full_name(c) == name]
+    if not found:
+        raise ValueError(f"there is no class {name}")
+    return found[-1]
+
+
+def _globals(protocol: Protocol) -> Iterator[dict[str, Any]]:
+    """The surroundings of a protocol's class, of those it varies, and of their methods."""
+    for owner in type(protocol).__mro__:
+        functions = (member.function if isinstance(member, Declared) else member for member in vars(owner).values())
+        yield from (function.__globals__ for function in functions if isinstance(function, FunctionType))
+        yield getattr(sys.modules.get(owner.__module__), "__dict__", {})
+
+
+def _below(base: type) -> Iterator[type]:
+    cls: type
+    for cls in type.__subclasses__(base):
+        yield cls
+        yield from _below(cls)

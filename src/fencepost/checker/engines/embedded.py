@@ -1,0 +1,503 @@
+"""The embedded engine: the compiled protocol, on all cores of one machine.
+
+The executor here decides between levels what is done; the loops that run once per state are in `kernel`, and what they
+can not do is done in `workspace`, where the author's Python is run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fencepost.checker.compiler import encoding
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.compiler.layout import unpacked
+from fencepost.checker.compiler.memory import reserve
+from fencepost.checker.compiler.profile import exploding
+from fencepost.checker.engines import conclusion, kernel
+from fencepost.checker.engines.announcing import announced, compiling
+from fencepost.checker.engines.audit import audit
+from fencepost.checker.engines.checkpoint import (
+    BLOCK_ROWS,
+    FORMAT,
+    Manifest,
+    Reader,
+    Writer,
+    locked,
+    saved,
+    slot_entries,
+)
+from fencepost.checker.engines.interface import Exploration, Report, TableWriter
+from fencepost.checker.engines.kernel import LINE, TURNS, Shared
+from fencepost.checker.engines.links import Links
+from fencepost.checker.engines.options import EmbeddedOptions
+from fencepost.checker.engines.recording import record_level, steps_of
+from fencepost.checker.engines.resources import uncollected
+from fencepost.checker.engines.search import SAMPLE, Evidence, Executor, Level, Search, StatePath, Tally
+from fencepost.checker.engines.workspace import ROOM, Workspace, awaited
+from fencepost.checker.liveness.graph import Recording
+from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.language.source import source_digest
+from fencepost.semantics import Stepper
+
+
+def explore(
+    stepper: Stepper, options: EmbeddedOptions, report: Report | None = None, table: TableWriter | None = None
+) -> Exploration:
+    """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported.
+
+    Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
+    """
+    with announced(report) as timed, locked(options):
+        found = Search(stepper, options, report, table)
+        with closing(
+            Embedded(Workspace(found), options.checkpoint, options.resume, options.checkpoint_every)
+        ) as executor:
+            found.run(executor)
+        del executor
+        return timed(conclusion.conclude(found))
+
+
+class Embedded(Executor):
+    """Expands levels in this process. A state is named by its position, in the arena of its level.
+
+    ``relief`` can be replaced by who knows another executor that takes over.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        checkpoint: Path | str | None = None,
+        resume: Path | str | None = None,
+        checkpoint_every: float = 0.0,
+    ) -> None:
+        self.workspace = workspace
+        self.search = workspace.search
+        self.relief: Callable[[], Executor | None] = lambda: None
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.links = Links()
+        w = workspace.workers
+        self.shared = Shared(
+            np.zeros(w * LINE, np.int64), np.zeros(LINE, np.int64),
+            *(np.zeros((TURNS, *each, LINE), np.int64) for each in ((), (w,), (w, w))),
+            *(reserve(TURNS * w * w * ROOM, t).reshape(TURNS, w, w, ROOM) for t in (np.uint64, np.uint64, np.int64)),
+        )  # fmt: skip
+        self.order = reserve(workspace.region * w, np.int64)
+        """The positions of the frontier, by fingerprint."""
+        self.order_fp = reserve(workspace.region * w, np.uint64)
+        """Their fingerprints, low halves."""
+        self.log = reserve(workspace.region * w, np.int64)
+        self.bases = [0] * w
+        """The number in its level of each worker's first state of the frontier."""
+        # After a resume the states of the first level are numbered as they were, not as they are laid out.
+        self.old_numbers = self.new_numbers = np.zeros(0, np.int64)
+        self.is_expanding = False
+        self.is_linked = False
+        """Whether the links of the level being built are written, and its states counted by outcome."""
+        self.expanded = 0
+        self.reader = Reader(Path(resume)) if resume else None
+        self.writer: Writer | None = None
+        self.source = ""
+        self.manifest: Manifest | None = None
+        self.saved_depth = 0
+        self.saved_at = time.monotonic()
+        self.save_seconds = 0.0
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self.shared.stop[0] = 1
+        if self.writer is not None:
+            self.writer.close()
+        self.workspace.close()
+        self.links.close()
+
+    # -- levels -------------------------------------------------------------------------------------------------------
+
+    @uncollected()
+    def begin(self) -> None:
+        """Build the first level: the initial states, or the level of a checkpoint."""
+        if self.reader is not None:
+            self._resume(self.reader)
+            return
+        if self.checkpoint is not None:
+            self.source = source_digest(self.search.stepper.protocol)
+            self.writer = Writer(Path(self.checkpoint), None)
+        self.is_expanding = True
+        self.workspace.place_initial()
+        self._complete()
+        self._end_level()
+
+    @uncollected()
+    def expand(self) -> bool:
+        """Expand the frontier into the next level."""
+        workspace, found = self.workspace, self.search
+        workspace.turn_over()
+        self.old_numbers, self.new_numbers = self.new_numbers, np.zeros(0, np.int64)
+        self.is_expanding, self.is_linked, self.expanded = True, False, 0
+        if not self._expand_all():
+            return False
+        if found.recording is not None:
+            self._record(found.recording)
+        self._write_steps()
+        self._complete()
+        self._end_level()
+        since, every = time.monotonic() - self.saved_at, self.checkpoint_every
+        if not every or since >= max(every, 10 * self.save_seconds):
+            self.save()
+        return True
+
+    def _expand_all(self) -> bool:
+        """Expand the frontier, pausing to complete parked states; whether it came to its end."""
+        own, total = self.workspace, self.search.queue
+        at = 0
+        while at < total:
+            bound = sum(own.tables.most_outcomes)
+            block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
+            # Most of what is new in a level is met in its first round. Once that is known, few states are parked.
+            end = total if at else min(total, block * own.workers)
+            begin = time.monotonic()
+            done = self._run_workers(self.order[:end], at, block)
+            own.seconds["expand"] += time.monotonic() - begin
+            self.expanded = at = min(end, at + done * block * own.workers)
+            self._complete()
+            if at < total and self.shared.stop[0]:
+                return False
+        return True
+
+    def _run_workers(self, order: Array, first: int, block: int) -> int:
+        """Run the kernel on every core, from place ``first`` of the level on, until it comes back; how many rounds were
+        done. Watches limits meanwhile.
+        """
+        own = self.workspace
+        self.shared.ready[:] = 0
+        self.shared.stop[:] = 0
+        levels, steps = own.levels((order, self.order_fp)), own.tables.stepwise or None
+        futures: list[Future[int]] = [
+            own.pool.submit(
+                kernel.expand, t, own.compiled, levels, own.work[t], own.labels[t], steps, self.shared, first, block
+            )
+            for t in range(own.workers)
+        ]
+        return int(awaited(futures, self.shared.stop, self._watch)[0])
+
+    def _complete(self) -> None:
+        self.workspace.complete(self._watch)
+
+    def _watch(self) -> None:
+        """Look at the limits in the middle of a level, and report."""
+        found, discovered = self.search, self.workspace.discovered()
+        expanded = min(found.queue, self.expanded + int(self.shared.stop[1]))
+        if found.watch(found.result.distinct + discovered, found.queue + discovered - expanded):
+            self.shared.stop[0] = 1
+
+    def _end_level(self) -> None:
+        """All states of the level are there: put it in order, and log how each of its states was discovered."""
+        own, found = self.workspace, self.search
+        begin = time.monotonic()
+        counts = own.counts()
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        log = self.log[: int(starts[-1])]
+        for future in [
+            own.pool.submit(self._link, t, counts[t], log[starts[t] : starts[t + 1]]) for t in range(own.workers)
+        ]:
+            future.result()
+        self.is_linked = True
+        # The ways to what was met lead through the level before, which is still in order.
+        self._meet_all()
+        found.judge()
+        if any(own.failed):
+            self.save()  # the level before: one with states that could not be judged is not saved
+        self.links.add(log)
+        # Only now, as the disk may have no room for links: the level that it is about can not be saved any more.
+        self.manifest = None
+        is_first = not found.result.depth
+        frontier = self._put_in_order()
+        self.bases = [int(s) for s in starts[:-1]]
+        self.is_expanding = False
+        if self.writer is not None:
+            self.writer.add_level([self._fingerprints_of(t, counts[t]) for t in range(own.workers)], log)
+        self._pass_on(frontier)
+        if (
+            frontier or not is_first
+        ) and not found.has_raised:  # states that could not be judged are no part of the frontier
+            self._remember()
+        own.seconds["order"] += time.monotonic() - begin
+        self._write_states()
+
+    def _pass_on(self, frontier: int) -> None:
+        """Pass the level that was built on to the search: so many states of it are to be expanded."""
+        own, found = self.workspace, self.search
+        has_leaves = found.expands_next
+        found.take(Level(frontier, failed=sum(own.failed), raised=own.raised_at()))
+        if found.options.checking and has_leaves:
+            for place in range(0, found.queue, max(1, found.queue // SAMPLE)):
+                audit(own.tables, own.new, int(self.order[place]))
+
+    def _link(self, t: int, count: int, part: Array) -> None:
+        """Log, for each of a worker's states, the number of its parent and the outcome that led to it."""
+        own, base = self.workspace, t * self.workspace.region
+        if self.search.result.depth:
+            bases = np.array(self.bases, np.int64)
+            kernel.write_links(own.levels(), own.work[t], bases, self.old_numbers, part)
+        else:
+            part[:] = own.new.ref[base : base + count]
+
+    def _fingerprints_of(self, t: int, count: int) -> Array:
+        new, begin = self.workspace.new, t * self.workspace.region
+        low, high = new.fp[begin : begin + count], new.fp_high[begin : begin + count]
+        return np.stack([low, high], axis=1) if self.workspace.wide else low
+
+    def _put_in_order(self) -> int:
+        """Sort the states to be expanded by fingerprint; how many they are."""
+        own = self.workspace
+        inside = [
+            int(w.counts[encoding.COUNT] - w.counts[encoding.OUT]) - failed
+            for w, failed in zip(own.work, own.failed, strict=True)
+        ]
+        places = np.concatenate([[0], np.cumsum(inside)])
+
+        def sort(t: int) -> None:
+            if inside[t]:
+                kernel.order_level(own.levels((self.order, self.order_fp)), own.work[t], int(places[t]))
+
+        for future in [own.pool.submit(sort, t) for t in range(own.workers)]:
+            future.result()
+        return int(places[-1])
+
+    def partial(self) -> tuple[int, int]:
+        """How many states were found of a level that is not complete, and how many of the frontier are expanded."""
+        if not self.is_expanding:
+            return 0, 0
+        own = self.workspace
+        found = own.discovered()
+        if self.search.result.depth and not self.is_linked:
+            bases = np.zeros(own.workers, np.int64)
+            for work in own.work:
+                ignored = np.empty(int(work.counts[encoding.COUNT]), np.int64)
+                kernel.write_links(own.levels(), work, bases, self.old_numbers, ignored)
+        self._meet_all()
+        return found, self.expanded
+
+    # -- violations and ways ------------------------------------------------------------------------------------------
+
+    def _meet_all(self) -> None:
+        """Pass on the violations and witnesses of the level that is being built."""
+        own, meet = self.workspace, self.search.meet
+        for root, position in own.violations():
+            meet(Evidence(root, (int(own.new.fp[position]), int(own.new.fp_high[position])), position))
+        for work in own.work:
+            for number in np.flatnonzero(work.best_order >= 0).tolist():
+                place, step = int(work.best_order[number]), own.step(int(work.best_outcome[number]))
+                root = self.search.stepper.roots[number]
+                meet(Evidence(root, (place, step[0], *step[1]), ~int(self.order[place]), step))
+        stuck = [int(w.counts[encoding.DEADLOCK]) for w in own.work if w.counts[encoding.DEADLOCK] >= 0]
+        if stuck and self.search.options.deadlock:
+            meet(Evidence(None, (), ~int(self.order[min(stuck)])))
+        own.forget_violations()
+
+    def path(self, at: int) -> StatePath:
+        """The way to the state at a position: of the level that was built last, or, of that before, to ``~position``.
+
+        While a level is under way its states are reached by their references, afterwards by their numbers.
+        """
+        own = self.workspace
+        if at < 0:
+            return own.path(*self._path_to_frontier(~at))
+        if not self.is_expanding:
+            return own.path(*self._path_to_frontier(at))
+        ref = int(own.new.ref[at])
+        outcome, parent = encoding.reference_outcome(ref), encoding.reference_parent(ref)
+        if outcome == encoding.INITIAL:
+            return own.path(parent, [])
+        start, outcomes = self._path_to_frontier(parent)
+        return own.path(start, [*outcomes, outcome])
+
+    def _path_to_frontier(self, position: int) -> tuple[int, list[int]]:
+        """The initial state and the outcomes that lead to a state of the newest level that is complete."""
+        numbers = self.old_numbers if self.is_expanding else self.new_numbers
+        if numbers.size:
+            number = int(numbers[position])
+        else:
+            number = position % self.workspace.region + self.bases[position // self.workspace.region]
+        return self.links.path(len(self.links) - 1, number)
+
+    def release(self) -> None:
+        """Give back the memory of all that was visited: another executor has it now."""
+        self.workspace.release()
+        self.links.close()
+        self.links = Links()
+
+    # -- the graph, and the state space as a table --------------------------------------------------------------------
+
+    def _record(self, recording: Recording) -> None:
+        """Record the level that was expanded, for liveness."""
+        own, begin = self.workspace, time.monotonic()
+        order = self.order[: self.search.queue]
+        record_level(recording, lambda: (own.compiled, own.old), own.work[0], order, self._ask_of_frontier)
+        own.seconds["record"] = own.seconds.get("record", 0.0) + time.monotonic() - begin
+
+    def _ask_of_frontier(self, root: int, position: int) -> None:
+        """Ask Python for a temporal predicate in a state of the level that was expanded."""
+        own = self.workspace
+        try:
+            own.tables.ask(root, own.tables.ids(own.old.cells[position]))
+        except ProtocolRaised as error:
+            self.search.result.raised_at = self.search.found("raised", error.where, ~position)
+            raise
+        own.fit()
+        own.compiled = own.tables.compiled()
+
+    def _write_states(self) -> None:
+        """Write down the level that was built, while its parents are still there."""
+        own, found = self.workspace, self.search
+        if found.table is None or not found.queue:
+            return
+
+        def blocks() -> Iterator[tuple[Array, Array | None, Array | None, Array]]:
+            for begin in range(0, found.queue, BLOCK_ROWS):
+                positions = self.order[begin : min(begin + BLOCK_ROWS, found.queue)]
+                refs = own.new.ref[positions]
+                first = found.result.depth == 1
+                parents = None if first else own.old.fp[encoding.reference_parent(refs)]
+                roots = None if first else own.tables.outcome_root[encoding.reference_outcome(refs)]
+                yield own.new.fp[positions], parents, roots, unpacked(own.new.cells[positions], own.tables.places)
+
+        begin = time.monotonic()
+        found.table.add_level(blocks())
+        own.seconds["states"] = own.seconds.get("states", 0.0) + time.monotonic() - begin
+
+    def _write_steps(self) -> None:
+        """Write down the steps out of the level that was expanded."""
+        own, found = self.workspace, self.search
+        if found.table is None or found.table.edges is None:
+            return
+        begin = time.monotonic()
+        roots = np.arange(len(found.stepper.roots), dtype=np.uint16)
+        nothing_is_fair = np.zeros((len(roots), 0), np.uint64)
+        for at in range(0, found.queue, BLOCK_ROWS):
+            positions = self.order[at : min(at + BLOCK_ROWS, found.queue)]
+            counts, targets, taken, _ = steps_of(own.compiled, own.old, own.work[0], positions, roots, nothing_is_fair)
+            found.table.add_edges(np.repeat(own.old.fp[positions], counts), targets, taken)
+        own.seconds["states"] = own.seconds.get("states", 0.0) + time.monotonic() - begin
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _resume(self, reader: Reader) -> None:
+        """Everything as it was at the end of the level that the checkpoint holds."""
+        own, found, kept, elsewhere = self.workspace, self.search, reader.manifest, self.checkpoint
+        if elsewhere is not None and Path(elsewhere).resolve() != reader.directory.resolve():
+            raise SystemFailure(
+                f"a resumed run goes on saving to {reader.directory}; leave out {{checkpoint}}", "checkpoint"
+            )
+        kept.verify(reader.directory, found, own.properties)
+        own.number_initial()
+        columns = reader.restore(found.stepper.store)
+        own.tables.recall(kept.outcomes)
+        own.fit()
+        for block in reader.fingerprints():
+            lows, highs = (block[::2].copy(), block[1::2].copy()) if own.wide else (block, block)
+            for t, work in enumerate(own.work):
+                kernel.make_room(work, own.wide, int(work.counts[encoding.USED]) + len(lows))
+                kernel.insert_all(work.table, work.counts, lows, highs, t, own.workers, own.wide)
+        if sum(int(w.counts[encoding.USED]) for w in own.work) != sum(kept.levels):
+            raise SystemFailure(
+                f"the checkpoint in {reader.directory} is damaged: it holds a state twice; start again without it"
+            )
+        for log in reader.links():
+            self.links.add(log)
+        self.new_numbers = reserve(own.region * own.workers, np.int64)
+        found.restore(kept.kept(own.decode(kept.found)))
+        step = max(1, BLOCK_ROWS // max(1, own.tables.permutations))
+        slots = [slot for slot, _ in columns]
+        for numbers, rows in reader.frontier():
+            for begin in range(0, len(rows), step):
+                ids = np.zeros((len(rows[begin : begin + step]), len(found.stepper.store.slots)), np.uint32)
+                for column, (slot, values) in enumerate(columns):
+                    ids[:, slot] = np.array(values, np.uint32)[rows[begin : begin + step, column]]
+                self.new_numbers[own.lay_out_ids(ids, slots)] = numbers[begin : begin + step]
+            # Block by block: the first ones teach the tables nearly every path, at the cost of a few rows.
+            self._complete()
+        self._forget_failed()
+        own.forget_violations()  # they are among what was found
+        self._pass_on(self._put_in_order())
+        if found.has_raised:
+            return  # and the checkpoint stays as it is
+        # Only now: until here nothing in the directory was changed.
+        self.source, self.writer = kept.source, Writer(reader.directory, reader)
+        self._remember()
+        self.saved_depth = found.result.depth
+
+    def _forget_failed(self) -> None:
+        """States of a checkpoint's level that can not be judged now that they are asked for their actions, which they
+        were not if they were the last before a limit on depth: no action counts as having discovered them.
+        """
+        own, log = self.workspace, self.links.level(len(self.links) - 1)
+        for t, count in enumerate(own.counts()):
+            begin = t * own.region
+            for place in np.flatnonzero(own.new.meta[begin : begin + count] == encoding.PARKED).tolist():
+                outcome = int(encoding.link_outcome(log[self.new_numbers[begin + place]]))
+                if outcome != encoding.INITIAL:
+                    self.search.earlier.new[own.step(outcome)[0]] -= 1
+
+    def _remember(self) -> None:
+        """The part of a checkpoint about the level that just ended."""
+        if self.writer is None:
+            return
+        own, found = self.workspace, self.search
+        own.note_exactness()
+        kept = found.kept()
+        outcomes = [(root, list(choices)) for root, choices in map(own.step, range(own.tables.outcomes))]
+        self.manifest = Manifest(
+            **saved(found, self.source, own.properties, kept),
+            format=FORMAT,
+            found=own.encode(kept.found),
+            levels=list(self.writer.levels),
+            outcomes=outcomes,
+        )
+
+    def save(self) -> None:
+        """Save the last level that was completed, unless that was done: the new one between levels, else the old."""
+        own, manifest = self.workspace, self.manifest
+        if self.writer is None or manifest is None or manifest.depth == self.saved_depth:
+            return
+        arena, numbers = (own.old, self.old_numbers) if self.is_expanding else (own.new, self.new_numbers)
+        order = self.order[: manifest.queue]
+
+        def rows() -> Iterator[tuple[Array, Array]]:
+            bases = np.array(self.bases, np.int64)
+            for begin in range(0, len(order), BLOCK_ROWS):
+                positions = order[begin : begin + BLOCK_ROWS]
+                number = numbers[positions] if numbers.size else positions % own.region + bases[positions // own.region]
+                yield number, arena.cells[positions, : manifest.words]
+
+        begin = time.monotonic()
+        manifest.words, manifest.places = own.tables.layout.words, own.tables.places.tolist()
+        manifest.slots = slot_entries(self.search.stepper.store)
+        self.writer.save(manifest, rows)
+        self.saved_depth, self.saved_at = manifest.depth, time.monotonic()
+        self.save_seconds = self.saved_at - begin
+
+    # -- figures ------------------------------------------------------------------------------------------------------
+
+    def tally(self) -> Tally:
+        """The counts of all workers, by action."""
+        return self.workspace.tally()
+
+    def progress(self) -> dict[str, Any]:
+        """Fields of the progress that only this executor knows."""
+        return {"exploding": exploding(self.workspace.tables), "doing": compiling()}
+
+    def profile(self) -> dict[str, object]:
+        """Figures for the profile of the result."""
+        own = self.workspace
+        own.note_exactness()
+        profile: dict[str, Any] = own.profile()
+        profile["memory"]["links"] = self.links.resident
+        return profile

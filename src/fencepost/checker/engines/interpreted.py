@@ -1,0 +1,300 @@
+"""The interpreted explorer: `reference`, with every evaluation of the author's Python remembered and used again.
+
+It is to the compiled loops what an interpreter is to a compiler: slower by the state, and it has an answer to a space
+of some thousand states before NumPy and Numba would have been imported. It needs neither.
+
+An evaluation is remembered in a **trie** of its root: which part of the state was read first, what it held, which part
+was read next, and so on to an :class:`Evaluation`, its result. A new state inherits the evaluations of its parent:
+only those roots are looked up again that read what the step has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fencepost.checker.engines import conclusion
+from fencepost.checker.engines.interface import Exploration
+from fencepost.checker.engines.options import SearchOptions
+from fencepost.checker.engines.reference import Expanded, Link, Reference, Row
+from fencepost.checker.engines.search import Search
+from fencepost.errors import READ_OTHERWISE, SystemFailure
+from fencepost.semantics import Branch, Fork, Outcome, Read, Root, Stepper
+from fencepost.semantics.roots import MAPPING
+from fencepost.semantics.slots import CHANGE, reads_after, slot_of_step
+from fencepost.semantics.state import LOW
+
+
+@dataclass(frozen=True)
+class Most:
+    """More limits, looked at between levels: of calls of the author's Python, of the states of one level, and of the
+    states whose orbits are looked for.
+    """
+
+    calls: int
+    queued: int
+    orbits: int
+
+
+def explore(stepper: Stepper, options: SearchOptions, most: Most | None = None) -> Exploration:
+    """Explore as :func:`fencepost.checker.engines.reference.explore` does, with the same answer, up to ``most``."""
+    search = Search(stepper, options)
+    search.run(Interpreted(search, most))
+    return conclusion.conclude(search)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An outcome, with what it adds to a fingerprint (128 bits) and the slots that it changes, as a bit mask."""
+
+    outcome: Outcome
+    delta: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of evaluating a root: its steps in the order of their choices (a property has one where it is false,
+    or true if it is to be so sometimes), and the slots that were read, as a bit mask.
+    """
+
+    steps: tuple[_Step, ...]
+    read: int
+
+
+_Trie = tuple[int, dict[int, "_Trie | Evaluation"]]
+"""The slot to read (for step properties 2i is slot i before the step and 2i+1 after it, and the first one of a
+refinement is the change that the step is), and where each value of it leads.
+"""
+
+
+@dataclass(slots=True)
+class _Reached:
+    """A state to be expanded: its row, its fingerprint (128 bits), the evaluations of its properties; those of its
+    parent's actions (none for an initial state), and the slots in which it differs from its parent.
+    """
+
+    row: list[int]
+    fingerprint: int
+    properties: list[Evaluation]
+    inherited: Sequence[Evaluation]
+    changed: int
+
+
+class Interpreted(Reference):
+    """Expands levels by what is remembered of the protocol."""
+
+    def __init__(self, search: Search, most: Most | None) -> None:
+        super().__init__(search)
+        self.most = most
+        self.tries: dict[int, _Trie | Evaluation] = {}
+        self.mapped = search.stepper.of_kind(MAPPING)
+        self.properties = [*self.constraints, *self.judged, *self.mapped]
+        self.stepwise = bool(self.step_constraints or self.step_invariants)
+        self.reached: dict[int, _Reached] = {}
+
+    # -- remembering --------------------------------------------------------------------------------------------------
+
+    def _evaluation(self, root: Root, row: list[int]) -> Evaluation:
+        """The evaluation of a root that looks at one state."""
+        try:
+            at = self.tries[root.index]
+            while not isinstance(at, Evaluation):
+                at = at[1][row[at[0]]]
+            return at
+        except (KeyError, IndexError):
+            # Slots that appeared since the row was made hold their default in it.
+            row.extend([0] * (len(self.stepper.store.slots) - len(row)))
+            return self._remembered(root, row) or self._evaluated(root, row)
+
+    def _outcomes(
+        self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> list[Outcome]:
+        evaluation = self._remembered(root, row, after, change) or self._evaluated(root, row, after, change)
+        return [step.outcome for step in evaluation.steps]
+
+    def _remembered(
+        self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Evaluation | None:
+        at = self.tries.get(root.index)
+        while isinstance(at, tuple):
+            at = at[1].get(change if at[0] == CHANGE and change is not None else _held(at[0], row, after))
+        return at
+
+    def _evaluated(
+        self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Evaluation:
+        """Evaluate a root, and remember what came of it."""
+        reads: dict[int, int] = {}
+        outcomes: list[Outcome] = []
+        _flatten(self.stepper.evaluate(root, row, after, change), reads, outcomes)
+        if root.kind == MAPPING:
+            self.stepper.changes.read.setdefault(root.index, set()).update(reads)
+        hashes = self.stepper.store.hashes
+        steps = []
+        for outcome in sorted(outcomes, key=lambda o: o.choices):
+            delta = changed = 0
+            for slot, (old, new) in outcome.writes.items():
+                delta ^= hashes[slot][old] ^ hashes[slot][new]
+                changed |= 1 << slot
+            steps.append(_Step(outcome, delta, changed))
+        found = Evaluation(tuple(steps), sum(1 << slot for slot in reads if slot != CHANGE))
+        self._remember(root, list(reads.items()), found)
+        return found
+
+    def _remember(self, root: Root, reads: list[tuple[int, int]], evaluation: Evaluation) -> None:
+        if not reads:
+            self.tries[root.index] = evaluation
+            return
+        at = self.tries.setdefault(root.index, (reads[0][0], {}))
+        for i, (slot, value) in enumerate(reads):
+            if not isinstance(at, tuple) or at[0] != slot:
+                raise SystemFailure(f"{root.title} {READ_OTHERWISE}", "checking")
+            last = i + 1 == len(reads)
+            at = at[1].setdefault(value, evaluation if last else (reads[i + 1][0], {}))
+
+    # -- exploring ----------------------------------------------------------------------------------------------------
+
+    def expand(self) -> bool:
+        """Expand a level, unless that would be more than is allowed."""
+        self.search.result.limit = self._most_reached()
+        return self.search.result.limit is None and super().expand()
+
+    def _admit(self, found: int, row: Row, link: Link | None) -> bool:
+        return self._enter(found, list(row), self.stepper.store.fingerprint(row), link)
+
+    def _enter(
+        self,
+        found: int,
+        row: list[int],
+        fingerprint: int,
+        link: Link | None,
+        parent: _Reached | None = None,
+        actions: Sequence[Evaluation] = (),
+        changed: int = 0,
+    ) -> bool:
+        """Record a state seen for the first time and judge it; whether it counts and is to be expanded. ``actions``:
+        the evaluations of its parent's, from which it differs in the slots ``changed``.
+        """
+        self.links[found] = link
+        if parent is None:
+            self.starts[found] = tuple(row)
+            for root in self.refinements:
+                if self.stepper.outcomes(root, row):
+                    self._meet(root, found)
+            properties = [self._evaluation(root, row) for root in self.properties]
+        else:
+            properties = [
+                self._evaluation(root, row) if evaluation.read & changed else evaluation
+                for root, evaluation in zip(self.properties, parent.properties, strict=True)
+            ]
+        inside = True
+        for root, evaluation in zip(self.properties, properties, strict=True):
+            if not evaluation.steps:
+                continue
+            if root.kind == "constraint":
+                inside = False
+            else:
+                self._meet(root, found)
+        if inside:
+            self.reached[found] = _Reached(row, fingerprint, properties, actions, changed)
+        return inside
+
+    def _expand(self, parent: int) -> None:
+        reached = self.reached.pop(parent)
+        row, fingerprint, inherited, different = reached.row, reached.fingerprint, reached.inherited, reached.changed
+        expanded = Expanded(tuple(row))
+        self.expanded.append(expanded)
+        alive, narrow, discovered = False, self.narrow, self.discovered
+        links, symmetric, stepwise = self.links, self.symmetry is not None, self.stepwise
+        # The children share it: it is complete before any of them is expanded.
+        actions: list[Evaluation] = []
+        for place, action in enumerate(self.actions):
+            if inherited and not inherited[place].read & different:
+                evaluation = inherited[place]
+            else:
+                evaluation = self._evaluation(action, row)
+            actions.append(evaluation)
+            if not evaluation.steps:
+                continue
+            alive = True
+            root = action.index
+            for step in evaluation.steps:
+                outcome, changed = step.outcome, step.changed
+                if changed:
+                    expanded.enabled.add(root)
+                after: list[int] = []
+                link = (parent, root, outcome.choices)
+                if stepwise:
+                    after = _after(row, outcome, len(self.stepper.store.slots))
+                    if not self._allowed(row, after, link, outcome):
+                        continue
+                self.taken[root] += 1
+                whole = fingerprint ^ step.delta
+                if symmetric:
+                    after = after or _after(row, outcome, len(self.stepper.store.slots))
+                    found = self._fingerprint(after)
+                else:
+                    found = whole & LOW if narrow else (whole & LOW) << 64 | whole >> 64
+                if changed:
+                    expanded.steps.add((found if narrow else found >> 64, root))
+                if found not in links:
+                    after = after or _after(row, outcome, len(self.stepper.store.slots))
+                    if self._enter(found, after, whole, link, reached, actions, changed):
+                        self.new[root] += 1
+                        discovered.append(found)
+        if not alive and self.search.options.deadlock:
+            self._meet(None, parent)
+
+    def _allowed(self, row: list[int], after: list[int], link: Link, outcome: Outcome) -> bool:
+        """Whether no step constraint cuts a step; one that is not cut is judged by the step invariants."""
+        if any(self._outcomes(c, row, after) for c in self.step_constraints):
+            return False
+        for broken in self.step_invariants:
+            refined = broken.kind == "refinement"
+            change = self.stepper.changes.number(link[1], frozenset(outcome.writes)) if refined else None
+            if self._outcomes(broken, row, after, change):
+                self._meet(broken, link[0], link)
+        return True
+
+    def _most_reached(self) -> str | None:
+        """The limit of :class:`Most` that is reached."""
+        most, calls = self.most, self.stepper.evaluations
+        if most is None:
+            return None
+        if calls >= most.calls:
+            return f"the limit of {most.calls:,} calls of Python"
+        if self.search.queue >= most.queued:
+            return f"the limit of {most.queued:,} states in one level"
+        if self.symmetry is not None and self.symmetry.searched >= most.orbits:
+            return f"the limit of {most.orbits:,} states whose orbits were looked for"
+        return None
+
+
+def _held(slot: int, row: Sequence[int], after: Sequence[int] | None) -> int:
+    """The value of a trie's slot in a state, or in one of the two states of a step."""
+    if after is not None:
+        row, slot = (after if reads_after(slot) else row), slot_of_step(slot)
+    return row[slot] if slot < len(row) else 0
+
+
+def _after(row: list[int], outcome: Outcome, width: int) -> list[int]:
+    after = row + [0] * (width - len(row))
+    for slot, (_, new) in outcome.writes.items():
+        after[slot] = new
+    return after
+
+
+def _flatten(branch: Branch, reads: dict[int, int], outcomes: list[Outcome]) -> None:
+    """One way through a decision tree: every read, those of a fork's branches one after the other, and all outcomes.
+
+    The slot that is read next follows from the values read before it, in this order too.
+    """
+    while isinstance(branch, Read):
+        reads[branch.slot] = branch.value
+        branch = branch.then
+    if isinstance(branch, Fork):
+        for part in branch.branches:
+            _flatten(part, reads, outcomes)
+    else:
+        outcomes.extend(branch.outcomes)

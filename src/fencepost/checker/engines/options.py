@@ -1,0 +1,351 @@
+"""The options of each engine: a class for each, and every reason to refuse an option.
+
+An error names options as they are named here; the command line spells them in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fencepost.checker.engines.resources import cores
+from fencepost.errors import OptionError
+from fencepost.language.declarations import TEMPORAL
+from fencepost.language.protocol import unknown_name
+
+if TYPE_CHECKING:
+    from fencepost.semantics import Stepper
+
+RANGES: dict[str, tuple[int, int]] = {
+    "workers": (1, 1024),
+    "max_states": (1, 1 << 60),
+    "max_depth": (1, 1 << 60),
+    "max_memory": (1, 1 << 60),
+    "checkpoint_levels": (1, 1 << 60),
+    "handover": (0, 1 << 60),
+    "walks": (1, 1 << 60),
+    "depth": (1, 1_000_000),
+    "seed": (0, (1 << 64) - 1),
+    "walk": (0, 1 << 60),
+}
+"""The least and the largest number for each option that is a whole number."""
+
+FREE = {"on resume": "free"}
+"""Marks an option that a resumed search may be given anew. Any other option is part of what the levels before were
+asked: the search keeps it.
+"""
+LATER = {"on resume": "later"}
+"""Marks an option that a resumed search may add, and not leave out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options that every engine has.
+
+    ``workers``: threads, by default one for each core. ``max_memory``: bytes that the process may occupy, by default
+    most of what the machine has. ``timeout``: seconds, by default no limit. ``deadlock``: look for states without
+    successors. ``keep_going``: go on after a violation, to one counterexample of every property. ``checking``: run the
+    author's Python again on a sample of the states, and by processes with other hash seeds, and compare.
+    """
+
+    engine: ClassVar[str] = "auto"
+    """The engine that these options are for; ``auto`` leaves open which."""
+
+    workers: int = field(default_factory=cores, metadata=FREE)
+    max_memory: int | None = field(default=None, metadata=FREE)
+    timeout: float | None = field(default=None, metadata=FREE)
+    deadlock: bool = False
+    keep_going: bool = field(default=False, metadata=LATER)
+    checking: bool = False
+
+    def validate(self, stepper: Stepper | None = None) -> None:
+        """Raise :class:`fencepost.OptionError` for an option that is out of its range, or that does not go with another
+        one; with a ``stepper``, also for one that does not go with what is checked.
+        """
+        for name, (least, most) in RANGES.items():
+            given = getattr(self, name, None)
+            if given is not None and not least <= given <= most:
+                raise OptionError(f"{{{name}}} is {given:,}: give a number from {least:,} to {most:,}", name)
+        if self.timeout is not None and not self.timeout >= 0:
+            raise OptionError(f"{{timeout}} is {self.timeout:g}: give 0 or more seconds", "timeout")
+        if stepper is not None and stepper.protocol.declared("view") and (name := _temporal(stepper)):
+            raise OptionError(
+                f"{_instead(name)} take out the view, which makes one state of several that may go on differently",
+                "invariants",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(Options):
+    """The options of every search, that is of the engines that go through all states, level by level.
+
+    ``max_states``: distinct states; ``max_depth``: levels, the initial states being the first; by default there is no
+    limit. ``bits``: of a fingerprint, 64 or 128. ``symmetry``: explore one state of each that differ only in who is who
+    among the members of these constants; True stands for all that are declared symmetric. ``states``: a directory, or a
+    URL, for the state space as a table, by default none; ``edges``: its steps too.
+    """
+
+    max_states: int | None = field(default=None, metadata=FREE)
+    max_depth: int | None = field(default=None, metadata=FREE)
+    bits: int = 64
+    symmetry: bool | Sequence[str] = False
+    states: Path | str | None = field(default=None, metadata=FREE)
+    edges: bool = field(default=False, metadata=FREE)
+
+    def validate(self, stepper: Stepper | None = None) -> None:
+        super().validate(stepper)
+        if self.bits not in (64, 128):
+            raise OptionError(f"{{bits}} is {self.bits}: give 64 or 128", "bits")
+        if self.edges and self.states is None:
+            raise OptionError(
+                "{edges} are written next to the states: give {states} a directory too", "edges", "states"
+            )
+        if self.states is not None and self.symmetry:
+            raise OptionError(
+                "{states} is for the whole state space as a table, and it has every state: leave out {symmetry}",
+                "states", "symmetry",
+            )  # fmt: skip
+        if self.states is not None and self.bits != 64:
+            raise OptionError(
+                "{states} is for the whole state space as a table, and its fingerprints have 64 bits: leave out the 128"
+                " of {bits}",
+                "states", "bits",
+            )  # fmt: skip
+        if stepper is not None and self.symmetry and (name := _temporal(stepper)):
+            raise OptionError(
+                f"{{symmetry}} and the temporal property {name} do not go together: a path through representatives is"
+                " no behaviour; name the invariants to check with {invariants}",
+                "symmetry", "invariants",
+            )  # fmt: skip
+        if stepper is not None and self.symmetry and stepper.refinements:
+            raise OptionError(
+                f"{next(iter(stepper.refinements))} is judged step by step, and its mapping may tell members apart:"
+                " leave out {symmetry}, or the refinement, by naming what is to be checked with {invariants}",
+                "symmetry", "invariants",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceOptions(SearchOptions):
+    """The options of the reference engine: plain Python, which keeps no checkpoints."""
+
+    engine: ClassVar[str] = "reference"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedOptions(SearchOptions):
+    """The options of a search that can be resumed.
+
+    ``checkpoint``: where to save it to, between levels, by default nowhere; ``resume``: where one was saved that this
+    search goes on from.
+    """
+
+    checkpoint: Path | str | None = field(default=None, metadata=FREE)
+    resume: Path | str | None = field(default=None, metadata=FREE)
+
+    def validate(self, stepper: Stepper | None = None) -> None:
+        super().validate(stepper)
+        if self.states is not None and self.checkpoint is not None:
+            from fencepost.files.storage import is_within
+
+            if is_within(self.checkpoint, self.states):
+                raise OptionError(
+                    f"{{states}} and {{checkpoint}} are both to be written to {self.states}: give the checkpoint a"
+                    " folder of its own",
+                    "states", "checkpoint",
+                )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedOptions(SavedOptions):
+    """The options of the embedded engine: compiled loops, on all cores of one machine.
+
+    ``checkpoint`` and ``resume`` are directories. It saves at most every ``checkpoint_every`` seconds, and for at most
+    a tenth of the time; 0 saves every level.
+    """
+
+    engine: ClassVar[str] = "embedded"
+
+    checkpoint_every: float = field(default=2.0, metadata=FREE)
+
+    def validate(self, stepper: Stepper | None = None) -> None:
+        super().validate(stepper)
+        if not self.checkpoint_every >= 0:
+            raise OptionError(
+                f"{{checkpoint_every}} is {self.checkpoint_every:g}: give 0 seconds or more", "checkpoint_every"
+            )
+        for name, place in (("checkpoint", self.checkpoint), ("resume", self.resume)):
+            if isinstance(place, str) and "://" in place:
+                raise OptionError(
+                    f"{{{name}}} {place}: only {{engine}} spark keeps checkpoints at a URL", name, "engine"
+                )
+        if self.states is not None and self.resume is not None:
+            raise OptionError(
+                "{states} is for the whole state space as a table, and only {engine} spark can go on with one: leave"
+                " out {resume}",
+                "states", "engine", "resume",
+            )  # fmt: skip
+        saves = self.checkpoint is not None or self.resume is not None
+        if stepper is not None and saves and (name := _temporal(stepper)):
+            raise OptionError(
+                f"{_instead(name)} leave out {{checkpoint}} and {{resume}}: what is saved holds no steps, but for that"
+                " of {engine} spark",
+                "invariants", "checkpoint", "resume", "engine",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions(SavedOptions):
+    """The options of the Spark engine.
+
+    ``checkpoint`` and ``resume`` are directories or URLs; it saves every ``checkpoint_levels`` levels. ``master``:
+    where Spark is, by default where spark-submit or spark-defaults.conf says, or on all cores of this machine.
+    ``conf``: what Spark is configured with besides. ``handover``: the largest level, in states, that is expanded in
+    this process; by default 1,000,000 for a cluster, and what there is memory for if Spark is on this machine.
+    ``debug``: let Spark talk. It explores every state, and has no ``symmetry`` and no ``checking``.
+    """
+
+    engine: ClassVar[str] = "spark"
+
+    checkpoint_levels: int = field(default=1, metadata=FREE)
+    master: str | None = field(default=None, metadata=FREE)
+    conf: Mapping[str, str] = field(default_factory=dict, metadata=FREE)
+    handover: int | None = field(default=None, metadata=FREE)
+    debug: bool = field(default=False, metadata=FREE)
+
+    def validate(self, stepper: Stepper | None = None) -> None:
+        if self.symmetry:
+            raise OptionError(
+                "the spark engine explores every state: leave out {symmetry}, or use {engine} embedded",
+                "symmetry", "engine",
+            )  # fmt: skip
+        if self.checking:
+            raise OptionError("{checking} is for small configurations: use {engine} embedded", "checking", "engine")
+        super().validate(stepper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions(Options):
+    """The options of a simulation: random walks.
+
+    ``walks``: how many, by default 10,000 or, with a ``timeout``, as many as there is time for; ``depth``: the most
+    states of one, by default 100; ``seed``: of all that is random, by default any; ``walk``: the number of the only one
+    to take, from 0 on, by default all are taken. ``master``: where Spark is, if the walks are to be taken there;
+    ``conf`` and ``debug``: as for the Spark engine.
+    """
+
+    engine: ClassVar[str] = "simulate"
+
+    walks: int | None = None
+    depth: int | None = None
+    seed: int | None = None
+    walk: int | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    debug: bool = False
+
+    def validate(self, stepper: Stepper | None = None) -> None:
+        super().validate(stepper)
+        if self.walk is not None and (self.walks is not None or self.seed is None):
+            raise OptionError(
+                "{walk} is one walk of a seed: give it with {seed} and without {walks}", "walk", "seed", "walks"
+            )
+        if self.conf and self.master is None:
+            raise OptionError("{conf} is for walks on Spark: give {master} too", "conf", "master")
+
+
+def difference(options: SavedOptions, before: Mapping[str, Any], symmetry: list[str]) -> tuple[str, str, str] | None:
+    """Why a search with these options can not go on from one that was ``before`` asked this: the rest of a
+    sentence, what to do instead, and the option that both name; None if it can. ``symmetry``: the constants.
+    """
+    wanted = asked(options, symmetry)
+    for each in fields(options):
+        name, now, then = each.name, wanted.get(each.name), before.get(each.name)
+        if now == then or (now and each.metadata == LATER):
+            continue
+        if not then:
+            return f"was made without {{{name}}}", f"leave out {{{name}}}", name
+        value = "" if then is True else f" {','.join(then) if isinstance(then, list) else then}"
+        return f"was made with {{{name}}}{value}", f"give {{{name}}}{value} again", name
+    return None
+
+
+def asked(options: SavedOptions, symmetry: list[str]) -> dict[str, Any]:
+    """The options that are part of what each level is asked. ``symmetry``: the constants that are meant by it."""
+    kept = {each.name: getattr(options, each.name) for each in fields(options) if each.metadata != FREE}
+    return {**kept, "symmetry": sorted(symmetry)}
+
+
+def _temporal(stepper: Stepper) -> str:
+    """The name of a temporal property that is to be judged; empty if there is none."""
+    return next((root.name for root in stepper.of_kind(*TEMPORAL)), "")
+
+
+def _instead(name: str) -> str:
+    return (
+        f"{name} is judged on all steps between all states: name the invariants to check with {{invariants}} instead,"
+        " or"
+    )
+
+
+# -- from what was given to the options of an engine ------------------------------------------------------------------
+
+ENGINES: dict[str, type[Options]] = {
+    "auto": EmbeddedOptions,
+    "embedded": EmbeddedOptions,
+    "reference": ReferenceOptions,
+    "spark": SparkOptions,
+    "simulate": SimulationOptions,
+}
+"""The options of each engine. ``auto`` is the embedded engine, unless the protocol is small."""
+
+
+def options_of(engine: str, options: Options | None, given: Mapping[str, Any]) -> tuple[str, Options]:
+    """The engine that is meant, and its options: ``options``, with those that are ``given`` by name on top of them.
+
+    ``options`` may be of a class that leaves open which engine it is for; else ``engine`` is that one or ``auto``.
+    Raises :class:`fencepost.OptionError` if there is no such engine or option, if the engine does not have it, and for
+    what :meth:`Options.validate` refuses.
+    """
+    if engine not in ENGINES:
+        raise OptionError(unknown_name("engine", engine, ENGINES, "fencepost"))
+    if options is not None and options.engine != "auto":
+        if engine not in ("auto", options.engine):
+            raise OptionError(
+                f"{{options}} are those of {{engine}} {options.engine}, and not of {engine}: leave one out",
+                "options", "engine",
+            )  # fmt: skip
+        engine = options.engine
+    known = {each.name: each for kind in ENGINES.values() for each in fields(kind)}
+    asked = {} if options is None else {each.name: getattr(options, each.name) for each in fields(options)}
+    asked.update(given)
+    kind = ENGINES[engine]
+    own = {each.name for each in fields(kind)}
+    for name in asked:
+        if name not in known:
+            raise OptionError(unknown_name("option", name, known, "check"))
+        if name not in own and asked[name] != _default(known[name]):
+            raise _misplaced(name, engine)
+    found = kind(**{name: value for name, value in asked.items() if name in own})
+    found.validate()
+    return engine, found
+
+
+def _default(option: Field[Any]) -> Any:
+    return option.default if option.default_factory is MISSING else option.default_factory()
+
+
+def _misplaced(name: str, engine: str) -> OptionError:
+    """The error for an option that an engine does not have."""
+    having = [each for each, kind in ENGINES.items() if each != "auto" and name in {f.name for f in fields(kind)}]
+    if having == ["simulate"]:
+        return OptionError(f"{{{name}}} is an option of simulation: use it with {{engine}} simulate", name, "engine")
+    if engine == "simulate":
+        return OptionError(
+            f"{{{name}}} is an option of a search, which simulation is not: its limits are {{walks}}, {{depth}} and"
+            " {timeout}",
+            name, "walks", "depth", "timeout",
+        )  # fmt: skip
+    return OptionError(f"{{{name}}} is for {' and '.join(f'{{engine}} {each}' for each in having)}", name, "engine")

@@ -1,0 +1,147 @@
+"""Records the graph while the embedded engine explores, for the judging of liveness and for the table of steps.
+
+When a level has been expanded, its states still stand in their arena with their enabled leaves. One pass over them
+tells every step with constant deltas, as expanding did, and one walk of each temporal predicate's trie tells where it
+is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fencepost.checker.compiler.arrays import Array, Compiled
+from fencepost.checker.compiler.encoding import meta_end, meta_first, span_count, span_end, span_first
+from fencepost.checker.compiler.instructions import load
+from fencepost.checker.compiler.native import inner, njit, set_bit
+from fencepost.checker.engines.kernel import Arena, Work, ends_in, is_cut
+from fencepost.checker.liveness.graph import Recording, Terms
+
+
+def record_level(
+    recording: Recording,
+    tables: Callable[[], tuple[Compiled, Arena]],
+    work: Work,
+    order: Array,
+    ask: Callable[[int, int], None],
+) -> None:
+    """Add a level that has been expanded. ``order``: the positions of its states by fingerprint; ``ask(root,
+    position)`` has Python evaluate a predicate of which no path is known yet, after which ``tables`` are to be taken
+    anew.
+    """
+    terms = recording.terms
+    compiled, arena = tables()
+    counts, children, kinds, enabled = steps_of(compiled, arena, work, order, terms.kind_of, terms.masks)
+    truths = truths_of(terms, tables, work, order, ask)
+    recording.add(arena.fp[order], counts, children, kinds, enabled, truths)
+
+
+def steps_of(
+    compiled: Compiled, arena: Arena, work: Work, order: Array, kind_of: Array, masks: Array
+) -> tuple[Array, Array, Array, Array]:
+    """How many steps lead out of each of the states at ``order``; where to, and of which kind; and the fairness
+    conditions enabled in each.
+
+    ``kind_of``: the kind of a step for each root; ``masks``: the conditions that steps of each kind meet, as bits.
+    """
+    most = count_steps(compiled, arena, order)
+    counts = np.empty(len(order), np.int32)
+    children, kinds = np.empty(most, np.uint64), np.empty(most, np.uint16)
+    enabled = np.zeros((len(order), masks.shape[1]), np.uint64)
+    steps = list_steps(compiled, arena, work, order, kind_of, masks, counts, children, kinds, enabled)
+    if steps < most:
+        children, kinds = children[:steps].copy(), kinds[:steps].copy()
+    return counts, children, kinds, enabled
+
+
+def truths_of(
+    terms: Terms,
+    tables: Callable[[], tuple[Compiled, Arena]],
+    work: Work,
+    order: Array,
+    ask: Callable[[int, int], None],
+) -> Array:
+    """The predicates that are true in each of the states at ``order``, as bits; see :func:`record_level` for
+    ``ask``.
+    """
+    roots = np.array([root.index for root in terms.predicates], np.int64)
+    truths = np.zeros((len(order), terms.truth_words), np.uint64)
+    begin = 0
+    while True:
+        begin = list_truths(*tables(), work, order, begin, roots, truths)
+        if begin == len(order) * len(roots):
+            return truths
+        place, predicate = divmod(begin, len(roots))
+        ask(int(roots[predicate]), int(order[place]))
+
+
+@njit
+def count_steps(c, arena, order):
+    """The number of steps out of the states at ``order``, cut ones and those that change nothing included."""
+    total = 0
+    for k in range(order.size):
+        meta = arena.meta[order[k]]
+        for i in range(meta_first(meta), meta_end(meta)):
+            total += span_count(c.leaf_span[arena.leaves[i]])
+    return total
+
+
+@njit
+def list_steps(c, arena, w, order, kind_of, masks, counts, children, kinds, enabled):
+    """The steps out of each state: where to, and of which kind; and the conditions enabled. How many steps there are.
+
+    A step that a constraint cuts is none, but its action is enabled; a step that changes nothing is none and enables
+    nothing.
+    """
+    n = 0
+    for k in range(order.size):
+        position = order[k]
+        fp = arena.fp[position]
+        meta = arena.meta[position]
+        before = n
+        for i in range(meta_first(meta), meta_end(meta)):
+            leaf = np.int64(load(arena.leaves, i))
+            span = c.leaf_span[leaf]
+            kind = kind_of[c.leaf_root[leaf]]
+            for outcome in range(span_first(span), span_end(span)):
+                if c.write_start[outcome] == c.write_start[outcome + 1]:
+                    continue
+                for x in range(masks.shape[1]):
+                    enabled[k, x] |= masks[kind, x]
+                if c.step_trie.size > 0 and is_cut(c, w, arena.cells[position], outcome):
+                    continue
+                n = put_in_order(children, kinds, before, n, fp ^ c.delta[outcome], kind)
+        counts[k] = n - before
+    return n
+
+
+@inner
+def put_in_order(children, kinds, begin, end, child, kind):
+    """Insert a step among those of its state, unless it is there; where they end then."""
+    at = end
+    while at > begin and (children[at - 1] > child or (children[at - 1] == child and kinds[at - 1] > kind)):
+        at -= 1
+    if at > begin and children[at - 1] == child and kinds[at - 1] == kind:
+        return end
+    for i in range(end, at, -1):
+        children[i] = children[i - 1]
+        kinds[i] = kinds[i - 1]
+    children[at] = child
+    kinds[at] = kind
+    return end + 1
+
+
+@njit
+def list_truths(c, arena, w, order, begin, roots, truths):
+    """List the predicates that are true in each state, from evaluation number ``begin`` on (state by state, predicate
+    by predicate). Returns the number of the first one without a known path, or of all.
+    """
+    for at in range(begin, order.size * roots.size):
+        k, x = at // roots.size, at % roots.size
+        ends = ends_in(c, w, arena.cells[order[k]], roots[x])
+        if ends < 0:
+            return at
+        if ends > 0:
+            set_bit(truths[k], x)
+    return order.size * roots.size

@@ -1,0 +1,74 @@
+"""The share of the machine that this process may use, and how much of its memory it has."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fencepost.semantics import Deadline
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def physical_memory() -> int:
+    """Bytes of memory this process may use: the machine's, or its container's if that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path) as file:
+                total = min(total, int(file.read()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def memory_limit(given: int | None) -> int:
+    """Bytes of memory after which a search stops: what was given, or most of what there is."""
+    return given or int(physical_memory() * 0.92)
+
+
+def limit_reached(deadline: Deadline, timeout: float | None, memory: int | None) -> str | None:
+    """The limit that is reached, by name: ``timeout`` seconds since the check began, or ``memory`` bytes that this
+    process occupies.
+    """
+    if timeout is not None and deadline.expired(timeout):
+        return f"the time limit of {timeout:g} seconds"
+    if memory is not None and resident_memory() >= memory:
+        return f"the memory limit of {memory:,} bytes"
+    return None
+
+
+def resident_memory() -> int:
+    """Bytes of memory this process occupies now."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return peak_memory()
+
+
+def peak_memory() -> int:
+    """Bytes of memory this process occupied at the most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection: what Python allocates here lives on in tables, and looking for cycles takes a tenth
+    of the time.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

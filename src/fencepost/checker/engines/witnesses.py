@@ -1,0 +1,49 @@
+"""The properties that are to be sometimes true: the names by which they are reported, whether a search has found all of
+them, and those that were never reached.
+"""
+
+from __future__ import annotations
+
+from fencepost.checker.engines.interface import Exploration
+from fencepost.checker.engines.options import Options, SearchOptions
+from fencepost.language.declarations import TEMPORAL
+from fencepost.semantics import Stepper, Symmetry
+
+
+def reported_as(stepper: Stepper, symmetry: Symmetry | None) -> list[str]:
+    """For each root the name by which it is reported, once: an invariant's is that of all its bindings.
+
+    A property that is to be sometimes true must be so for every binding, so each binding has a name of its own. Those
+    that a symmetry takes to each other share one: a state in which the one is true stands for states in which the
+    others are.
+    """
+    names = [root.name for root in stepper.roots]
+    roots = stepper.of_kind("sometimes")
+    alike = symmetry.alike(roots) if symmetry is not None else roots
+    for root, first in zip(roots, alike, strict=True):
+        names[root.index] = first.title
+    return names
+
+
+def sought(stepper: Stepper, options: Options, names: list[str]) -> frozenset[str]:
+    """The names of the witnesses that a search may end with: all, if it looks for nothing else and is not to go on;
+    else none.
+    """
+    judged = stepper.of_kind("invariant", "step_invariant", "refinement", *TEMPORAL)
+    writes = isinstance(options, SearchOptions) and options.states is not None
+    if judged or options.deadlock or options.keep_going or writes:
+        return frozenset()
+    return frozenset(names[root.index] for root in stepper.of_kind("sometimes"))
+
+
+def never_reached(stepper: Stepper, explored: Exploration) -> dict[str, tuple[str, ...]]:
+    """By name, what has no witness so far, with the titles of the bindings that have none."""
+    names = reported_as(stepper, explored.symmetry)
+    roots = stepper.of_kind("sometimes")
+    found = {witness.name for witness in explored.witnesses}
+    reached = {names[root.index] for root in roots if root.title in found}
+    missing: dict[str, tuple[str, ...]] = {}
+    for root in roots:
+        if names[root.index] not in reached:
+            missing[root.name] = (*missing.get(root.name, ()), root.title)
+    return missing

@@ -1,0 +1,446 @@
+"""The memory in which one process explores: compiled tables, the states of two levels, and the scratch of its workers.
+
+States are laid out in an arena by whichever engine found them. Those that fell off a trie are **parked** there, and
+:meth:`Workspace.complete` completes them: this is the one place where an engine asks the author's Python for what no
+path is known of.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import numpy as np
+
+from fencepost.checker.compiler import canonical, encoding
+from fencepost.checker.compiler.arrays import Array, Compiled
+from fencepost.checker.compiler.layout import packed
+from fencepost.checker.compiler.memory import reserve
+from fencepost.checker.compiler.native import STACK_WORDS, move_fields
+from fencepost.checker.compiler.profile import profile
+from fencepost.checker.compiler.tables import Tables
+from fencepost.checker.engines import kernel
+from fencepost.checker.engines.interface import Found
+from fencepost.checker.engines.kernel import Arena, Levels, Work
+from fencepost.checker.engines.resources import memory_limit, physical_memory
+from fencepost.checker.engines.search import TICK, Raised, Search, StatePath, Step, Tally
+from fencepost.errors import ProtocolRaised
+from fencepost.semantics import Root, State
+from fencepost.semantics.state import LOW, SEED
+
+T = TypeVar("T")
+
+MANY_ROWS = 10_000
+"""States of a level from which on it is worth while to move their values on all cores."""
+FEW_WORDS = 4
+"""Words that a row in memory has room for at least, half a cache line; a quarter more than it needs once it is longer.
+Whenever there is none left, both levels have to be copied.
+"""
+ROOM = 1 << 26
+"""Candidates that a worker can have for one owner in one round."""
+FIRST_CAPACITY = 1 << 20
+QUESTIONS = 4096
+"""Evaluations that are asked of Python before parked states are looked at again."""
+NO_ORDER: tuple[Array, Array] = (np.zeros(0, np.int64), np.zeros(0, np.uint64))
+
+
+def awaited(futures: Sequence[Future[T]], stop: Array, look: Callable[[], object]) -> list[T]:
+    """The results of workers, which come back early once ``stop`` is set. ``look`` is called meanwhile; an interrupt is
+    raised when all have come back.
+    """
+    interrupted: BaseException | None = None
+    while True:
+        try:
+            if not wait(futures, timeout=TICK).not_done:
+                break
+            look()
+        except KeyboardInterrupt as error:
+            interrupted = error
+            stop[0] = 1
+    results = [future.result() for future in futures]
+    if interrupted is not None:
+        raise interrupted
+    return results
+
+
+class Workspace:
+    """Tables, arenas and workers of one process. ``old`` is the arena of the level that is expanded, ``new`` that of
+    the level that is built; worker t has the positions from ``t * region`` on, as many as its count says.
+    """
+
+    def __init__(self, search: Search) -> None:
+        options, self.stepper = search.options, search.stepper
+        search.memory_limit = memory_limit(options.max_memory)
+        self.search = search
+        self.symmetry = search.symmetry
+        self.wide = options.bits == 128
+        self.workers = max(1, options.workers)
+        self.tables = Tables(self.stepper, self.symmetry)
+        # More states, and more in a level, than memory has room for: the limit on memory is reached first.
+        self.most_states = max(1 << 16, physical_memory() // 64 // self.workers)
+        images = self.tables.permutations * (16 if self.wide else 8)
+        self.region = max(1 << 16, physical_memory() // (64 + images) // self.workers)
+        self.old, self.new = self._arena(), self._arena()
+        self.old_counts = [0] * self.workers
+        self.work = [self._work(t) for t in range(self.workers)]
+        labelled = self.symmetry is not None and self.symmetry.labelling is not None
+        self.labels = [canonical.scratch() if labelled else None for _ in range(self.workers)]
+        self.pool = ThreadPoolExecutor(self.workers)
+        self.compiled: Compiled = self.tables.compiled()
+        self.starts: list[State] = []
+        """The initial states, up to symmetry, in the order in which they are numbered."""
+        self.failed = [0] * self.workers
+        self.raised: tuple[int, int, ProtocolRaised] | None = None
+        """Of what the author's Python raised, that in the state of the least fingerprint: this, its position, the
+        error.
+        """
+        self.seconds = {"python": 0.0, "complete": 0.0, "expand": 0.0, "order": 0.0}
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self.pool.shutdown()
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _arena(self) -> Arena:
+        n = self.region * self.workers
+        return Arena(
+            cells=self._cells(),
+            fp=reserve(n, np.uint64),
+            fp_high=reserve(n, np.uint64),
+            ref=reserve(n, np.int64),
+            meta=reserve(n, np.int64),
+            leaves=reserve(n * 16, np.int32, large=True),
+            image=self.tables.images_of(n),
+            image_high=self.tables.images_of(n if self.wide else 1),
+        )
+
+    def _cells(self) -> Array:
+        n, words = self.region * self.workers, max(FEW_WORDS, self.tables.layout.words * 5 // 4)
+        return reserve(n * words, np.uint64, large=True).reshape(n, words)
+
+    def _work(self, t: int) -> Work:
+        roots = len(self.stepper.roots) + 1
+        counts = np.zeros(encoding.COUNTERS, np.int64)
+        counts[encoding.CAPACITY] = FIRST_CAPACITY
+        counts[encoding.DEADLOCK] = -1
+        counts[encoding.BASE], counts[encoding.LEAF_BASE] = t * self.region, t * (self.new.leaves.size // self.workers)
+        entries = (self.most_states + kernel.SLACK * 2) * 4
+        return Work(
+            table=reserve(entries * (2 if self.wide else 1), np.uint64, large=True),
+            counts=counts,
+            parked=reserve(self.region, np.int64),
+            keys=reserve(self.region + 1, np.uint64),
+            places=reserve(self.region + 1, np.int64),
+            part_heads=np.zeros(kernel.PART_HEADS, np.int64),
+            heads=np.zeros(kernel.BUCKET_HEADS, np.int64),
+            leaf_count=reserve(encoding.MAX_OUTCOMES, np.int64),
+            cut_count=reserve(encoding.MAX_OUTCOMES, np.int64),
+            new_count=reserve(encoding.MAX_OUTCOMES, np.int64),
+            full=reserve(ROOM, np.int64),
+            held=reserve(2 * (kernel.MOVED + kernel.SLACK), np.uint64),
+            fill=np.zeros(kernel.MOVED // 2, np.int64),
+            scratch=np.zeros(1, np.int32),
+            gates=np.zeros(roots, np.int64),
+            stack=np.zeros(STACK_WORDS, np.int64),
+            best_fp=np.zeros(roots, np.uint64),
+            best_high=np.zeros(roots, np.uint64),
+            best_position=np.full(roots, -1, np.int64),
+            best_order=np.full(roots, -1, np.int64),
+            best_outcome=np.full(roots, -1, np.int64),
+        )
+
+    def levels(self, order: tuple[Array, Array] = NO_ORDER) -> Levels:
+        """Both levels as compiled loops see them; with the ``order`` of one, positions and fingerprints."""
+        return Levels(self.old, self.new, *order, self.wide, self.search.expands_next, self.workers, self.region)
+
+    def counts(self) -> list[int]:
+        """How many states each worker has in ``new``."""
+        return [int(w.counts[encoding.COUNT]) for w in self.work]
+
+    def fit(self) -> None:
+        """Make room in rows for values and slots that are new, and bring the rows of both levels up to it."""
+        counts, moves = self.counts(), self.tables.fit()
+        if self.tables.layout.words > self.new.cells.shape[1]:
+            self.old, self.new = self._widened(self.old, self.old_counts), self._widened(self.new, counts)
+        if len(moves):
+            parts = [
+                (arena.cells, t * self.region, t * self.region + n, moves)
+                for arena, held in ((self.old, self.old_counts), (self.new, counts))
+                for t, n in enumerate(held)
+            ]
+            run = self.pool.map if sum(counts) > MANY_ROWS else map
+            list(run(lambda part: move_fields(*part), parts))
+
+    def _widened(self, arena: Arena, counts: list[int]) -> Arena:
+        cells = self._cells()
+        for t, count in enumerate(counts):
+            begin, end = t * self.region, t * self.region + count
+            cells[begin:end, : arena.cells.shape[1]] = arena.cells[begin:end]
+        return arena._replace(cells=cells)
+
+    def turn_over(self) -> None:
+        """Make the level that was built the one to be expanded."""
+        self.old, self.new = self.new, self.old
+        self.old_counts = self.counts()
+        self.clear()
+
+    def clear(self) -> None:
+        """Make the level being built an empty one."""
+        for work in self.work:
+            work.counts[encoding.COUNT] = work.counts[encoding.LEAF_TOP] = work.counts[encoding.OUT] = 0
+            work.counts[encoding.DEADLOCK] = -1
+        self.failed = [0] * self.workers
+
+    def release(self) -> None:
+        """Give back the memory of all that was visited: another executor has it now."""
+        self.work = [work._replace(table=np.zeros(8, np.uint64)) for work in self.work]
+        self.old, self.new = self._arena(), self._arena()
+
+    # -- laying states out --------------------------------------------------------------------------------------------
+
+    def place_initial(self) -> None:
+        """Lay out the initial states, parked, in the level being built; judge them by what is refined."""
+        for state in self.search.initial_states():
+            position = self._place(state)
+            if position is not None:
+                self._judge_initial(state, position)
+
+    def number_initial(self) -> None:
+        """Number the initial states as :meth:`place_initial` does, for paths that begin with them."""
+        found: dict[tuple[int, int], State] = {}
+        for state in self.stepper.initial_states():
+            low, high, _ = self._identify(state)
+            found.setdefault((low, high if self.wide else 0), state)
+        self.starts = list(found.values())
+
+    def _place(self, state: State) -> int | None:
+        """Lay an initial state out; its position, unless it is there already."""
+        self.fit()
+        low, high, images = self._identify(state)
+        t = int(kernel.owner(np.uint64(low), self.workers))
+        if not kernel.insert(self.work[t].table, self.work[t].counts, np.uint64(low), np.uint64(high), self.wide):
+            return None
+        lows, highs = np.array([[low], [high]], np.uint64)
+        position = int(self.lay_out(lows, highs, self.tables.rows([state.ids]), images)[0])
+        self.new.ref[position] = encoding.pack_reference(len(self.starts), encoding.INITIAL)
+        self.starts.append(state)
+        return position
+
+    def _judge_initial(self, state: State, position: int) -> None:
+        """Hold an initial state against the initial states of what is refined."""
+        work, low, high = (
+            self.work[position // self.region],
+            int(self.new.fp[position]),
+            int(self.new.fp_high[position]),
+        )
+        for root in self.stepper.of_kind("refinement"):
+            number = root.index
+            best = (int(work.best_fp[number]), int(work.best_high[number]))
+            try:
+                is_violated = bool(self.stepper.outcomes(root, state.ids))
+            except ProtocolRaised as error:
+                self._raise(position, error)
+                continue
+            if is_violated and (work.best_position[number] < 0 or (low, high) < best):
+                work.best_fp[number], work.best_high[number], work.best_position[number] = low, high, position
+
+    def lay_out(self, lows: Array, highs: Array, rows: Array, images: Array | None = None) -> Array:
+        """Lay rows with these fingerprints out as parked states of the level being built; their positions (int64)."""
+        owners = ((lows >> np.uint64(32)) * np.uint64(self.workers)) >> np.uint64(32)
+        positions = np.zeros(len(rows), np.int64)
+        for t, work in enumerate(self.work):
+            mine = np.flatnonzero(owners == t)
+            begin = t * self.region + int(work.counts[encoding.COUNT])
+            end = begin + len(mine)
+            positions[mine] = np.arange(begin, end)
+            self.new.cells[begin:end, : rows.shape[1]] = rows[mine]
+            self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
+            if images is not None:
+                self._keep_images(slice(begin, end), images[:, mine])
+            self.new.ref[begin:end], self.new.meta[begin:end] = encoding.INITIAL, encoding.PARKED
+            work.parked[work.counts[encoding.PARKS] : work.counts[encoding.PARKS] + len(mine)] = np.arange(begin, end)
+            work.counts[encoding.COUNT] += len(mine)
+            work.counts[encoding.PARKS] += len(mine)
+        return positions
+
+    def lay_out_ids(self, ids: Array, slots: list[int]) -> Array:
+        """Lay states out that are given by the numbers of their values (a row for each, a column for each slot), of
+        which only ``slots`` can be other than the default; their positions.
+        """
+        store = self.stepper.store
+        images = None
+        if self.symmetry is not None:
+            images = self._images(ids)
+            lows, highs = self._keys(ids, images)
+        else:
+            lows, highs = (np.full(len(ids), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
+            for slot in slots:
+                lows ^= np.array([h & LOW for h in store.hashes[slot]], np.uint64)[ids[:, slot]]
+                highs ^= np.array([h >> 64 for h in store.hashes[slot]], np.uint64)[ids[:, slot]]
+        return self.lay_out(lows, highs, packed(ids, self.tables.places, self.tables.layout.words), images)
+
+    def _identify(self, state: State) -> tuple[int, int, Array | None]:
+        """The two halves of a state's fingerprint; with symmetry those of its orbit's key, and its images."""
+        if self.symmetry is None:
+            fingerprint = state.fingerprint
+            return fingerprint & LOW, fingerprint >> 64, None
+        key = self.symmetry.key(state.ids)
+        return key & LOW, key >> 64, self._images(np.array([state.ids], np.int64))
+
+    def _images(self, ids: Array) -> Array:
+        """The fingerprints of every image of these states: by half, state and permutation."""
+        images = np.empty((2, len(ids), self.tables.permutations), np.uint64)
+        images[0], images[1] = SEED & LOW, SEED >> 64
+        for slot in range(ids.shape[1]):
+            numbers, places = np.unique(ids[:, slot], return_inverse=True)
+            images ^= np.stack([self.tables.image_hashes(slot, int(n)) for n in numbers], axis=1)[:, places]
+        return images
+
+    def _keys(self, ids: Array, images: Array) -> tuple[Array, Array]:
+        """The keys of the orbits of these states, whose images have these fingerprints."""
+        lows, highs = (np.empty(len(ids), np.uint64) for _ in range(2))
+        self.compiled = self.tables.compiled()
+        if self.compiled.colours.size:
+            cells, work = packed(ids, self.tables.places, self.tables.layout.words), self.work[0]
+            work.counts[encoding.INEXACT] += not canonical.labelled_keys(
+                self.compiled, self.labels[0], cells, lows, highs, self.wide
+            )
+        else:
+            kernel.orbit_keys(self.compiled, images[0], images[1], lows, highs, self.wide)
+        return lows, highs
+
+    def _keep_images(self, positions: slice, images: Array) -> None:
+        self.new.image[positions] = images[0]
+        if self.wide:
+            self.new.image_high[positions] = images[1]
+
+    # -- completing states, with Python -------------------------------------------------------------------------------
+
+    def complete(self, watch: Callable[[], object]) -> None:
+        """Complete parked states, asking Python where no path is known. ``watch`` is called between answers.
+
+        A state that the author's Python raises in stays as it is, and counts as ``failed``.
+        """
+        if not any(w.counts[encoding.PARKS] for w in self.work):
+            return
+        begin = time.monotonic()
+        python = 0.0
+        asks = np.zeros((QUESTIONS, 3), np.int64)
+        while any(w.counts[encoding.PARKS] for w in self.work):
+            self.compiled = self.tables.compiled(afresh=False)
+            questions: list[tuple[int, int, int]] = []
+            for work in self.work:
+                if not work.counts[encoding.PARKS]:
+                    continue
+                n = kernel.complete(self.compiled, self.tables.growing(), self.levels(), work, asks)
+                questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
+            if not questions:
+                break
+            asked = time.monotonic()
+            for root, position, step in questions:
+                self._ask(root, position, step)
+            self.fit()
+            python += time.monotonic() - asked
+            watch()
+        for t, work in enumerate(self.work):
+            # A state that is parked still waits for an evaluation that raised.
+            self.failed[t] += int(work.counts[encoding.PARKS])
+            work.counts[encoding.PARKS] = 0
+        self.compiled = self.tables.compiled()
+        self.seconds["python"] += python
+        self.seconds["complete"] += time.monotonic() - begin - python
+
+    def _ask(self, root: int, position: int, step: int) -> None:
+        try:
+            self.tables.ask(root, self.tables.ids(self.new.cells[position]), step)
+        except ProtocolRaised as error:
+            self._raise(position, error)
+
+    def _raise(self, position: int, error: ProtocolRaised) -> None:
+        fingerprint = int(self.new.fp[position])
+        if self.raised is None or fingerprint < self.raised[0]:
+            self.raised = (fingerprint, position, error)
+
+    # -- what was found -----------------------------------------------------------------------------------------------
+
+    def raised_at(self) -> Raised | None:
+        """The error that the author's Python raised, by the position of the state."""
+        return None if self.raised is None else Raised(self.raised[2], self.raised[1])
+
+    def violations(self) -> Iterator[tuple[Root, int]]:
+        """The states of the level being built that violate a property, the least of each worker, by position."""
+        for work in self.work:
+            for number in np.flatnonzero(work.best_position >= 0).tolist():
+                yield self.stepper.roots[number], int(work.best_position[number])
+
+    def forget_violations(self) -> None:
+        """Those that were met have been reported."""
+        for work in self.work:
+            work.best_position[:] = -1
+            work.best_order[:] = -1
+
+    def step(self, outcome: int) -> Step:
+        """An outcome as a step of a path."""
+        return int(self.tables.outcome_root[outcome]), self.tables.outcome_choices[outcome]
+
+    def path(self, start: int, outcomes: list[int]) -> StatePath:
+        """A way by the number of the initial state and the outcomes from there."""
+        return self.starts[start], [self.step(outcome) for outcome in outcomes]
+
+    def encode(self, found: list[Found]) -> list[tuple[str, str, int, list[int]]]:
+        """Violations and witnesses as a checkpoint keeps them: kind, name, number of the initial state, outcomes."""
+        if not found:
+            return []
+        numbers = {id(state): n for n, state in enumerate(self.starts)}
+        outcomes = {self.step(o): o for o in range(1, self.tables.outcomes)}
+        return [
+            (f.kind, f.name, numbers[id(f.initial)], [outcomes[root, tuple(choices)] for root, choices in f.path])
+            for f in found
+        ]
+
+    def decode(self, found: list[tuple[str, str, int, list[int]]]) -> list[Found]:
+        """The opposite of :meth:`encode`, once the initial states are numbered and the outcomes are known again."""
+        return [Found(kind, name, *self.path(start, outcomes)) for kind, name, start, outcomes in found]
+
+    # -- counts -------------------------------------------------------------------------------------------------------
+
+    def tally(self) -> Tally:
+        """The counts of all workers, by action."""
+        tables, roots = self.tables, len(self.stepper.roots)
+        leaves = np.sum([w.leaf_count[: tables.leaves] for w in self.work], axis=0)
+        cut = np.sum([w.cut_count[: tables.outcomes] for w in self.work], axis=0)
+        new = np.sum([w.new_count[: tables.outcomes] for w in self.work], axis=0)
+        weight = np.array(tables.leaf_weight[: tables.leaves], np.int64)
+        outcome_weight = np.array(tables.outcome_weight, np.int64)
+        by_outcome = tables.outcome_root[1 : tables.outcomes]
+        taken = np.bincount(tables.leaf_root[: tables.leaves], leaves * weight, roots)
+        taken -= np.bincount(by_outcome, (cut * outcome_weight)[1:], roots)
+        found = np.bincount(by_outcome, new[1:], roots)
+        return Tally(dict(enumerate(taken.astype(int).tolist())), dict(enumerate(found.astype(int).tolist())))
+
+    def discovered(self) -> int:
+        """How many states of the level being built count. Of a parked one, which was not judged yet, that is not known.
+
+        Workers may be running: in this order, the numbers add up to no more than there are.
+        """
+        counted = sum(self.counts())
+        return counted - sum(int(w.counts[encoding.OUT]) + int(w.counts[encoding.PARKS]) for w in self.work)
+
+    @property
+    def properties(self) -> list[str]:
+        """The properties of states and of steps that are checked, by title."""
+        kinds = (encoding.STATE_PROPERTY, encoding.STEP_PROPERTY)
+        return [root.title for root in self.stepper.roots if self.tables.root_kind[root.index] in kinds]
+
+    def note_exactness(self) -> None:
+        """Whether every orbit has had one key so far."""
+        if self.symmetry is not None and any(w.counts[encoding.INEXACT] for w in self.work):
+            self.symmetry.exact = False
+
+    def profile(self) -> dict[str, object]:
+        """Figures for the profile of the result."""
+        table = sum(int(w.counts[encoding.CAPACITY]) for w in self.work) * (16 if self.wide else 8)
+        return {**profile(self.tables), "seconds": dict(self.seconds), "memory": {"table": table}}

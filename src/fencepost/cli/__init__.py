@@ -1,0 +1,1 @@
+"""The command line: a module for each command, what is typed, what is shown, and how the process ends."""

@@ -1,0 +1,1 @@
+"""What ``fencepost cluster`` shows, and the process that it leaves behind."""

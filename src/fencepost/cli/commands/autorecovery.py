@@ -1,0 +1,95 @@
+"""``fencepost autorecovery``: copies what was on bookies that are lost to others, by itself.
+
+fencepost autorecovery --metadata zk://HOST:PORT/ledgers
+fencepost autorecovery status|enable|disable --metadata zk://HOST:PORT/ledgers
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+
+import msgspec
+
+from fencepost import errors
+from fencepost.cli import output
+from fencepost.cli.arguments import option
+from fencepost.cli.commands import serving
+from fencepost.connections.loop import loop_factory
+from fencepost.errors import OptionError
+from fencepost.ledger.autorecovery.settings import Settings
+from fencepost.ledger.settings import one_setting
+
+VERBS = ("run", "status", "enable", "disable")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Copy what was on bookies that are lost to others, together with whoever else does so. SIGTERM and Ctrl-C end"
+        " it cleanly."
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    option(
+        parser,
+        "verb",
+        "run it here (without a word), or tell how it is, or let all who run it work or wait",
+        default="run",
+        nargs="?",
+        choices=VERBS,
+    )
+    option(parser, "--metadata URI", "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    option(parser, "--settings FILE", "settings in TOML; options come before them")
+    option(parser, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
+    option(parser, "--json", "status: as JSON")
+    option(parser, "--verbose", "log what happens, not only what is wrong")
+    parser.epilog = serving.settings_help(Settings)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    if given.verb != "run":
+        given.metadata = given.metadata or os.environ.get("FENCEPOST_METADATA")
+    over = dict(map(one_setting, given.set)) | serving.typed(given, metadata="metadataServiceUri")
+    settings = Settings.read(given.settings, over)
+    serving.log_to_standard_error(given.verbose)
+    from fencepost.ledger.autorecovery.process import serve
+
+    def ready(name: str) -> None:
+        output.say(f"auto-recovery {name} runs")
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        if given.verb == "run":
+            runner.run(serve(settings, ready))
+        else:
+            runner.run(_about(given, settings))
+    return errors.HOLDS
+
+
+async def _about(given: argparse.Namespace, settings: Settings) -> None:
+    from fencepost.ledger.metadata.client import MetadataClient
+    from fencepost.ledger.metadata.underreplication import UnderReplication
+
+    if not settings.metadata_service_uri:
+        raise OptionError(
+            f"autorecovery {given.verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
+            " FENCEPOST_METADATA or metadataServiceUri"
+        )
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        await client.instance_id()
+        nodes = UnderReplication(client, "")
+        if given.verb == "enable":
+            await nodes.enable()
+        elif given.verb == "disable":
+            await nodes.disable()
+        count = 0
+        async for _ in nodes.all():
+            count += 1
+        document = {"auditor": await nodes.auditor(), "enabled": await nodes.is_enabled(), "under_replicated": count}
+    if given.json:
+        output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        return
+    works = "enabled" if document["enabled"] else "disabled"
+    auditor = f"{document['auditor']} is the auditor" if document["auditor"] is not None else "nobody is the auditor"
+    output.say(f"auto-recovery is {works}, {auditor}, under-replicated ledgers: {count:,}")

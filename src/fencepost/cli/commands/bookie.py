@@ -1,0 +1,176 @@
+"""``fencepost bookie``: runs a bookie, and looks after one.
+
+    fencepost bookie DIR --metadata zk://HOST:PORT/ledgers
+    fencepost bookie inspect DIR
+    fencepost bookie cookie show|validate|fix DIR --metadata zk://HOST:PORT/ledgers
+    fencepost bookie cookie delete BOOKIE --metadata zk://HOST:PORT/ledgers
+    fencepost bookie recover|decommission BOOKIE --metadata zk://HOST:PORT/ledgers
+    fencepost bookie list [under-replicated] --metadata zk://HOST:PORT/ledgers
+
+The first word is a verb or the directory of the bookie to run; one that is called like a verb is written ``./inspect``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fencepost import errors
+from fencepost.cli import output
+from fencepost.cli.arguments import option
+from fencepost.cli.commands import serving
+from fencepost.connections.loop import loop_factory
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.settings import one_setting
+
+if TYPE_CHECKING:
+    from fencepost.ledger.disk.inspect import Inspection
+    from fencepost.ledger.rules.cookies import Cookie
+
+VERBS = {
+    "inspect": "tell what is in the directory of a bookie, which may run meanwhile, and whether it is whole",
+    "cookie": "show, validate, fix or delete what says whose the directories of a bookie are",
+    "recover": "give the entries of a bookie that is gone to others",
+    "decommission": "give the entries of a bookie to others, and take it out of the cluster",
+    "list": "tell which bookies there are, or which ledgers are under-replicated",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.usage = (
+        "fencepost bookie DIR --metadata URI [options]\n"
+        "       fencepost bookie inspect DIR [--verify] [--json]\n"
+        "       fencepost bookie cookie show|validate DIR --metadata URI [--json]\n"
+        "       fencepost bookie cookie fix DIR --metadata URI [--dry-run]\n"
+        "       fencepost bookie cookie delete BOOKIE --metadata URI [--dry-run] [--force]\n"
+        "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]\n"
+        "       fencepost bookie list [under-replicated] --metadata URI [--json]"
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    option(
+        parser,
+        "words DIR",
+        "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) and what it"
+        " is about",
+        nargs="+",
+    )
+    running = parser.add_argument_group("running a bookie")
+    option(running, "--metadata URI", "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    option(
+        running,
+        "--port N",
+        "the port; 0: any free one at the first start, and the same one ever after (3181)",
+        serving.port_or_any,
+    )
+    option(running, "--trace DIR", "write a trace of what the bookie does to a folder of traces")
+    option(running, "--settings FILE", "settings in TOML; options come before them")
+    option(running, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
+    option(running, "--verbose", "log what happens, not only what is wrong")
+    looking = parser.add_argument_group("inspect")
+    option(looking, "--verify", "read every entry and check its checksum")
+    option(looking, "--json", "as JSON; also of cookie show and validate, and list")
+    mending = parser.add_argument_group("cookie, recover, decommission")
+    option(mending, "--dry-run", "tell what would be done, and do nothing")
+    option(mending, "--force", "delete the cookie of a bookie that ledgers still have entries on")
+    parser.epilog = serving.settings_help(Settings)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    verb, *rest = given.words if given.words[0] in VERBS else ("run", *given.words)
+    if verb not in ("run", "inspect") and (rest or verb == "list"):
+        from fencepost.cli.commands import operator
+
+        given.metadata = given.metadata or os.environ.get("FENCEPOST_METADATA")
+        return operator.run(given, _settings(given), verb, *rest)
+    if len(rest) != 1:
+        if verb == "run" and len(rest) > 1:
+            raise OptionError(f"{rest[0]} is no verb ({', '.join(VERBS)}), and one bookie has one directory: give one")
+        raise OptionError(
+            f"fencepost bookie {verb} takes one directory"
+            + (f"; a bookie in ./{verb} is run by fencepost bookie ./{verb}" if not rest else "")
+        )
+    return _inspect(given, rest[0]) if verb == "inspect" else _serve(given, rest[0])
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    options = serving.typed(given, metadata="metadataServiceUri", port="bookiePort", trace="traceDirectory")
+    return Settings.read(given.settings, dict(map(one_setting, given.set)) | options)
+
+
+def _serve(given: argparse.Namespace, directory: str) -> int:
+    settings = _settings(given)
+    serving.log_to_standard_error(given.verbose)
+    from fencepost.ledger.bookie.process import serve
+
+    def ready(bookie_id: str) -> None:
+        gc.freeze()  # what is there stays, and need not be looked at for garbage again
+        output.say(f"bookie {bookie_id} serves")
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(serve(directory, settings, ready))
+    return errors.HOLDS
+
+
+def _inspect(given: argparse.Namespace, directory: str) -> int:
+    """Tell what a bookie has; the exit code says whether it is whole."""
+    from fencepost.ledger.bookie import cookies
+    from fencepost.ledger.bookie.directories import Directories
+    from fencepost.ledger.disk.inspect import inspect
+
+    directories = Directories.of(directory, Settings.read(given.settings, dict(map(one_setting, given.set))))
+    stamped = directories.stamped()
+    cookie = next((each.cookie for each in stamped if each.cookie is not None), None)
+    if cookie is None:
+        raise SystemFailure(
+            f"{directory} is no directory of a bookie: no cookie is in {' or '.join(dict.fromkeys(directories))}"
+        )
+    journal, ledgers = (str(Path(each, cookies.CURRENT)) for each in directories)
+    inspection = inspect(journal, ledgers, given.verify)
+    problems = [f"{each.path} has no cookie" for each in stamped if each.cookie is None] + inspection.problems
+    if given.json:
+        document = {
+            "bookie": cookie.bookie_id,
+            "cluster": cookie.instance_id,
+            **msgspec.to_builtins(inspection),
+            "problems": problems,
+        }
+        output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    else:
+        output.say("\n".join(_lines(cookie, inspection, given.verify)))
+    for problem in problems:
+        output.complain(problem, None, False)
+    return errors.SYSTEM_FAILED if problems else errors.HOLDS
+
+
+def _lines(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[str]:
+    yield f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}"
+    for journal in inspection.journals:
+        needed = "" if journal.needed else ", of which nothing is needed any more"
+        yield (
+            f"journal {journal.name}: {journal.records:,} records, {journal.bytes:,} bytes, its end is"
+            f" {journal.ending}{needed}"
+        )
+    for log in inspection.entry_logs:
+        yield (
+            f"entry log {log.name}: {log.entries:,} entries in {log.sections:,} sections, {log.bytes:,} bytes,"
+            f" {log.garbage:.0%} garbage"
+        )
+    for ledger in inspection.ledgers:
+        state = "".join(f", {word}" for word, holds in (("fenced", ledger.fenced), ("in limbo", ledger.limbo)) if holds)
+        span = f" from {ledger.first_entry} to {ledger.last_entry}" if ledger.entries else ""
+        yield (
+            f"ledger {ledger.ledger}: {ledger.entries:,} entries{span}, {ledger.in_journal:,} of them in the journal"
+            f" alone, LAC {ledger.lac}{state}"
+        )
+    if verified:
+        yield f"{inspection.verified:,} entries were compared with their checksums"

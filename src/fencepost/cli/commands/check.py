@@ -1,0 +1,161 @@
+"""``fencepost check``: explore every state of a protocol, and judge what was found."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from fencepost import errors
+from fencepost.cli import arguments, interrupts
+from fencepost.cli.arguments import option
+from fencepost.cli.commands import results
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.language import loading
+from fencepost.text import units
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``fencepost check``."""
+    option(parser, "protocol PROTOCOL", "a shipped name, FILE.py or FILE.py:ClassName")
+
+    what = parser.add_argument_group("what is checked")
+    arguments.add_constants(what)
+    option(
+        what,
+        "--invariant NAME",
+        "check this property only: an invariant, a refinement, a temporal one, or what is to be sometimes true"
+        " (repeatable)",
+        action="append",
+        dest="invariants",
+    )
+    option(what, "--deadlock", "look for states that have no successor")
+    option(
+        what,
+        "--expect VERDICT",
+        "what the check is to come to: holds, reached, deadlock or what is violated, or configuration for what that"
+        " of --config says; exit code 0 if it does, 2 if it comes to something else",
+    )
+    option(what, "--continue", "go on after a violation", dest="keep_going")
+
+    limits = parser.add_argument_group("limits (a search that reaches one ends with exit code 152)")
+    option(limits, "--max-states N", "distinct states", arguments.count)
+    option(limits, "--max-depth N", "levels, the initial states being the first", arguments.count)
+    option(limits, "--max-memory SIZE", "memory of the process: 16GiB, 500M", units.size)
+    option(limits, "--timeout SECONDS", "seconds", units.seconds)
+
+    shown = parser.add_argument_group("results")
+    results.add_options(shown)
+    option(
+        shown,
+        "--states DIR",
+        "every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query",
+        arguments.place,
+    )
+    option(shown, "--edges", "with --states: every step too")
+    option(shown, "--profile", "say where the time went")
+
+    running = parser.add_argument_group("how it is run")
+    option(
+        running,
+        "--engine NAME",
+        "auto, embedded (compiled), reference (plain Python), spark, or simulate (random walks)",
+        default="auto",
+    )
+    option(running, "--workers N", "threads; by default one for each core", arguments.workers)
+    option(running, "--checking", "catch a protocol that depends on more than its state; slow")
+    option(
+        running,
+        "--symmetry NAME,...",
+        "explore one state of each that differ only in who is who: among the members of all constants that are"
+        " declared symmetric, or of --symmetry=NAME,...",
+        nargs="?",
+    )
+    option(running, "--checkpoint DIR", "save the search there while it runs", arguments.place)
+    option(running, "--resume DIR", "go on from a saved search", arguments.place)
+    walking = parser.add_argument_group("random walks (--engine simulate, which never finds that a protocol holds)")
+    option(walking, "--walks N", "how many; by default 10,000, with --timeout as many as it allows", arguments.count)
+    option(walking, "--depth N", "the most states of a walk; by default 100", arguments.count)
+    option(walking, "--seed N", "the seed of all that is random; by default any", arguments.number)
+    option(walking, "--walk N", "take walk N of a seed again, and show it whole", arguments.number)
+    option(running, "--fingerprint-bits 64|128", "128 beyond a billion states", arguments.bits, dest="bits")
+
+    spark = parser.add_argument_group(
+        "on Spark (--engine spark, whose checkpoints can be at a URL; --engine simulate with --master)"
+    )
+    arguments.add_spark(spark)
+    option(
+        spark,
+        "--handover N",
+        "the largest level that is expanded in this process (1,000,000, or what memory allows)",
+        arguments.count,
+    )
+    option(
+        spark, "--checkpoint-every N", "levels between two checkpoints (1)", arguments.count, dest="checkpoint_levels"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Check a protocol, and show what was found."""
+    from fencepost.api.check import check
+    from fencepost.cli.progress import Line
+
+    protocol = loading.configured(loading.load(given.protocol), given.config, given.define, given.protocol)
+    if not protocol.declared("action"):
+        raise errors.NotAProtocol(
+            f"{given.protocol} has no actions, so there is nothing to check: mark its steps with @action"
+        )
+    expected = results.expected(given, protocol)
+    options = _options(given, expected)
+    shown = results.Results(given, protocol)
+    try:
+        with Line(sys.stderr, protocol) as line:
+            result = check(protocol, engine=given.engine, invariants=given.invariants, report=line.report, **options)
+    except ImportError as error:
+        if interrupts.was_interrupted(error):
+            raise
+        raise SystemFailure(
+            f"the {given.engine} engine can not start: {error} ({{engine}} reference needs no libraries)", "engine"
+        ) from error
+    return shown.show(result)
+
+
+def _options(given: argparse.Namespace, expected: str | None) -> dict[str, Any]:
+    """The options of a check that were typed."""
+    from fencepost.checker.engines.options import ENGINES
+
+    if isinstance(given.resume, Path) and not given.resume.is_dir():
+        raise OptionError(f"{{resume}} {given.resume}: there is no such directory", "resume")
+    for name in ("checkpoint", "states"):
+        if isinstance(getattr(given, name), Path):
+            _must_be_writable_folder(name, getattr(given, name))
+    known = {each.name for kind in ENGINES.values() for each in fields(kind)}
+    typed = {
+        name: value
+        for name, value in vars(given).items()
+        if name in known and value is not None and value is not False and value != []
+    }
+    if given.symmetry is not None:
+        typed["symmetry"] = arguments.names(given.symmetry) or True
+    if given.conf:
+        typed["conf"] = dict(given.conf)
+    if expected == "deadlock":
+        typed["deadlock"] = True
+    if given.debug and "debug" not in {each.name for each in fields(ENGINES.get(given.engine, ENGINES["auto"]))}:
+        del typed["debug"]
+    return typed
+
+
+def _must_be_writable_folder(option: str, folder: Path) -> None:
+    missing = [new for new in (folder, *folder.parents) if not new.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"--{option} {folder} can not be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OptionError(f"--{option} {folder} can not be written to")
+    for new in missing:  # the search makes it, and removes it if nothing comes to be in it
+        new.rmdir()

@@ -1,0 +1,77 @@
+"""``fencepost drive``: the roles of the store, driven along behaviours of the protocol that they are said to run."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from fencepost.cli import arguments, output
+from fencepost.cli.arguments import option
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``fencepost drive``."""
+    parser.description = (
+        "Drive the roles of the store along behaviours out of a table of states, "
+        "and compare them with the protocol after each step."
+    )
+    option(parser, "--protocol NAME", "the protocol of the table; there are roles of store", default="store")
+    option(
+        parser,
+        "--states DIR",
+        "the table: what fencepost check store --states DIR --edges wrote",
+        arguments.place,
+        required=True,
+    )
+    which = parser.add_mutually_exclusive_group()
+    option(which, "--every-transition", "drive every transition of the table, which is the default")
+    option(which, "--sample N", "drive the ways to N states", arguments.count)
+    option(parser, "--seed N", "chooses the states of --sample; by default 0", arguments.number, 0)
+    option(parser, "--without PROTECTION ...", "switch a protection of the roles off (repeatable)")
+    results = parser.add_argument_group("results")
+    option(results, "--json FILE", "all of it for programs; - for standard output, and nothing else there")
+    option(results, "--sequence FILE", "the behaviour to the first difference as a sequence diagram")
+    spark = parser.add_argument_group("on Spark")
+    option(spark, "--master URL", "drive on Spark, and where that is; by default in this process")
+    option(spark, "--conf KEY=VALUE ...", "a setting of Spark; can be given several times", arguments.setting)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Drive, and show the result."""
+    from fencepost.cli.commands.simulating import protections_without
+    from fencepost.cli.commands.tables import complain_if_not_complete
+    from fencepost.protocols.store.model_testing import report, table
+    from fencepost.protocols.store.model_testing.walk import Driver
+
+    output.check_files(given, "json", "sequence")
+    space = table.opened(given.states, given.protocol)
+    protocol = table.protocol_of(space)
+    protections = protections_without(given.without, protocol.protections)
+    began = time.perf_counter()
+    if given.master is None and not given.conf:
+        if given.sample is None:
+            driven = table.every_transition(space, protections)
+        else:
+            driven = table.sample(space, given.sample, given.seed, protections)
+    else:
+        from fencepost.spark import driving_store as on_spark
+        from fencepost.spark.sql import session
+
+        with session(given.master, dict(given.conf), bool(given.debug)) as spark:
+            began = time.perf_counter()
+            if given.sample is None:
+                driven = on_spark.every_transition(spark, space, protections)
+            else:
+                driven = on_spark.sample(spark, space, given.sample, given.seed, protections)
+    seconds = time.perf_counter() - began
+    table.must_have_driven(driven)
+    trace = report.trace_to(Driver(protocol), driven.found[0]) if driven.found else None
+    if given.sequence is not None and trace is not None:
+        from fencepost.report.sequence import sequence
+
+        differs = "; ".join(line.strip() for line in report.difference(driven.found[0]))
+        output.write_lines("sequence", given.sequence, [sequence(trace, differs)])
+    story = report.story(space, driven, trace, seconds, given.without, output.width())
+    output.show(given, story, report.data(space, driven, trace, seconds, given.without))
+    complain_if_not_complete(space)
+    return report.exit_code(driven)

@@ -1,0 +1,103 @@
+"""``fencepost explore``: walk through a protocol in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from typing import TYPE_CHECKING
+
+from fencepost import errors
+from fencepost.cli import arguments, output
+from fencepost.cli.arguments import option
+from fencepost.errors import OptionError
+from fencepost.files import regular
+from fencepost.language import loading
+from fencepost.language.protocol import Protocol
+from fencepost.text import units
+
+if TYPE_CHECKING:
+    from fencepost.behaviours.reading import Written
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``fencepost explore``."""
+    option(
+        parser,
+        "protocol PROTOCOL",
+        "a shipped name, FILE.py or FILE.py:ClassName; by default the one of --trace",
+        nargs="?",
+    )
+    arguments.add_constants(parser)
+    where = parser.add_argument_group("where to begin")
+    option(where, "--trace FILE", "with a counterexample: the JSON or ITF of a check, or a kept path")
+    option(where, "--path PATH", "with a path: what comes after # in a link")
+
+    served = parser.add_argument_group("the page")
+    option(served, "--port N", "its port; by default 8413, or any if that is taken", arguments.port)
+    option(served, "--no-open", "open no browser")
+
+    limits = parser.add_argument_group("limits of a search")
+    option(limits, "--max-memory SIZE", "memory of its process: 4GiB by default", units.size, 4 << 30)
+    option(limits, "--timeout SECONDS", "seconds: 300 by default", units.seconds, 300.0)
+    option(limits, "--workers N", "threads; by default one for each core", arguments.workers)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    from fencepost.behaviours.reading import replayed
+    from fencepost.checker.engines.options import SearchOptions
+    from fencepost.checker.engines.resources import cores
+    from fencepost.explorer import app
+    from fencepost.explorer.session import Session
+
+    if given.trace is not None and given.path is not None:
+        raise OptionError("--trace and --path each say where to begin: leave one out")
+    protocol, written = _walked(given)
+    if not protocol.declared("action"):
+        raise errors.NotAProtocol(
+            f"{given.protocol} has no actions, so there is nothing to walk through: mark its steps with @action"
+        )
+    session = Session(protocol)
+    limits = SearchOptions(workers=given.workers or cores(), max_memory=given.max_memory, timeout=given.timeout)
+    try:
+        path = (given.path or "").lstrip("#")
+        if written is not None:
+            path = session.path(session.graft(replayed(written, session.stepper))) + "@0"
+        explorer = app.Explorer(session, path, limits)
+    except OptionError as error:
+        raise OptionError(f"{'--path' if written is None else f'--trace {given.trace}'}: {error}") from error
+    bound = app.listen(given.port)
+    address = app.address(explorer, bound.getsockname()[1])
+    output.say(f"{protocol.name}: {address}   (Ctrl-C ends it)")
+    if not given.no_open:
+        import webbrowser
+
+        webbrowser.open(address)
+    with contextlib.suppress(KeyboardInterrupt):
+        app.server(explorer, bound).run(sockets=[bound])
+    explorer.close()
+    return errors.HOLDS
+
+
+def _walked(given: argparse.Namespace) -> tuple[Protocol, Written | None]:
+    """The protocol that is explored, and the behaviour to begin with, if one was given."""
+    if given.trace is None:
+        if given.protocol is None:
+            raise OptionError("give a protocol, a name that fencepost list shows or a .py file; or --trace FILE")
+        return loading.configured(loading.load(given.protocol), given.config, given.define, given.protocol), None
+    from fencepost.behaviours.reading import protocol_of, read
+
+    if given.config is not None or given.define:
+        raise OptionError("--trace has its own constants: leave out -D and --config")
+    try:
+        written = read(regular.content(given.trace))
+        if given.protocol is None and written.protocol not in loading.SHIPPED:
+            raise OptionError(
+                f"it is of {written.protocol or 'an unknown protocol'}, which is not shipped: name its file, as in "
+                f"fencepost explore FILE.py --trace {given.trace}"
+            )
+        return protocol_of(written, loading.load(given.protocol or written.protocol)), written
+    except OSError as error:
+        raise OptionError(f"--trace {given.trace} can not be read: {error.strerror}") from None
+    except OptionError as error:
+        raise OptionError(f"--trace {given.trace}: {error}") from error

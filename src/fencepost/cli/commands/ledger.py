@@ -1,0 +1,249 @@
+"""``fencepost ledger``: creates, writes, reads, follows, recovers, shows, lists and deletes ledgers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import fencepost
+from fencepost.cli import arguments
+from fencepost.cli.arguments import option
+from fencepost.cli.commands import client, streams
+from fencepost.errors import OptionError
+from fencepost.ledger.client.picture import draw, holdings
+from fencepost.ledger.client.reading import LedgerEntry
+from fencepost.ledger.client.store import Store, must_be_of_log
+from fencepost.ledger.rules.metadata import RESERVED, LedgerMetadata, LedgerStatus
+from fencepost.text.numbers import plural
+
+_EXAMPLES = """\
+examples:
+  id=$(fencepost ledger create --metadata zk://127.0.0.1:2181/ledgers)
+  seq 1000 | fencepost ledger append $id --metadata zk://127.0.0.1:2181/ledgers
+  fencepost ledger read $id --metadata zk://127.0.0.1:2181/ledgers
+The environment variable FENCEPOST_METADATA stands in for --metadata."""
+
+
+# -- what is typed ----------------------------------------------------------------------------------------------------
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``fencepost ledger``."""
+    parser.description = (
+        "Create, write and read ledgers: numbered sequences of entries on several bookies, written once, by one writer."
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
+
+    def action(name: str, purpose: str, ledger: str = "LEDGER", secret: bool = True) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
+        if ledger:
+            made.add_argument(
+                "ledger",
+                metavar=ledger.strip("[]"),
+                type=arguments.number,
+                nargs="?" if ledger[0] == "[" else None,
+                help="the number of a ledger",
+            )
+        client.client_options(made, "the ledger's password" if secret else "")
+        return made
+
+    _create_options(action("create", "create a ledger for the first who appends to it; prints its number", ""))
+    appending = action(
+        "append", "append what comes on standard input, and close the ledger; without LEDGER to a new one", "[LEDGER]"
+    )
+    _create_options(appending)
+    streams.format_option(appending)
+    option(appending, "--in-flight N", "entries that are under way at once, at most (1000)", arguments.count, 1000)
+    reading = action("read", "write entries to standard output, up to the last one that is confirmed")
+    streams.format_option(reading)
+    option(reading, "--first N", "the first entry (0)", arguments.number, 0)
+    option(reading, "--last N", "the last entry; by default the last one that is confirmed", arguments.number)
+    tailing = action("tail", "write entries to standard output as they are confirmed, until the ledger is closed")
+    streams.format_option(tailing)
+    option(tailing, "--first N", "the first entry (0)", arguments.number, 0)
+    action("recover", "close a ledger whose writer is gone; a writer that still lives is fenced off")
+    action("show", "draw a ledger: its fragments, and which bookie has which entry")
+    listing = action("list", "the numbers of all ledgers", "", secret=False)
+    option(listing, "--long", "with their status, size and ensembles")
+    deleting = action("delete", "delete ledgers for good", "", secret=False)
+    option(deleting, "ledgers LEDGER", "numbers of ledgers", arguments.number, nargs="+")
+    option(deleting, "--of-log LOG", "they are of this log, which misses their entries then; trim a log instead")
+    client.yes_option(deleting)
+
+
+def _create_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a new ledger")
+    client.quorum_options(group, "its entries", None)
+    option(group, "--custom KEY=VALUE ...", "metadata of your own (repeatable)", _custom)
+    option(group, "--id N", "its number; by default the next one", arguments.number, dest="number")
+
+
+def _custom(text: str) -> tuple[str, bytes]:
+    key, given, value = text.partition("=")
+    if not key or not given:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value.encode()
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
+    return client.on_store(action, given)
+
+
+def _new(given: argparse.Namespace) -> dict[str, Any]:
+    """The settings of a new ledger."""
+    return {
+        **client.quorums(given),
+        "password": client.password(given),
+        "custom_metadata": dict(given.custom),
+        "ledger": given.number,
+    }
+
+
+# -- create and append ------------------------------------------------------------------------------------------------
+
+
+async def _create(store: Store, given: argparse.Namespace) -> None:
+    ledger = await store.reserve_ledger(**_new(given))
+    client.say(given, {"ledger": ledger}, str(ledger))
+
+
+async def _append(store: Store, given: argparse.Namespace) -> None:
+    if given.ledger is None:
+        opening = store.create_ledger(**_new(given), in_flight=given.in_flight)
+    else:
+        if given.digest or given.custom or given.number is not None:
+            raise OptionError("--digest, --custom and --id are for a new ledger, and LEDGER names one that there is")
+        opening = store.adopt_ledger(given.ledger, password=client.password(given), in_flight=given.in_flight)
+    counted = streams.Counted(given.format)
+    with counted.explained(lambda confirmed, sent: _acknowledged(ledger.id, confirmed - 1, sent)):
+        async with opening as ledger:
+            if given.ledger is None:
+                streams.inform(f"appending to ledger {ledger.id}")
+            await counted.append_to(ledger, lambda: ledger.last_add_confirmed + 1)
+    entries = ledger.last_add_confirmed + 1
+    document = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
+    client.say(
+        given,
+        document,
+        f"ledger {ledger.id}: {plural(entries, 'entry', 'entries')}, {plural(counted.bytes, 'byte')}, closed",
+    )
+
+
+def _acknowledged(ledger: int, last: int, read: int) -> str:
+    sent = f"of {read:,} that were read"
+    if last < 0:
+        return f"ledger {ledger}: no entry {sent} is acknowledged; some may be in the ledger all the same"
+    return f"ledger {ledger}: entries 0 to {last:,} {sent} are acknowledged; those after may be in the ledger or not"
+
+
+# -- read and tail ----------------------------------------------------------------------------------------------------
+
+
+async def _read(store: Store, given: argparse.Namespace) -> None:
+    async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
+        last = await reader.read_last_add_confirmed() if given.last is None else given.last
+        await _write_out(reader.read(given.first, last), given, last - given.first + 1)
+
+
+async def _tail(store: Store, given: argparse.Namespace) -> None:
+    async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
+        await _write_out(reader.tail(given.first), given, None)
+
+
+async def _write_out(entries: AsyncIterator[LedgerEntry], given: argparse.Namespace, of: int | None) -> None:
+    """Write entries to standard output, those that are there at once together, until all are or nobody listens."""
+    out = streams.Output()
+    shown = streams.shown_as(given, _as_json)
+    count = size = 0
+    with streams.progress() as line, streams.reporting(lambda: line.report(count, size, count / of if of else None)):
+        async for entry in entries:
+            count += 1
+            size += len(entry.data)
+            if not out.put(shown(entry)):
+                break
+    out.flush()
+
+
+def _as_json(entry: LedgerEntry) -> bytes:
+    return json.dumps({"entry": entry.id, **streams.text_or_base64("data", "base64", entry.data)}).encode() + b"\n"
+
+
+# -- recover, show, list and delete -----------------------------------------------------------------------------------
+
+
+async def _recover(store: Store, given: argparse.Namespace) -> None:
+    with streams.progress() as line:
+        metadata = await store.recover_ledger(
+            given.ledger, password=client.password(given), progress=lambda found: line.report(found + 1, None, None)
+        )
+    count = plural(metadata.last_entry + 1, "entry", "entries")
+    text = f"ledger {given.ledger}: {count}, {plural(metadata.length, 'byte')}, closed"
+    client.say(given, _as_object(given.ledger, metadata), text)
+
+
+async def _show(store: Store, given: argparse.Namespace) -> None:
+    metadata = await store.ledger_metadata(given.ledger)
+    last = metadata.last_entry
+    if metadata.status is not LedgerStatus.CLOSED:
+        async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
+            metadata, last = reader.metadata, await reader.read_last_add_confirmed()
+    held = await holdings(store, given.ledger, metadata, last)
+    bookies = {each.bookie: each.runs for each in held}
+    document = {**_as_object(given.ledger, metadata), "last_add_confirmed": last, "bookies": bookies}
+    client.say(given, document, draw(given.ledger, metadata, held, last, shutil.get_terminal_size((100, 24)).columns))
+
+
+async def _list(store: Store, given: argparse.Namespace) -> None:
+    if not given.long:
+        async for ledger in store.list_ledgers():
+            client.say(given, {"ledger": ledger}, str(ledger))
+        return
+    async for ledger in store.list_ledgers():
+        with contextlib.suppress(fencepost.NoSuchLedgerError):  # deleted meanwhile
+            metadata = await store.ledger_metadata(ledger)
+            client.say(given, _as_object(ledger, metadata), _as_row(ledger, metadata))
+
+
+def _as_row(ledger: int, metadata: LedgerMetadata) -> str:
+    is_closed = metadata.status is LedgerStatus.CLOSED
+    status = "reserved" if RESERVED in metadata.custom_metadata else metadata.status.value
+    entries, length = metadata.last_entry + 1, metadata.length
+    of_entries, of_bytes = "entry" if entries == 1 else "entries", "byte" if length == 1 else "bytes"
+    size = f"{entries:>12,} {of_entries:<7} {length:>16,} {of_bytes:<5}" if is_closed else " " * 43
+    ensembles = " | ".join(" ".join(fragment.ensemble) for fragment in metadata.fragments)
+    return f"{ledger:>10}  {status:<11} {size}  {ensembles}"
+
+
+def _as_object(ledger: int, metadata: LedgerMetadata) -> dict[str, Any]:
+    is_closed = metadata.status is LedgerStatus.CLOSED
+    return {
+        "ledger": ledger,
+        "status": metadata.status.value,
+        "ensemble": metadata.ensemble_size,
+        "write_quorum": metadata.write_quorum,
+        "ack_quorum": metadata.ack_quorum,
+        "digest": metadata.digest_type.name.lower(),
+        "last_entry": metadata.last_entry if is_closed else None,
+        "length": metadata.length if is_closed else None,
+        "fragments": [{"first_entry": each.first_entry_id, "bookies": [*each.ensemble]} for each in metadata.fragments],
+        "custom": {key: value.decode(errors="backslashreplace") for key, value in metadata.custom_metadata},
+    }
+
+
+async def _delete(store: Store, given: argparse.Namespace) -> None:
+    ledgers = [*dict.fromkeys(given.ledgers)]
+    for ledger in ledgers:  # before any is deleted
+        must_be_of_log(ledger, await store.ledger_metadata(ledger), given.of_log)
+    some = f"ledger {ledgers[0]}" if len(ledgers) == 1 else f"{len(ledgers):,} ledgers"
+    await client.must_be_meant(given, f"to delete {some}{f' of the log {given.of_log}' if given.of_log else ''}")
+    for ledger in ledgers:
+        await store.delete_ledger(ledger, of_log=given.of_log)
+        client.say(given, {"deleted": ledger}, f"ledger {ledger} is deleted")

@@ -1,0 +1,367 @@
+"""``fencepost log``: makes, writes, follows, shows, trims, seals and deletes logs, each of many ledgers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fencepost.api.client import Client
+from fencepost.cli import arguments
+from fencepost.cli.arguments import option
+from fencepost.cli.commands.client import (
+    DIGESTS,
+    client_options,
+    must_be_meant,
+    on_store,
+    password,
+    quorum_options,
+    quorums,
+    say,
+    yes_option,
+)
+from fencepost.cli.commands.streams import Counted, Output, format_option, progress, reporting, shown_as, text_or_base64
+from fencepost.errors import OptionError
+from fencepost.log.chain import EARLIEST, End, Position, position_of
+from fencepost.log.cursors import Acknowledged
+from fencepost.log.errors import NoSuchLogError
+from fencepost.log.log import Log, LogView
+from fencepost.log.metadata import names
+from fencepost.log.reader import LogEntry
+from fencepost.text import units
+from fencepost.text.numbers import plural
+
+_EXAMPLES = """\
+examples:
+  fencepost log create orders --metadata zk://127.0.0.1:2181/ledgers
+  seq 1000 | fencepost log append orders --metadata zk://127.0.0.1:2181/ledgers
+  fencepost log tail orders --metadata zk://127.0.0.1:2181/ledgers
+The environment variable FENCEPOST_METADATA stands in for --metadata."""
+
+
+# -- what is typed ----------------------------------------------------------------------------------------------------
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``fencepost log``."""
+    parser.description = (
+        "Make, write and read logs: ledger after ledger, by one writer at a time, for as long as you like."
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
+
+    def action(name: str, purpose: str, secret: bool = True, optional: bool = False) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
+        option(made, "log LOG", "the name of a log", nargs="?" if optional else None)
+        client_options(made, "the password of the log's ledgers" if secret else "")
+        return made
+
+    creating = action("create", "make a log, without an entry yet", secret=False)
+    quorum_options(creating, "the entries of a ledger", DIGESTS[0])
+    appending = action("append", "append what comes on standard input, as the one writer that leads")
+    format_option(appending)
+    option(appending, "--in-flight N", "entries that are under way at once, at most (10,000)", arguments.count, 10_000)
+    option(
+        appending,
+        "--wait SECONDS",
+        "for how long to wait for a ledger to write to: while another writer leads, or bookies are too few (30)",
+        units.seconds,
+        30.0,
+    )
+    option(
+        appending,
+        "--ledger-entries N",
+        "entries after which another ledger is begun; 0: any number (0)",
+        arguments.number,
+        0,
+    )
+    option(appending, "--ledger-bytes SIZE", "bytes after which another ledger is begun (1 GiB)", units.size, 1 << 30)
+    option(
+        appending,
+        "--ledger-seconds SECONDS",
+        "seconds after which another ledger is begun (3600)",
+        units.seconds,
+        3600.0,
+    )
+    option(appending, "--despite-missing", "append though ledgers of the log are missing, and warn of them")
+    tailing = action("tail", "write entries to standard output, and those that are appended, until the log is sealed")
+    format_option(tailing)
+    option(
+        tailing,
+        "--at PLACE",
+        "where to begin: earliest, latest, LEDGER:ENTRY, or a time like 2026-11-23T04:00 (earliest)",
+        _place,
+        EARLIEST,
+    )
+    option(tailing, "--no-follow", "end where the log does now")
+    option(
+        tailing,
+        "--skip-trimmed",
+        "where entries were trimmed, go on with what is there; where a ledger is missing, warn and go on",
+    )
+    option(
+        tailing,
+        "--cursor NAME",
+        "begin at a cursor, made at --at if there is none, and move it along with what was written",
+    )
+    action(
+        "show",
+        "show a log: its ledgers, who leads, how far its cursors are; without LOG the names of all",
+        secret=False,
+        optional=True,
+    )
+    listing = commands.add_parser(
+        "list", help="the names of all logs", description="the names of all logs", allow_abbrev=False
+    )
+    client_options(listing, "")
+    option(listing, "--long", "with their state and their ledgers")
+    trimming = action("trim", "delete the oldest ledgers of a log for good", secret=False)
+    how = trimming.add_mutually_exclusive_group(required=True)
+    option(how, "--before PLACE", "those that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00", _place)
+    option(how, "--keep N", "all but the newest so many", arguments.count)
+    option(how, "--keep-seconds SECONDS", "those that end before so many seconds ago", units.seconds)
+    option(trimming, "--keep-unread", "of those, keep the ones that a cursor still has something to read in")
+    action("seal", "end a log: nobody appends to it any more")
+    deleting = action("delete", "delete a log for good, with its ledgers and its cursors")
+    yes_option(deleting)
+
+
+def _place(text: str) -> Position | End | datetime:
+    """A position, an end of a log, or a time, which is local where it has no zone."""
+    try:
+        return position_of(text)
+    except OptionError:
+        try:
+            return datetime.fromisoformat(text).astimezone()
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no place in a log: give LEDGER:ENTRY, earliest, latest, or a time like 2026-11-23T04:00"
+            ) from None
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
+    return on_store(action, given)
+
+
+# -- create and append ------------------------------------------------------------------------------------------------
+
+
+async def _create(store: Client, given: argparse.Namespace) -> None:
+    await store.log(given.log).create(**quorums(given))
+    say(given, {"log": given.log}, f"log {given.log} is made")
+
+
+async def _append(store: Client, given: argparse.Namespace) -> None:
+    opening = store.log(given.log, password=password(given)).writer(
+        ledger_entries=given.ledger_entries,
+        ledger_bytes=given.ledger_bytes,
+        ledger_seconds=given.ledger_seconds,
+        in_flight=given.in_flight,
+        wait=given.wait,
+        despite_missing=given.despite_missing,
+    )
+    counted = Counted(given.format)
+    with counted.explained(
+        lambda confirmed, sent: (
+            f"log {given.log}: the first {confirmed:,} of {sent:,} entries that were read are acknowledged; the rest"
+            " may be in the log or not"
+        )
+    ):
+        async with opening as writer:
+            ends = (await counted.append_to(writer, lambda: writer.confirmed)).ends
+    document: dict[str, Any] = {"log": given.log, "entries": counted.entries, "bytes": counted.bytes}
+    if ends is not None:
+        document |= {"first": str(ends[0]), "last": str(ends[1])}
+    between = f", {ends[0]} to {ends[1]}" if ends is not None else ""
+    say(
+        given,
+        document,
+        f"log {given.log}: {plural(counted.entries, 'entry', 'entries')}, {plural(counted.bytes, 'byte')}{between}",
+    )
+
+
+# -- tail -------------------------------------------------------------------------------------------------------------
+
+
+async def _tail(store: Client, given: argparse.Namespace) -> None:
+    log = store.log(given.log, password=password(given))
+    options: dict[str, Any] = {"follow": not given.no_follow, "on_trimmed": "skip" if given.skip_trimmed else "raise"}
+    if given.cursor is None:
+        async with log.reader(given.at, **options) as reader:
+            await _write_out(aiter(reader), given, None)
+        return
+    async with log.cursor(given.cursor, at=given.at) as cursor:
+        last = await _write_out(cursor.read(**options), given, cursor.acknowledge_up_to)
+        if last is not None:
+            await cursor.acknowledge_up_to(last)
+
+
+async def _write_out(
+    entries: AsyncIterator[LogEntry],
+    given: argparse.Namespace,
+    acknowledge: Callable[[Position], Coroutine[Any, Any, None]] | None,
+) -> Position | None:
+    """Write entries to standard output until all are or nobody listens; the last one that was written.
+
+    With ``acknowledge``, the entries that were written are acknowledged once a second.
+    """
+    out = Output()
+    shown = shown_as(given, _as_json)
+    count = size = 0
+    last: Position | None = None
+
+    async def acknowledging() -> None:
+        assert acknowledge is not None
+        acknowledged = None
+        while True:
+            await asyncio.sleep(1)
+            written = last
+            out.flush()
+            if written is not None and written != acknowledged and out.is_open:
+                await acknowledge(written)
+                acknowledged = written
+
+    task = None if acknowledge is None else asyncio.create_task(acknowledging())
+    try:
+        with progress() as line, reporting(lambda: line.report(count, size, None)):
+            async for entry in entries:
+                count += 1
+                size += len(entry.data)
+                if not out.put(shown(entry)):
+                    return None
+                last = entry.position
+        out.flush()
+        return last if out.is_open else None
+    finally:
+        if task is not None:
+            task.cancel()
+
+
+def _as_json(entry: LogEntry) -> bytes:
+    document = {"position": str(entry.position), "time": entry.time, **text_or_base64("data", "base64", entry.data)}
+    if entry.key is not None:
+        document |= text_or_base64("key", "key_base64", entry.key)
+    return json.dumps(document).encode() + b"\n"
+
+
+# -- show, trim and seal ----------------------------------------------------------------------------------------------
+
+
+async def _list(store: Client, given: argparse.Namespace) -> None:
+    for name in await names(store.metadata):
+        if not given.long:
+            say(given, {"log": name}, name)
+            continue
+        with contextlib.suppress(NoSuchLogError):  # deleted meanwhile
+            view = await store.log(name).show()
+            missing = f"   {len(view.missing):,} missing" if view.missing else ""
+            state = "sealed" if view.chain.sealed else "open"
+            say(given, _as_object(view), f"{name}   {state}   {plural(len(view.chain.links), 'ledger')}{missing}")
+
+
+async def _show(store: Client, given: argparse.Namespace) -> None:
+    if given.log is None:
+        given.long = False
+        await _list(store, given)
+        return
+    view = await store.log(given.log).show()
+    say(given, _as_object(view), _drawn(view))
+
+
+def _as_object(view: LogView) -> dict[str, Any]:
+    return {
+        "log": view.name,
+        "sealed": view.chain.sealed,
+        "leader": view.leader,
+        "trimmed": view.chain.trimmed,
+        "ledgers": [{"ledger": link.ledger, "created": link.created} for link in view.chain.links],
+        "settings": {name: value.decode(errors="backslashreplace") for name, value in view.chain.settings},
+        "cursors": {
+            name: {"position": str(each.before), "ranges": each.count()} for name, each in view.cursors.items()
+        },
+        "unremoved": [*view.unremoved],
+        "missing": [*view.missing],
+    }
+
+
+_SHOWN = 10
+"""Ledgers that are shown, of which half are the oldest ones and half the newest."""
+
+
+def _drawn(view: LogView) -> str:
+    chain, settings = view.chain, {name: value.decode(errors="replace") for name, value in view.chain.settings}
+    state = "sealed" if chain.sealed else "open"
+    led = f"led by {view.leader}" if view.leader is not None else "nobody leads"
+    quorums = ", ".join(
+        f"{name.replace('_', ' ')} {settings.get(name, '?')}" for name in ("ensemble", "write_quorum", "ack_quorum")
+    )
+    lines = [f"log {view.name}   {state}   {led}   {quorums}   {settings.get('digest', '?')}", ""]
+    count = len(chain.links)
+    trimmed = f", after {chain.trimmed:,} that were trimmed" if chain.trimmed else ""
+    lines.append(f"  {plural(count, 'ledger')}{trimmed}")
+    at = [*range(count)] if count <= _SHOWN else [*range(_SHOWN // 2), -1, *range(count - _SHOWN // 2, count)]
+    for index in at:
+        if index < 0:
+            lines.append("    ...")
+        else:
+            link = chain.links[index]
+            lines.append(
+                f"    {link.ledger:>10}   since {_time(link.created)}"
+                f"{'' if index + 1 < count or chain.sealed else '   the last one'}"
+                f"{'   missing' if link.ledger in view.missing else ''}"
+            )
+    if view.missing:
+        lines.append(f"  {plural(len(view.missing), 'ledger is', 'ledgers are')} missing: the entries")
+        lines.append(f"  {chain.gaps({*view.missing})} are gone")
+    if view.unremoved:
+        lines.append(f"  {len(view.unremoved):,} trimmed ledgers are still to be deleted: the next trim does it")
+    if view.cursors:
+        lines += ["", "  cursors", *(f"    {name}   {_cursor(view, each)}" for name, each in view.cursors.items())]
+    return "\n".join(lines)
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _cursor(view: LogView, at: Acknowledged) -> str:
+    index = view.chain.index(at.before.ledger)
+    behind = (
+        "where it was is trimmed" if index is None else f"{len(view.chain.links) - 1 - index:,} ledgers before the last"
+    )
+    if not view.chain.links or (index is None and not view.chain.trimmed):
+        return "at the beginning"
+    ranges = f", and {at.count():,} runs of entries after it are acknowledged" if at.runs else ""
+    return f"{at.before}, {behind}{ranges}"
+
+
+async def _trim(store: Client, given: argparse.Namespace) -> None:
+    log = store.log(given.log)
+    if isinstance(given.before, End):
+        raise OptionError(f"--before {given.before}: give LEDGER:ENTRY, or a time like 2026-11-23T04:00")
+    keep = given.keep if given.keep_seconds is None else timedelta(seconds=given.keep_seconds)
+    gone = await log.trim(before=given.before, keep=keep, keep_unread=given.keep_unread)
+    text = f"log {given.log}: {plural(len(gone), 'ledger is', 'ledgers are')} deleted"
+    say(given, {"log": given.log, "deleted": [*gone]}, text)
+
+
+async def _seal(store: Client, given: argparse.Namespace) -> None:
+    log: Log = store.log(given.log, password=password(given))
+    await log.seal()
+    say(given, {"log": given.log, "sealed": True}, f"log {given.log} is sealed")
+
+
+async def _delete(store: Client, given: argparse.Namespace) -> None:
+    log: Log = store.log(given.log, password=password(given))
+    has = plural(len((await log.chain()).links), "ledger")
+    await must_be_meant(given, f"to delete the log {given.log} with {has}")
+    count = await log.delete()
+    document = {"log": given.log, "deleted_ledgers": count}
+    say(given, document, f"log {given.log} is deleted, with {plural(count, 'ledger')}")

@@ -1,0 +1,253 @@
+"""The work of an operator on a bookie: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import datetime
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from fencepost import errors
+from fencepost.cli import output
+from fencepost.cli.commands import serving
+from fencepost.connections.loop import loop_factory
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.ledger.bookie import identity
+from fencepost.ledger.bookie.directories import Directories
+from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.client.replication import Copied, Pace, replace
+from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.errors import NoSuchLedgerError, StoreError
+from fencepost.ledger.metadata import paths
+from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.ledger.metadata.registration import address_of
+from fencepost.ledger.metadata.underreplication import UnderReplication
+from fencepost.ledger.rules.cookies import Cookie
+
+COOKIE_VERBS = ("show", "validate", "fix", "delete")
+
+
+def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -> int:
+    """Run the command; the exit code."""
+    if verb == "cookie":
+        verb, *rest = about
+        if verb not in COOKIE_VERBS:
+            raise OptionError(f"fencepost bookie cookie {verb}: there is {', '.join(COOKIE_VERBS)}")
+        takes, verb = "bookie" if verb == "delete" else "directory", f"cookie {verb}"
+    elif verb == "list":
+        if about not in ((), ("under-replicated",)):
+            raise OptionError(
+                f"fencepost bookie list {' '.join(about)}: there is list, of all bookies, and list under-replicated"
+            )
+        takes, verb, rest = "word", "list under-replicated" if about else "list", [*about] or [""]
+    else:
+        takes, rest = "bookie", [*about]
+    if len(rest) != 1:
+        raise OptionError(f"fencepost bookie {verb} takes one {takes}")
+    if not settings.metadata_service_uri:
+        raise OptionError(
+            f"bookie {verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
+            " FENCEPOST_METADATA or metadataServiceUri"
+        )
+    serving.be_quiet_about_connections()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_DOES[verb](given, settings, rest[0]))
+
+
+async def _show_cookies(given: argparse.Namespace, settings: Settings, directory: str, verb: str) -> int:
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        found = await identity.look(client, Directories.of(directory, settings), settings)
+    problem = found.problem()
+    places = [*((each.path, each.cookie) for each in found.stamped), ("metadata", found.in_metadata)]
+    if given.json:
+        document = {
+            "bookie": found.own.bookie_id,
+            "cookies": {place: None if cookie is None else _fields(cookie) for place, cookie in places},
+            "problem": problem or None,
+            "can_be_fixed": bool(problem) and found.may_be_repaired,
+        }
+        output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    elif verb == "show":
+        for place, cookie in places:
+            output.say(f"{place}: {_cookie_text(cookie)}")
+    elif not problem:
+        output.say(f"bookie {found.own.bookie_id} starts: its cookies agree")
+    if problem and verb == "validate":
+        output.complain(problem, None, False)
+        return errors.SYSTEM_FAILED
+    return errors.HOLDS
+
+
+async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory: str) -> int:
+    directories = Directories.of(directory, settings)
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        found = await identity.look(client, directories, settings)
+        if not found.problem():
+            output.say(f"bookie {found.own.bookie_id} starts: its cookies agree, and nothing is to be mended")
+            return errors.HOLDS
+        if not found.may_be_repaired:
+            raise SystemFailure(f"the cookies can not be mended: {found.problem()}")
+        stake = await identity.stake_of(client, found.own.bookie_id)
+        does = "would be" if given.dry_run else "are"
+        output.say(
+            f"{len(stake.open):,} ledgers that are not closed {does} fenced and in limbo: each is closed by a recovery"
+            " when the bookie serves"
+        )
+        output.say(
+            f"{len(stake.closed):,} closed ledgers {does} fenced; entries of both that are missing are copied from"
+            " other bookies"
+        )
+        if not given.dry_run:
+            await identity.fix(client, directories, settings)
+            output.say(f"bookie {found.own.bookie_id} has its cookies again, and starts")
+    return errors.HOLDS
+
+
+async def _delete_cookie(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        _, version = await client.read_cookie(bookie_id)
+        stake = await identity.stake_of(client, bookie_id)
+        has = (
+            f"{len(stake.open) + len(stake.closed):,} ledgers have entries on bookie {bookie_id}, of which"
+            f" {len(stake.open):,} are not closed"
+        )
+        if stake.is_registered:
+            raise SystemFailure(f"bookie {bookie_id} is registered: stop it first")
+        if given.dry_run:
+            output.say(f"{has}: so many copies would be lost")
+        elif (stake.open or stake.closed) and not given.force:
+            raise SystemFailure(f"{has}: have them copied to others first, or give --force to go without these copies")
+        else:
+            await client.delete_cookie(bookie_id, version)
+            output.say(f"bookie {bookie_id} is out of the cluster; {has}")
+    return errors.HOLDS
+
+
+def _fields(cookie: Cookie) -> dict[str, Any]:
+    return {
+        name: getattr(cookie, name)
+        for name in ("bookie_id", "instance_id", "journal_directories", "ledger_directories", "token")
+    }
+
+
+def _cookie_text(cookie: Cookie | None) -> str:
+    if cookie is None:
+        return "no cookie"
+    directories = ", ".join(dict.fromkeys((*cookie.journal_directories, *cookie.ledger_directories)))
+    return (
+        f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}, in {directories},"
+        f" {cookie.token[:8] or 'without a token'}"
+    )
+
+
+async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+    """Give another bookie to every ledger that has entries on one that is gone; 0 if none has any more."""
+    async with await Store.connect(settings.metadata_service_uri, ClientSettings.of_environment()) as store:
+        stake = await identity.stake_of(store.metadata, bookie_id)
+        ledgers = sorted((*stake.open, *stake.closed))
+        has = (
+            f"{len(ledgers):,} ledgers have entries on bookie {bookie_id}, of which {len(stake.open):,} are not closed"
+        )
+        if stake.is_registered:
+            raise SystemFailure(
+                f"bookie {bookie_id} is registered: stop it first, so that nothing is added to it meanwhile"
+            )
+        if given.dry_run:
+            output.say(
+                f"{has}: those are closed by a recovery if they still write to it, and all get another bookie in its"
+                " place"
+            )
+            return errors.HOLDS
+        output.say(has)
+        copied, pace, failed, replaced = Copied(), Pace(settings.replication_rate_by_bytes), 0, 0
+        for ledger in ledgers:
+            try:
+                replaced += await replace(store, ledger, bookie_id, pace, copied)
+            except NoSuchLedgerError:
+                continue
+            except StoreError as error:
+                failed += 1
+                output.complain(f"ledger {ledger} still has entries on bookie {bookie_id}: {error}", None, False)
+    output.say(
+        f"{copied.entries:,} entries of {copied.bytes:,} bytes were copied, and {replaced:,} fragments have another"
+        " bookie now"
+    )
+    return errors.SYSTEM_FAILED if failed else errors.HOLDS
+
+
+async def _decommission(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+    """Give a bookie's entries to others, and delete its cookie if that has gone well."""
+    code = await _recover(given, settings, bookie_id)
+    if code != errors.HOLDS or given.dry_run:
+        return code
+    return await _delete_cookie(given, settings, bookie_id)
+
+
+async def _list_bookies(given: argparse.Namespace, settings: Settings, _: str) -> int:
+    """Tell which bookies there are, where each is, and whether it serves."""
+    bookies: list[dict[str, str | None]] = []
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        registered = await client.bookies()
+        known = {*registered.writable, *registered.read_only, *(await client.names_in(paths.COOKIES) or ())}
+        for bookie in sorted(known):
+            state = "down"
+            if bookie in (*registered.writable, *registered.read_only):
+                state = "writable" if bookie in registered.writable else "read-only"
+            address = None
+            if state != "down":
+                with contextlib.suppress(ValueError):
+                    address = "{}:{}".format(*address_of(bookie, await client.bookie_info(bookie)))
+            bookies.append({"bookie": bookie, "state": state, "address": address})
+    if given.json:
+        output.say(msgspec.json.format(msgspec.json.encode(bookies), indent=2).decode())
+        return errors.HOLDS
+    width = max((len(each["bookie"] or "") for each in bookies), default=0)
+    for each in bookies:
+        at = each["address"] if each["address"] not in (None, each["bookie"]) else ""
+        output.say(f"{each['bookie']:<{width}}  {each['state']:<9}  {at}".rstrip())
+    return errors.HOLDS
+
+
+async def _list(given: argparse.Namespace, settings: Settings, _: str) -> int:
+    """Tell which ledgers are under-replicated, as auditors have it."""
+    ledgers: list[dict[str, Any]] = []
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        await client.instance_id()
+        nodes = UnderReplication(client, "")
+        async for each in nodes.all():
+            since = None if each.since is None else each.since / 1000
+            worker = await nodes.worker_of(each.ledger)
+            ledgers.append({"ledger": each.ledger, "missing": each.missing, "since": since, "worker": worker})
+            if not given.json:
+                output.say(_under_replicated_text(ledgers[-1]))
+    if given.json:
+        output.say(msgspec.json.format(msgspec.json.encode(ledgers), indent=2).decode())
+    else:
+        output.say(f"under-replicated ledgers: {len(ledgers):,}")
+    return errors.HOLDS
+
+
+def _under_replicated_text(each: dict[str, Any]) -> str:
+    since = ""
+    if each["since"] is not None:
+        since = f" since {datetime.datetime.fromtimestamp(each['since'], datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    worker = "" if each["worker"] is None else f", {each['worker']} is at it"
+    return f"ledger {each['ledger']}: misses {', '.join(each['missing']) or 'something'}{since}{worker}"
+
+
+_DOES: dict[str, Callable[[argparse.Namespace, Settings, str], Coroutine[Any, Any, int]]] = {
+    "cookie show": partial(_show_cookies, verb="show"),
+    "cookie validate": partial(_show_cookies, verb="validate"),
+    "cookie fix": _fix_cookies,
+    "cookie delete": _delete_cookie,
+    "recover": _recover,
+    "decommission": _decommission,
+    "list": _list_bookies,
+    "list under-replicated": _list,
+}

@@ -1,0 +1,308 @@
+"""The output of the commands that find behaviours: on standard output, and in files."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fencepost import errors
+from fencepost.cli import output
+from fencepost.cli.arguments import option
+from fencepost.errors import OptionError, ProtocolRaised
+from fencepost.language import loading
+from fencepost.language.declarations import NO_VERDICT
+from fencepost.language.protocol import Protocol, declarations_of, unknown_name
+
+if TYPE_CHECKING:
+    from fencepost.api.result import Result
+    from fencepost.behaviours import Trace
+    from fencepost.behaviours.dot import Graph
+    from fencepost.checker.engines.interface import Table
+
+
+def add_options(group: Any) -> None:
+    """The forms in which a behaviour is shown."""
+    option(group, "--json FILE", "the result as JSON; - is standard output, which then has nothing else")
+    option(group, "--html FILE", "the result as a page")
+    option(group, "--sequence FILE", "the behaviour as a sequence diagram, for sequencediagram.org")
+    option(group, "--itf FILE", "the behaviour in the ITF format")
+    option(group, "--dot FILE", "the graph of a small state space, for Graphviz; the behaviour in red")
+    option(group, "--eval EXPR ...", "print EXPR at every step of the behaviour")
+
+
+CONFIGURATION = "configuration"
+"""What ``--expect`` is given for the verdict that the configuration itself is expected to have."""
+
+
+def expected(given: argparse.Namespace, protocol: Protocol) -> str | None:
+    """The verdict that a check is expected to have, by ``--expect`` or else by its configuration.
+
+    Raises :class:`OptionError` if no check of the protocol can have it, or this one can not tell.
+    """
+    recorded = loading.expectation(type(protocol), given.config)
+    wanted: str | None = getattr(given, "expect", None)
+    if wanted is None:
+        return recorded
+    if wanted == CONFIGURATION:
+        if recorded is None:
+            raise OptionError(f"--expect {CONFIGURATION} is for what a configuration is to come to: give --config too")
+        if given.define:
+            raise OptionError(
+                f"--expect {CONFIGURATION} and -D do not go together: say what is expected, such as holds"
+            )
+        wanted = recorded
+    properties = [declared.name for declared in declarations_of(protocol).values() if declared.kind not in NO_VERDICT]
+    if wanted not in (known := ["holds", "reached", "deadlock", *properties]):
+        raise OptionError(unknown_name("verdict", wanted, known, f"a check of {protocol.name}"))
+    if given.invariants and wanted in set(properties).difference(given.invariants):
+        raise OptionError(f"{wanted} is expected to be violated, and --invariant leaves it out: name it there too")
+    return wanted
+
+
+class Results:
+    """Where the results of one check go. Made before anything is explored, so that what can not be written is known by
+    then.
+    """
+
+    def __init__(self, given: argparse.Namespace, protocol: Protocol) -> None:
+        self.given = given
+        self.expected = expected(given, protocol)
+        expect = getattr(given, "expect", None)
+        self.is_held = expect is not None
+        self._is_typed = self.is_held and expect != CONFIGURATION
+        for text in given.eval:
+            _must_be_readable(text, protocol)
+        self.files: dict[str, str] = {}
+        for name in ("json", "html", "sequence", "itf", "dot"):
+            path = getattr(given, name)
+            if path is not None:
+                self._reserve(name, path)
+        self.json_alone = given.json == "-"
+        self.graph = self._graph(protocol) if "dot" in self.files else None
+
+    def _reserve(self, name: str, path: str) -> None:
+        if path == "-":
+            if name != "json":
+                raise OptionError(f"--{name} - is not possible: only --json can go to standard output")
+            return
+        if not path:
+            raise OptionError(f"--{name} is given no name: name a file")
+        for other, taken in self.files.items():
+            if os.path.realpath(taken) == os.path.realpath(path) and not output.is_device(path):
+                raise OptionError(f"--{name} and --{other} are both to be written to {path}")
+        if os.path.realpath(path) == os.path.realpath(loading.split(self.given.protocol)[0]):
+            raise OptionError(f"--{name} {path} would overwrite the protocol")
+        output.must_be_writable(name, path)
+        self.files[name] = path
+
+    def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
+        """The graph for ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to
+        be looked at.
+        """
+        from fencepost.behaviours.dot import Graph
+
+        try:
+            return Graph(protocol)
+        except ProtocolRaised as error:  # which the check reports, with the way there
+            return ProtocolRaised(f"--dot {self.files['dot']} was not written: {error}")
+        except OptionError as error:
+            raise OptionError(f"--dot {self.files['dot']}: {error}") from None
+
+    def show(self, result: Result) -> int:
+        """Print and write everything that was asked for; the exit code."""
+        code = self._code(result)
+        writers: list[Callable[[], None]] = [lambda: self._print(result)]
+        writers += [functools.partial(self._write, option, path, result) for option, path in self.files.items()]
+        for wrong in (result.error, result.failure):
+            if wrong is not None:
+                output.complain(str(wrong), wrong, self.given.debug)
+        for write in writers:
+            # A file that can not be written keeps nothing else from being shown.
+            try:
+                write()
+            except Exception as error:
+                code = output.failed(error, self.given.debug)
+        return code
+
+    def _code(self, result: Result) -> int:
+        """The exit code of a result, or, where it is held to an expectation, whether it is as expected."""
+        if self.is_held and result.error is None and result.failure is None and not result.interrupted:
+            is_so = self.as_expected(result)
+            if is_so is not None:
+                return errors.HOLDS if is_so else errors.NOT_AS_EXPECTED
+        return result.exit_code
+
+    def _print(self, result: Result) -> None:
+        """Standard output."""
+        if self.json_alone:
+            output.say(self._json(result))
+            return
+        _print_story(result, self.given.profile)
+        if self.given.profile and not result.profile:
+            output.say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
+        if result.table is not None:
+            output.say("\n" + _written(result.table))
+        elif result.interrupted and self.given.states is not None:
+            output.say(f"\nThe state space was not written to {self.given.states}.")
+        trace = _trace(result)
+        for expression in self.given.eval:
+            output.say("\n" + _evaluated(expression, trace))
+        expectation = self._judged(result)
+        if expectation:
+            output.say("\n" + expectation)
+
+    def _write(self, option: str, path: str, result: Result) -> None:
+        text = self._text(option, result)
+        if text is None:
+            if not self.json_alone:
+                output.say(f"\nThere is no counterexample, so --{option} {path} was not written.")
+            return
+        output.write_lines(option, path, [text])
+        if option == "html" and not self.json_alone:
+            output.say(f"\nThe whole story as a page: {path}")
+
+    def _text(self, option: str, result: Result) -> str | None:
+        """The content of a file; None if it shows a counterexample and there is none."""
+        trace = _trace(result)
+        if option == "json":
+            return self._json(result) + "\n"
+        if option == "html":
+            from fencepost.report.html import html
+
+            return html(result)
+        if option == "dot":
+            if isinstance(self.graph, ProtocolRaised):
+                raise self.graph
+            return self.graph.text(trace) if self.graph is not None else None
+        if trace is None:
+            return None
+        if option == "itf":
+            from fencepost.behaviours.itf import to_itf
+
+            return to_itf(trace) + "\n"
+        from fencepost.report.sequence import sequence
+
+        first = next((v for v in result.violations if v.trace is trace), None)
+        if first is not None:
+            return sequence(trace, first.name if first.kind == "deadlock" else f"{first.name} is violated")
+        return sequence(trace, str(result.error) if trace is result.error_trace else result.witnesses[0].name)
+
+    def _json(self, result: Result) -> str:
+        """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take
+        it.
+        """
+        from fencepost.behaviours.json import dumps, plain
+        from fencepost.report.json import data
+
+        document = data(result)
+        if self.expected is not None and not self._is_typed:
+            document["configuration"] = {
+                "name": self.given.config,
+                "expect": self.expected,
+                "as_expected": self.as_expected(result),
+            }
+        if self.is_held:
+            document["expected"] = {"verdict": self.expected, "as_expected": self.as_expected(result)}
+        trace = _trace(result)
+        if self.given.eval:
+            from fencepost.behaviours.expression import evaluate
+
+            document["evaluated"] = {
+                text: [{"value": plain(v.value), "error": v.error} for v in (evaluate(text, trace) if trace else ())]
+                for text in self.given.eval
+            }
+        if self.given.profile:
+            document["profile"] = result.profile
+        return dumps(document, indent=2)
+
+    def _judged(self, result: Result) -> str:
+        """Whether the verdict is the one that the configuration is expected to have; nothing if there is no telling."""
+        if self.expected is None:
+            return ""
+        name = "it" if self._is_typed else f"configuration {self.given.config}"
+        wanted = {"holds": "hold", "deadlock": "deadlock", "reached": "reach all that is looked for"}.get(
+            self.expected, f"violate {self.expected}"
+        )
+        if self.as_expected(result) is None:
+            return f"Expected{'' if self._is_typed else f' of {name}'}: to {wanted}. This check can not tell."
+        return f"{'As' if self.as_expected(result) else 'NOT as'} expected: {name} is to {wanted}."
+
+    def as_expected(self, result: Result) -> bool | None:
+        """None if the check was another one than the configuration's, or not finished."""
+        expected, chosen = self.expected, self.given.invariants
+        if expected is None or (self.given.define and not self._is_typed):
+            return None
+        if chosen and expected not in ("holds", "reached", "deadlock", *chosen):
+            return None
+        violated = [v.name for v in result.violations]
+        if expected == result.verdict or expected in violated or (expected == "holds" and result.holds):
+            return True
+        if (
+            violated == ["deadlock"] and not self._is_typed
+        ):  # looked for because of --deadlock, which this configuration does not speak of
+            return None
+        return False if violated or result.complete else None
+
+
+def _print_story(result: Result, profile: bool) -> None:
+    """Print the whole result: in colour for a terminal, else as plain text."""
+    from fencepost.report.text import render, story
+
+    if not output.is_terminal():
+        output.say(story(result, width=output.width(), profile=profile).rstrip("\n"))
+        return
+    from rich.console import Console
+
+    console = Console(file=output.stdout(), highlight=False)
+    with console.capture() as captured:
+        render(result, console, profile=profile)
+    output.put(captured.get().rstrip("\n") + "\n")
+
+
+def _written(table: Table) -> str:
+    """A line about the table of the state space."""
+    from fencepost.text.numbers import plural
+
+    steps = "" if table.edges is None else f" and {plural(table.edges, 'step')}"
+    what = f"The state space as a table: {table.directory}, with {plural(table.states, 'state')}{steps}"
+    return f"{what}." if table.complete else f"{what}. It is not complete: it ends with level {table.depth}."
+
+
+def _must_be_readable(expression: str, protocol: Protocol) -> None:
+    """Raises :class:`OptionError` unless an expression can be read. It is evaluated when there is a counterexample, and
+    not before.
+    """
+    from fencepost.behaviours.expression import Expression
+
+    try:
+        Expression(expression, protocol)
+    except OptionError as error:
+        raise OptionError(f"--eval {expression}: {error}") from None
+
+
+def _trace(result: Result) -> Trace | None:
+    """The behaviour that a result is about: the first counterexample, or the way to where the protocol raised, or the
+    first witness.
+    """
+    violating = (v.trace for v in result.violations if v.trace is not None)
+    witness = result.witnesses[0].trace if result.witnesses else None
+    return next(violating, result.error_trace or witness)
+
+
+def _evaluated(expression: str, trace: Trace | None) -> str:
+    """An expression at every step, as a table."""
+    if trace is None:
+        return f"There is no counterexample along which to evaluate {expression}."
+    from fencepost.behaviours.expression import evaluate
+    from fencepost.behaviours.words import abridged
+
+    titles = ["initial state", *(step.title for step in trace.steps)]
+    digits, width = len(str(len(trace.steps))), min(50, max(map(len, titles)))
+    rows = [
+        f" {i:>{digits}}  {t:<{width}}  {v}"
+        for (i, t), v in zip(enumerate(titles), evaluate(expression, trace), strict=True)
+    ]
+    return "\n".join([expression, *map(abridged, rows)])

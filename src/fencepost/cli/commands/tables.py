@@ -1,0 +1,40 @@
+"""The commands that ask state spaces in SQL: which engine answers."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from fencepost.cli import arguments, output
+from fencepost.cli.arguments import option
+
+if TYPE_CHECKING:
+    from fencepost.states.manifest import StateSpace
+    from fencepost.states.questions import By
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that say which engine answers, and where Spark is."""
+    option(
+        parser,
+        "--engine",
+        "who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, "
+        "and else Spark",
+        default="auto",
+        choices=("auto", "duckdb", "spark"),
+    )
+    arguments.add_spark(parser)
+
+
+def asked(given: argparse.Namespace) -> By:
+    """The engine that answers, as it was typed."""
+    from fencepost.states.questions import By
+
+    return By(given.engine, given.master, dict(given.conf), given.debug)
+
+
+def complain_if_not_complete(space: StateSpace) -> None:
+    """Say why a state space does not have every state, if it does not."""
+    if not space.manifest.complete:
+        why = space.manifest.ended or "the search ended early"
+        output.complain(f"{space.directory} is not complete: {why}", None, False)

@@ -1,0 +1,51 @@
+"""``fencepost user``: the line of a user for a server's file of users, from a password that nobody sees."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+
+from fencepost import errors
+from fencepost.cli import output
+from fencepost.cli.arguments import option
+from fencepost.connections import users
+
+_SALT = 16
+"""Bytes of a salt."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``fencepost user``."""
+    parser.description = (
+        "Ask for a password, or read it from standard input, and print the line of a user. Append it to the file that"
+        " the setting saslUsers names: fencepost user ann >> users; chmod 640 users."
+    )
+    option(parser, "name NAME", "the user")
+    option(
+        parser,
+        "--super",
+        "print the value of the metadata service's setting DigestAuthenticationProvider.superDigest instead, the"
+        " password salted",
+        dest="is_super",
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the line."""
+    password = _password()
+    if given.is_super:
+        output.say(users.salted(given.name, password, os.urandom(_SALT)))
+    else:
+        output.say(users.line(given.name, password))
+    return errors.HOLDS
+
+
+def _password() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass.getpass()
+    if getpass.getpass("again: ") != password:
+        raise errors.OptionError("the two passwords are not the same")
+    return password

@@ -1,0 +1,190 @@
+"""Standard output and standard error of commands: results go to the first, one line of complaint to the second."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from fencepost import errors
+from fencepost.errors import FencepostError, OptionError, SystemFailure
+from fencepost.text.plain import printable
+
+LONGEST = 2_000
+"""Characters of a complaint after which its middle is left out."""
+
+_output: ContextVar[Any] = ContextVar("fencepost_output")
+
+
+@contextlib.contextmanager
+def goes_to(stream: Any) -> Iterator[None]:
+    token = _output.set(stream)
+    try:
+        yield
+    finally:
+        _output.reset(token)
+
+
+def stdout() -> Any:
+    """Where results go: standard output, of which the author's Python sees nothing. None if there is none."""
+    return _output.get(sys.stdout)
+
+
+def say(text: str) -> None:
+    """Print lines to standard output. Control characters, which names and docstrings can hold, are
+    escaped.
+    """
+    put("\n".join(map(printable, text.split("\n"))) + "\n")
+
+
+def put(data: str | bytes) -> bool:
+    """Write to standard output; whether anybody listens. :class:`SystemFailure` if it can not be written."""
+    out = stdout()
+    if out is None:
+        return False
+    try:
+        if isinstance(data, bytes):
+            out.flush()
+            out = out.buffer
+        out.write(data)
+        out.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return False
+    except OSError as error:
+        _discard_output()
+        raise SystemFailure(f"standard output can not be written: {error.strerror}") from error
+    return True
+
+
+def _discard_output() -> None:
+    """Send what is still in the buffer nowhere, so that Python does not fail to write it once more when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stdout().fileno())
+        os.close(nowhere)
+
+
+def complain(message: str, error: BaseException | None, debug: bool) -> None:
+    """One line on standard error; with ``debug`` the traceback of what was at fault before it."""
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        if debug:
+            import traceback
+
+            traceback.print_exception(error)
+        line = printable(" ".join(message.split("\n")).strip())
+        if len(line) > LONGEST:
+            line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+        sys.stderr.write(f"fencepost: {line}\n")
+        sys.stderr.flush()
+
+
+def failed(error: BaseException, debug: bool) -> int:
+    """Say what went wrong in one line of complaint; the exit code for it."""
+    code = errors.SYSTEM_FAILED
+    if isinstance(error, FencepostError):
+        message, code = str(error), error.exit_code
+    elif isinstance(error, KeyboardInterrupt):
+        message, code = "interrupted", errors.INTERRUPTED
+    elif isinstance(error, MemoryError):
+        message = "out of memory: stop in time with --max-memory, or check a smaller configuration"
+    elif isinstance(error, RecursionError):
+        message = "something is nested too deeply to be worked on"
+    elif isinstance(error, OSError):
+        file = f": {error.filename}" if error.filename else ""
+        message = f"the machine failed: {error.strerror or error}{file}"
+    else:
+        message = f"a fault in Fencepost: {type(error).__name__}: {error} (--debug shows where)"
+    complain(message, error, debug)
+    return code
+
+
+# -- files and terminals ----------------------------------------------------------------------------------------------
+
+
+def width() -> int:
+    """How wide text may be: as wide as the terminal, or as ``COLUMNS`` says, within reason."""
+    said = os.environ.get("COLUMNS", "")
+    try:
+        columns = int(said) if said.isdecimal() else os.get_terminal_size(stdout().fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        return 100
+    return max(40, min(110, columns))
+
+
+def is_terminal() -> bool:
+    """Whether results are read on a terminal."""
+    out = stdout()
+    return out is not None and bool(out.isatty())
+
+
+def is_device(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def must_be_writable(option: str, path: str) -> None:
+    """Raises unless ``path`` can be written; leaves what is there as it is, and nothing where there was nothing."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise OptionError(f"--{option} {path} is a directory: name a file in it")
+    if not os.path.isdir(folder):
+        raise OptionError(f"--{option} {path} can not be written: there is no directory {folder}")
+    if is_device(path):  # opening a pipe would wait for its reader
+        if not os.access(path, os.W_OK):
+            raise OptionError(f"--{option} {path} can not be written")
+        return
+    there = os.path.lexists(path)
+    try:
+        with open(path, "ab"):
+            pass
+        if not there:
+            os.remove(path)
+    except OSError as error:
+        raise OptionError(f"--{option} {path} can not be written: {error.strerror}") from None
+
+
+def check_files(given: argparse.Namespace, *options: str) -> None:
+    """Raises unless the files that these options name can be written; JSON and CSV may go to standard output, ``-``."""
+    for option in options:
+        path = getattr(given, option)
+        if path == "-" and option not in ("json", "csv"):
+            raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
+        if path not in (None, "-"):
+            must_be_writable(option, path)
+
+
+def show(given: argparse.Namespace, text: str, document: Mapping[str, Any]) -> None:
+    """Show a result as text, as JSON or as both, as the option ``--json`` has it."""
+    if given.json is not None:
+        write_json(given.json, document)
+    if given.json != "-":
+        say(text)
+
+
+def write_json(path: str, document: Mapping[str, Any]) -> None:
+    """Write the file of the option ``--json``."""
+    from fencepost.behaviours.json import dumps  # few commands need it
+
+    write_lines("json", path, [dumps(document, indent=2), "\n"])
+
+
+def write_lines(option: str, path: str, lines: Iterable[str]) -> None:
+    """Write the file of an option, or to standard output."""
+    if path == "-":
+        for line in lines:
+            put(line)
+        return
+    try:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(lines)
+    except OSError as error:
+        if not is_device(path):
+            with contextlib.suppress(OSError):
+                os.remove(path)  # half a file is worse than none
+        raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error

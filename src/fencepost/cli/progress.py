@@ -1,0 +1,319 @@
+"""The line that lives at the bottom of a terminal while a check runs.
+
+    level 19   2,410,000 distinct (6.1 M/s)   9,870,112 generated   402,118 to go   312 MiB   0.4 s
+
+It is text and carriage returns alone, so that any terminal can show it. Parts that do not fit are left out.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TextIO
+
+from fencepost.checker.engines.interface import COMPILING, Progress
+from fencepost.language.protocol import Protocol
+from fencepost.report.advice import advice
+from fencepost.text import numbers
+from fencepost.text.numbers import duration
+
+FIRST = 0.5
+"""Seconds before the line first appears: a check that is over by then needs none."""
+
+NOTICED = 2.0
+"""Seconds of compiling after which a line says so even where there is no terminal."""
+
+EVERY = 0.1
+"""Seconds between two drawings."""
+
+WINDOW = 3.0
+"""Seconds over which a rate is measured."""
+
+SHRINKING = 0.9
+"""A level must be smaller than this share of the one before it, and that one smaller than its own, until an end is
+foretold.
+"""
+
+
+Clock = Callable[[], float]
+
+
+class Estimate:
+    """How long a breadth-first search has still to go, judged by its levels; silent until they shrink.
+
+    While level sizes shrink by a factor b, expanding what is queued finds b times as much, and so on: queue / (1 - b)
+    states are still to be expanded. Level sizes of a state space rise and fall once, and b falls with them, so this
+    rather says too much than too little.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._at_boundary: tuple[int, int] | None = None  # (distinct, expanded) when the level began
+        self._ratios: list[float] = []
+
+    def seen(self, progress: Progress) -> None:
+        """Take one report into account."""
+        if progress.depth == self._depth:
+            return
+        now = (progress.distinct, progress.distinct - progress.queue)
+        if self._at_boundary is not None and progress.depth == self._depth + 1:
+            found, expanded = now[0] - self._at_boundary[0], now[1] - self._at_boundary[1]
+            self._ratios = [*self._ratios[-1:], found / expanded] if expanded > 0 else []
+        else:  # several levels went by between two reports: nothing is known about any of them
+            self._ratios = []
+        self._depth, self._at_boundary = progress.depth, now
+
+    def seconds(self, queue: int, expanded_per_second: float) -> float | None:
+        """Seconds to go, or None where nothing honest can be said."""
+        if len(self._ratios) < 2 or expanded_per_second <= 0:
+            return None
+        before, last = self._ratios
+        if before >= 1 or last >= SHRINKING or last > before:
+            return None
+        return queue / (1 - last) / expanded_per_second
+
+
+@dataclass(frozen=True)
+class _Sample:
+    at: float
+    distinct: int
+    expanded: int
+
+
+class Bottom:
+    """The last line of a terminal, drawn over and over. Use it as a context manager: it is empty at the end. Nothing is
+    drawn where there is no terminal, or nothing at all.
+    """
+
+    def __init__(self, terminal: TextIO | None, clock: Clock = time.monotonic) -> None:
+        self._is_watched = terminal is not None and terminal.isatty()
+        self._terminal = terminal or io.StringIO()
+        self._clock = clock
+        self._started = clock()
+        self._drawn_at = float("-inf")
+        self._drawn = 0  # characters on the line now
+
+    def __enter__(self) -> Self:
+        self._outer = sys.stderr
+        if self._is_watched and self._terminal is sys.stderr:  # what anybody writes there meanwhile goes above the line
+            sys.stderr = _Above(self._terminal, self.clear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.stderr = self._outer
+        self.clear()
+
+    def clear(self) -> None:
+        """Leave the line empty until it is drawn again."""
+        self._write("")
+
+    def _is_due(self, now: float) -> bool:
+        """Whether it is time to draw the line again."""
+        if not self._is_watched or now - self._started < FIRST or now - self._drawn_at < EVERY:
+            return False
+        self._drawn_at = now
+        return True
+
+    def _write(self, text: str) -> None:
+        width = max(20, _columns(self._terminal) - 1)
+        text = text[:width]
+        if text or self._drawn:
+            # A longer line is overwritten with blanks; the cursor ends where the line began if nothing is left.
+            self._put("\r" + text.ljust(min(self._drawn, width)) + ("" if text else "\r"))
+            self._drawn = len(text)
+
+    def _put(self, text: str) -> None:
+        try:
+            self._terminal.write(text)
+            self._terminal.flush()
+        except (OSError, ValueError):  # a terminal that went away is no reason to stop
+            pass
+
+
+class _Above:
+    """A stream whose text is written where a line is drawn, which is cleared before."""
+
+    def __init__(self, stream: TextIO, clear: Callable[[], None]) -> None:
+        self._stream = stream
+        self._clear = clear
+
+    def write(self, text: str) -> int:
+        if text:
+            self._clear()
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class Seeds(Bottom):
+    """Draws how far a campaign of the simulator is: call :meth:`report` with what is done."""
+
+    def report(self, done: int, events: int, of: int) -> None:
+        """``done`` seeds of so many, with so many events."""
+        now = self._clock()
+        if self._is_due(now):
+            seconds = now - self._started
+            rate = done / seconds
+            left = f"   {roughly((of - done) / rate)} left" if done else ""
+            self._write(
+                f"{done:,} of {numbers.plural(of, 'seed')} ({per_second(rate)})   {numbers.plural(events, 'event')}"
+                f"   {duration(seconds)}{left}"
+            )
+
+
+class TracesLine(Bottom):
+    """Draws how far a validation of traces is, on a terminal: call :meth:`report` with what is done."""
+
+    def report(self, done: int, steps: int, of: int) -> None:
+        """``done`` traces of so many, with so many steps."""
+        now = self._clock()
+        if not self._is_due(now):
+            return
+        seconds = now - self._started
+        left = f"   {roughly((of - done) * seconds / done)} left" if done and seconds > 2 else ""
+        self._write(
+            f"{done:,} of {numbers.plural(of, 'trace')}   {numbers.plural(steps, 'step')}"
+            f" ({per_second(steps / seconds)})   {duration(seconds)}{left}"
+        )
+
+    def doing(self, what: str) -> None:
+        """The work of a cluster at the moment."""
+        now = self._clock()
+        if self._is_due(now):
+            self._write(f"{what or 'waiting for Spark'}   {duration(now - self._started)}")
+
+
+class Entries(Bottom):
+    """Draws how far the entries of a ledger are, on a terminal: call :meth:`report` often."""
+
+    def report(self, entries: int, size: int | None, share: float | None) -> None:
+        """So many entries, and bytes if they are known; ``share`` of all that there are, if that is known."""
+        now = self._clock()
+        if not self._is_due(now):
+            return
+        seconds = now - self._started
+        parts = [f"{numbers.plural(entries, 'entry', 'entries')} ({per_second(entries / seconds)})"]
+        if size is not None:
+            parts.append(numbers.size(size))
+        parts.append(duration(seconds))
+        if share and seconds > 2:
+            parts.append(f"{share:.0%}   {roughly(seconds / share - seconds)} left")
+        self._write("   ".join(parts))
+
+
+class Line(Bottom):
+    """Draws the progress of a check: pass :meth:`report` to :func:`fencepost.check`. Where there is no terminal it
+    prints one line, if loops are being compiled for so long that one wonders.
+    """
+
+    def __init__(self, terminal: TextIO | None, protocol: Protocol, clock: Clock = time.monotonic) -> None:
+        super().__init__(terminal, clock)
+        self._protocol = protocol
+        self._samples: deque[_Sample] = deque()
+        self._estimate = Estimate()
+        self._warned: set[str] = set()
+
+    def report(self, progress: Progress) -> None:
+        """Show how far the check is; called by the engine."""
+        if not self._is_watched:
+            if progress.doing == COMPILING and progress.seconds >= NOTICED and COMPILING not in self._warned:
+                self._warned.add(COMPILING)
+                self._put(f"{COMPILING}\n")
+            return
+        now = self._clock()
+        self._estimate.seen(progress)
+        for slot, values in progress.exploding:
+            if slot not in self._warned:
+                self._warned.add(slot)
+                self._write("")
+                self._put(
+                    f"warning: {slot} has held {values:,} values, which slows the check down:"
+                    f" {advice(self._protocol, slot)}\n"
+                )
+        if not self._is_due(now):
+            return
+        # A simulation walks through the states that a search finds: its rate is that of its steps.
+        counted = progress.distinct if progress.walks is None else progress.generated
+        # On a cluster what was counted comes in all at once, at the end of a job.
+        if not progress.stage or not self._samples or counted != self._samples[-1].distinct:
+            self._samples.append(_Sample(now, counted, counted - progress.queue))
+        while len(self._samples) > 2 and now - self._samples[0].at > WINDOW:
+            self._samples.popleft()
+        self._write(self._text(progress))
+
+    def _text(self, progress: Progress) -> str:
+        if progress.doing:
+            return f"{progress.doing}   {duration(progress.seconds)}"
+        first, last = self._samples[0], self._samples[-1]
+        span = last.at - first.at
+        if span > 0:
+            rate, expanding = (last.distinct - first.distinct) / span, (last.expanded - first.expanded) / span
+        else:
+            rate = expanding = last.distinct / progress.seconds if progress.seconds > 0 else 0.0
+        if progress.walks is not None:
+            return self._walked(progress, progress.walks, rate)
+        left = self._estimate.seconds(progress.queue, expanding)
+        parts = {
+            "depth": f"level {progress.depth}",
+            "distinct": f"{progress.distinct:,} distinct ({per_second(rate)})",
+            "generated": f"{progress.generated:,} generated",
+            "queue": f"{progress.queue:,} to go",
+            "shuffled": f"{numbers.size(progress.shuffled)} shuffled" if progress.shuffled else "",
+            "stage": progress.stage,
+            "memory": numbers.size(progress.memory) if progress.memory else "",
+            "seconds": duration(progress.seconds),
+            "left": f"{roughly(left)} left" if left is not None else "",
+        }
+        return self._fitting(parts, ("generated", "memory", "shuffled", "stage", "depth", "seconds"))
+
+    def _walked(self, progress: Progress, walks: int, rate: float) -> str:
+        parts = {
+            "walks": numbers.plural(walks, "walk"),
+            "steps": f"{numbers.plural(progress.generated, 'state')} ({per_second(rate)})",
+            "mean": f"{progress.generated / walks:,.0f} a walk" if walks else "",
+            "distinct": f"about {progress.distinct:,} distinct",
+            "stage": progress.stage,
+            "memory": numbers.size(progress.memory) if progress.memory else "",
+            "seconds": duration(progress.seconds),
+        }
+        return self._fitting(parts, ("memory", "mean", "stage", "distinct", "seconds"))
+
+    def _fitting(self, parts: dict[str, str], dispensable: Sequence[str]) -> str:
+        """The parts in one line, without as many of the dispensable ones as is needed."""
+        for leave_out in ("", *dispensable):
+            parts.pop(leave_out, None)
+            text = "   ".join(part for part in parts.values() if part)
+            if len(text) < _columns(self._terminal):
+                break
+        return text
+
+
+def _columns(terminal: TextIO) -> int:
+    try:
+        return os.get_terminal_size(terminal.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def per_second(rate: float) -> str:
+    """``6.1 M/s``, ``12 k/s``, ``840/s``."""
+    if rate >= 999_500:
+        return f"{rate / 1e6:.1f} M/s"
+    return f"{rate / 1e3:.0f} k/s" if rate >= 10_000 else f"{rate:,.0f}/s"
+
+
+def roughly(seconds: float) -> str:
+    """A duration with no more precision than a guess has: ``a few seconds``, ``about 30 s``, ``about 4 min``, ``about 2
+    h``.
+    """
+    if seconds < 5:
+        return "a few seconds"
+    if seconds < 90:
+        return f"about {max(10, round(seconds / 10) * 10)} s"
+    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {round(seconds / 3600)} h"

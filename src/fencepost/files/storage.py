@@ -1,0 +1,307 @@
+"""Where files are kept: a folder of this machine, or one of any file system that pyarrow can reach by URL.
+
+Every file is written once, under a name that no other process writes. Those of a search on Spark are sequences of
+arrays without a header: their types and sizes are in the manifest. Those of a state space are Parquet, which pyarrow
+writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fencepost.errors import SystemFailure
+from fencepost.files.digest import running
+
+Array = np.ndarray[Any, Any]
+
+CHUNK = 1 << 22
+"""Bytes that are read together where a file is gone through."""
+
+URL = re.compile(r"[a-z][a-z0-9+.-]+://")
+
+
+def _bytes(array: Array | bytes) -> memoryview | bytes:
+    """The memory of an array, as it is."""
+    if isinstance(array, bytes):
+        return array
+    return memoryview(array.data).cast("B") if array.size else b""
+
+
+def reason(error: Exception) -> str:
+    """The reason that the disk gives, in a few words."""
+    number = getattr(error, "errno", None) or 0
+    if number in errno.errorcode:
+        return os.strerror(number)
+    return getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def open_storage(place: Path | str) -> Storage:
+    """The storage at a path or a URL. Raises :class:`fencepost.SystemFailure` if there is no such thing."""
+    text = str(place)
+    return Remote(text) if URL.match(text) else Storage(os.path.abspath(text))
+
+
+def is_within(place: Path | str, folder: Path | str) -> bool:
+    """Whether a path or URL is a folder, or is in it."""
+    inner, outer = _real(place), _real(folder)
+    return inner == outer or inner.startswith(f"{outer}/")
+
+
+def folder_of(place: Path | str) -> Path | None:
+    """The folder of this machine at a path or URL; None if it is elsewhere."""
+    real = _real(place)
+    return None if URL.match(real) else Path(real)
+
+
+def sync_folder(folder: Path | str) -> None:
+    """Make sure that the disk has the names of a folder's files. Raises OSError."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+class Lock:
+    """Keeps a folder for one search, until it is released or its process ends, however it ends. Without ``create`` a
+    folder in which there was never a lock is not kept.
+
+    Raises BlockingIOError if another search has the folder, any other OSError if it can not be locked.
+    """
+
+    def __init__(self, folder: Path, create: bool) -> None:
+        self._file = None
+        if not create and not (folder / "LOCK").exists():
+            return
+        self._file = os.open(folder / "LOCK", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        if self._file is not None:
+            os.close(self._file)
+
+
+def _real(place: Path | str) -> str:
+    text = str(place).removeprefix("file://")
+    return text.rstrip("/") if URL.match(text) else os.path.realpath(text)
+
+
+class Storage:
+    """A folder of this machine. Raises :class:`fencepost.SystemFailure` for all that the disk refuses."""
+
+    is_remote = False
+    refusals: type[Exception] = OSError
+    """The errors by which the disk refuses something."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    @contextmanager
+    def _to_be(self, verb: str, name: str = "", but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Raises :class:`fencepost.SystemFailure` if it is refused that a file, or the folder, is read, say; an error
+        of ``but`` stays as it is.
+        """
+        try:
+            yield
+        except but:
+            raise
+        except self.refusals as error:
+            raise SystemFailure(f"{f'{self.place}/{name}'.rstrip('/')} can not be {verb}: {reason(error)}") from None
+
+    def below(self, name: str) -> Storage:
+        """The storage of a folder in this one."""
+        return open_storage(f"{self.place}/{name}")
+
+    def arrow(self) -> tuple[Any, str]:
+        """The file system as pyarrow has it, and what the folder is called there."""
+        from pyarrow import fs
+
+        return fs.LocalFileSystem(), self.place
+
+    def exists(self) -> bool:
+        """Whether there is such a folder."""
+        return os.path.isdir(self.place)
+
+    def create(self) -> None:
+        """Make the folder, if it is missing."""
+        with self._to_be("made"):
+            os.makedirs(self.place, exist_ok=True)
+
+    def write(self, name: str, *arrays: Array | bytes) -> int:
+        """Write a file; its size in bytes."""
+        with self._to_be("written", name), self._created(name) as file:
+            for array in arrays:
+                file.write(_bytes(array))
+            return int(file.tell())
+
+    def _created(self, name: str) -> Any:
+        """A file to be written."""
+        return open(os.path.join(self.place, name), "wb")
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file in one step: a reader finds all of the old one or all of the new one."""
+        fresh = os.path.join(self.place, f"{name}.new")
+        with self._to_be("written", name):
+            try:
+                with open(fresh, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(fresh, os.path.join(self.place, name))
+                sync_folder(self.place)
+            except OSError:
+                with suppress(OSError):
+                    os.remove(fresh)
+                raise
+
+    def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
+        """``count`` numbers from byte ``offset`` on."""
+        with self._to_be("read", name):
+            held = np.fromfile(os.path.join(self.place, name), dtype, count, offset=offset)
+        if len(held) < count:
+            raise SystemFailure(f"{self.place}/{name} is truncated")
+        return held
+
+    def load(self, name: str) -> bytes | None:
+        """A whole file, None if there is none."""
+        with suppress(FileNotFoundError), self._to_be("read", name, FileNotFoundError), self._opened(name) as file:
+            return bytes(file.read())
+        return None
+
+    def digest(self, name: str) -> str | None:
+        """The digest of a file, None if there is none."""
+        whole = running()
+        with suppress(FileNotFoundError), self._to_be("read", name, FileNotFoundError), self._opened(name) as file:
+            while chunk := file.read(CHUNK):
+                whole.update(chunk)
+            return str(whole.hexdigest())
+        return None
+
+    def _opened(self, name: str) -> Any:
+        """A file to be read from its beginning."""
+        return open(os.path.join(self.place, name), "rb")
+
+    def names(self) -> list[str]:
+        """The files there are."""
+        with suppress(FileNotFoundError), self._to_be("listed", "", FileNotFoundError):
+            return os.listdir(self.place)
+        return []
+
+    def sizes(self) -> dict[str, int]:
+        """The files there are, with their sizes in bytes."""
+        with suppress(FileNotFoundError), self._to_be("listed", "", FileNotFoundError):
+            with os.scandir(self.place) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        return {}
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError), self._to_be("removed", name, FileNotFoundError):
+            os.remove(os.path.join(self.place, name))
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name, in one step; a file that has that name is replaced."""
+        with self._to_be("renamed", name):
+            os.replace(os.path.join(self.place, name), os.path.join(self.place, new))
+
+    def delete(self) -> None:
+        """Remove the folder with all that is in it, if it is there."""
+        with suppress(FileNotFoundError), self._to_be("removed", "", FileNotFoundError):
+            shutil.rmtree(self.place)
+
+    def blocks(self, name: str, dtype: Any, offset: int, count: int, size: int = 1 << 20) -> Iterator[Array]:
+        """``count`` numbers from byte ``offset`` on, at most ``size`` of them at a time."""
+        width = np.dtype(dtype).itemsize
+        for begin in range(0, count, size):
+            yield self.read(name, dtype, offset + begin * width, min(size, count - begin))
+
+
+class Remote(Storage):
+    """A folder behind a URL: ``hdfs://``, ``s3://``, ``gs://``, ``file://``."""
+
+    is_remote = True
+    refusals = Exception
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place.rstrip("/"))
+        from pyarrow import fs
+
+        try:
+            self.files, self.root = fs.FileSystem.from_uri(self.place)
+        except Exception as error:
+            raise SystemFailure(f"{place} can not be reached: {str(error).splitlines()[0]}") from None
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def arrow(self) -> tuple[Any, str]:
+        return self.files, self.root
+
+    def exists(self) -> bool:
+        from pyarrow import fs
+
+        with self._to_be("read"):
+            return bool(self.files.get_file_info(self.root).type == fs.FileType.Directory)
+
+    def create(self) -> None:
+        with self._to_be("made"):
+            self.files.create_dir(self.root, recursive=True)
+
+    def _created(self, name: str) -> Any:
+        return self.files.open_output_stream(self._path(name))
+
+    def replace(self, name: str, content: bytes) -> None:
+        fresh = f"{name}.new"
+        self.write(fresh, content)
+        self.rename(fresh, name)
+
+    def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
+        size = count * np.dtype(dtype).itemsize
+        with self._to_be("read", name), self.files.open_input_file(self._path(name)) as file:
+            held = file.read_at(size, offset)
+        if len(held) < size:
+            raise SystemFailure(f"{self.place}/{name} is truncated")
+        # Compiled loops take arrays that can be written to, and no others.
+        return np.frombuffer(bytearray(held), dtype)
+
+    def _opened(self, name: str) -> Any:
+        return self.files.open_input_stream(self._path(name))
+
+    def names(self) -> list[str]:
+        return [found.base_name for found in self._entries()]
+
+    def sizes(self) -> dict[str, int]:
+        return {found.base_name: found.size for found in self._entries() if found.is_file}
+
+    def _entries(self) -> list[Any]:
+        from pyarrow import fs
+
+        with self._to_be("listed"):
+            return list(self.files.get_file_info(fs.FileSelector(self.root, allow_not_found=True)))
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError), self._to_be("removed", name, FileNotFoundError):
+            self.files.delete_file(self._path(name))
+
+    def rename(self, name: str, new: str) -> None:
+        with self._to_be("renamed", name):
+            self.files.move(self._path(name), self._path(new))
+
+    def delete(self) -> None:
+        with suppress(FileNotFoundError), self._to_be("removed", "", FileNotFoundError):
+            self.files.delete_dir(self.root)

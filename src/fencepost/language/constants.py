@@ -1,0 +1,158 @@
+"""The constants of a protocol: their types, and how a user's text becomes a value of one."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from fencepost.errors import OptionError
+from fencepost.language.values import ModelValue, NotAValue, Set, Value, canonical, freeze, show
+from fencepost.text.plain import whole_number
+
+T = TypeVar("T")
+
+Symmetric = bool | Callable[[Any], str]
+"""Whether exchanging members of a constant changes nothing: a function of the protocol returns "", or why not."""
+
+
+class Constant:
+    """A constant of a protocol: its default, its type, and how a user's text becomes a value of it."""
+
+    def __init__(self, default: Any, doc: str = "", prefix: str | None = None, symmetric: Symmetric = False) -> None:
+        self.prefix = prefix
+        self.symmetric = symmetric
+        self.doc = doc
+        self.name = ""
+        self.default = default
+        self.__constant_name__ = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = self.__constant_name__ = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        return instance.__dict__["_constants"][self.name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        raise AttributeError(f"{self.name} is a constant: actions can only assign state variables")
+
+    @property
+    def kind(self) -> str:
+        """The type as a user reads it."""
+        if self.prefix is not None:
+            return "set of model values"
+        if isinstance(self.default, enum.Enum):
+            return "one of " + ", ".join(type(self.default).__members__)
+        if isinstance(self.default, (frozenset, tuple)):
+            return "set" if isinstance(self.default, frozenset) else "sequence"
+        return {bool: "true or false", int: "a whole number", str: "text", float: "a number"}.get(
+            type(self.default), type(self.default).__name__
+        )
+
+    def _wrong(self, given: Any) -> OptionError:
+        if self.prefix is not None:
+            hint = f", for example {self.name}=3 or {self.name}={self.prefix}1,{self.prefix}2"
+        else:
+            values = self.default if isinstance(self.default, (frozenset, tuple)) else (self.default,)
+            hint = f", for example {self.name}={','.join(v if isinstance(v, str) else show(v).lower() for v in values)}"
+        kind = f"a {self.kind}" if self.kind.startswith(("set", "sequence")) else self.kind
+        return OptionError(f"constant {self.name} is {kind}, not {given!r}{hint}")
+
+    def convert(self, given: Any) -> Value:
+        """``given`` (from Python or, as text, from a command line) as a value of this constant.
+
+        Raises :class:`OptionError` if it is of another type.
+        """
+        if self.prefix is not None:
+            return self._model_values(given)
+        default = self.default
+        if type(given) is str and type(default) is not str:
+            return self._parse_like(default, given)
+        if isinstance(default, frozenset) and isinstance(given, (set, frozenset, list, tuple)):
+            return Set(self._frozen(tuple(given)))
+        if isinstance(default, tuple) and isinstance(given, (list, tuple)):
+            return self._frozen(tuple(given))
+        if default is not None and type(given) is not type(default):
+            raise self._wrong(given)
+        return self._frozen(given)
+
+    def _frozen(self, given: Any) -> Value:
+        try:
+            return freeze(given)
+        except NotAValue as error:
+            raise OptionError(f"constant {self.name} can not be {error}") from None
+
+    def _parse_like(self, default: Value, text: str) -> Value:
+        if type(default) is str:
+            return text
+        if isinstance(default, bool):
+            if text.lower() in ("true", "yes", "on"):
+                return True
+            if text.lower() in ("false", "no", "off"):
+                return False
+            raise self._wrong(text)
+        if isinstance(default, enum.Enum):
+            for member in type(default):
+                if member.name.lower() == text.lower():
+                    return member
+            raise self._wrong(text)
+        if isinstance(default, (int, float)):
+            try:
+                return self._frozen(whole_number(text) if isinstance(default, int) else float(text))
+            except ValueError:
+                raise self._wrong(text) from None
+        if isinstance(default, (frozenset, tuple)):
+            element = next(iter(default), "")
+            parts = [p.strip() for p in text.strip("{}()").split(",") if p.strip()]
+            parsed = [self._parse_like(element, p) for p in parts]
+            return Set(parsed) if isinstance(default, frozenset) else tuple(parsed)
+        raise self._wrong(text)
+
+    def _model_values(self, given: Any) -> tuple[ModelValue, ...]:
+        if isinstance(given, bool):
+            raise self._wrong(given)
+        if isinstance(given, str):
+            try:
+                given = int(given)
+            except ValueError:
+                given = [name.strip() for name in given.strip("{}").split(",")]
+        if isinstance(given, int):
+            least = 1 if self.default else 0
+            if not least <= given <= 1000:
+                raise OptionError(f"constant {self.name} needs between {least} and 1000 model values, not {given}")
+            return tuple(ModelValue(f"{self.prefix}{i + 1}", i) for i in range(given))
+        if not isinstance(given, (list, tuple, set, frozenset)):
+            raise self._wrong(given)
+        ordered = canonical(given) if isinstance(given, (set, frozenset)) else list(given)
+        names = [v.name if isinstance(v, ModelValue) else v for v in ordered]
+        for name in names:
+            if not isinstance(name, str) or not re.fullmatch(r"\w+", name):
+                raise self._wrong(name)
+        if len(set(names)) != len(names):
+            raise OptionError(f"constant {self.name} names a model value twice: {', '.join(names)}")
+        if not names and self.default:
+            raise self._wrong("")
+        return tuple(ModelValue(name, i) for i, name in enumerate(names))
+
+
+def constant(default: T, doc: str = "") -> T:
+    """A constant: a number, a boolean, text, an enum member, a frozenset or a tuple. Its type is its default's."""
+    return cast(T, Constant(default, doc))
+
+
+def model_values(
+    prefix: str, count: int | Iterable[str], doc: str = "", *, symmetric: Symmetric = False
+) -> tuple[ModelValue, ...]:
+    """A constant set of model values, in declaration order: ``count`` of them (``b1``, ``b2``, ...) or the given names.
+
+    It can be empty only if it is by default (a ``count`` of 0): what has nobody to act holds too easily.
+
+    ``symmetric`` declares that no action and no property tells them apart, so that ``--symmetry`` may take states that
+    differ only in who is who for one. Where that depends on the constants it is a function of them: "" where it is so,
+    else the reason.
+    """
+    given = count if isinstance(count, int) else tuple(count)
+    return cast("tuple[ModelValue, ...]", Constant(given, doc, prefix, symmetric))

@@ -1,0 +1,286 @@
+"""Objects that are no values, kept as values: what the attributes of an actor hold.
+
+Lists, deques, arrays and dicts are kept by their contents, in their order; sets by their contents; structs, data
+classes and plain objects by their fields; functions of a module by their names. A value that is kept is immutable and
+has a content of its own, so what is made of it again is a copy. A mutable object that an attribute holds in several
+places is one object again. Each attribute is a value of its own, so one that two attributes hold is refused: a change
+of one copy would not be one of the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from array import array
+from collections import deque
+from collections.abc import Iterable
+from functools import cache
+from types import FunctionType, MethodType
+from typing import Any
+
+from fencepost.language.values import Map, ModelValue, NotAValue, Record, Set, Value, canonical, freeze, full_name, show
+
+_FIXED = "_fixed"
+LIST, DEQUE, ARRAY, DICT, SET = ".list", ".deque", ".array", ".dict", ".set"
+METHOD, FUNCTION, RANGE, AGAIN = ".method", ".function", ".range", ".again"
+"""Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name, as that of a
+function is its full name. The first part of an array is the code of its type; those of a range are its
+numbers. Again: the mutable object with this
+number, as they come to an end in an attribute.
+"""
+
+_CONTAINERS: dict[type, str] = {list: LIST, deque: DEQUE, array: ARRAY, dict: DICT, set: SET}
+"""The classes of containers that are kept by their contents."""
+
+
+class Kept(Record):
+    """An object as a value. ``kind``: the full name of its class; ``names``: those of its ``parts``, or none."""
+
+    kind: str
+    names: tuple[str, ...]
+    parts: tuple[Value, ...]
+
+    def __parts__(self) -> dict[str, Value]:
+        return dict(zip(self.names, self.parts, strict=True)) if self.names else {"parts": self.parts}
+
+    def __title__(self) -> str:
+        return self.kind.rpartition(":")[2].rpartition(".")[2]
+
+    def __shown__(self) -> str:
+        """``LeaderSettings(pause=1)``, ``[1, 2]``, ``deque(1, 2)``, ``{b1: 2}``."""
+        if self.kind == DICT:
+            return "{" + ", ".join(f"{show(key)}: {show(value)}" for key, value in self.parts) + "}"
+        if self.names or self.kind not in _BRACKETS:
+            return super().__shown__()
+        return _BRACKETS[self.kind].format(", ".join(map(show, self.parts)))
+
+
+_BRACKETS = {
+    LIST: "[{}]",
+    SET: "{{{}}}",
+    DEQUE: "deque({})",
+    ARRAY: "array({})",
+    METHOD: "{}",
+    FUNCTION: "{}",
+    RANGE: "range({})",
+    AGAIN: "object {} of these again",
+}
+
+
+class Keeper:
+    """Turns what the attributes of one object hold into values, and back.
+
+    ``whole``: the object. ``classes``: those that it has met, by their full names. ``read_only``: what it restores
+    cannot be changed, as such a change would be lost.
+    """
+
+    def __init__(self, whole: Any, classes: dict[str, type], read_only: bool = False) -> None:
+        self.whole = whole
+        self.classes = classes
+        self.read_only = read_only
+        self._met: dict[int, Any] = {}
+        """The mutable objects that it has met, which are kept so that their ids stay their own."""
+        self._numbers: dict[int, int] = {}
+        """Those of them that are kept whole in this attribute, in order."""
+        self._made: list[Any] = []
+        """The mutable objects that were made of this attribute, in order."""
+
+    def keep(self, attribute: Any) -> Value:
+        """The value of what an attribute holds. Raises :class:`NotAValue`, which says what it is, and why it cannot be
+        one.
+        """
+        self._numbers = {}
+        return self._keep(attribute)
+
+    def _keep(self, thing: Any) -> Value:
+        kind: Any = thing.__class__  # of what was read from an actor, the class that it passes for
+        if kind is tuple:
+            return tuple([self._keep(part) for part in thing])
+        if kind in (frozenset, Set):
+            return Set(self._members(frozenset.__iter__(thing)))
+        if isinstance(thing, MethodType) and thing.__self__ is self.whole:
+            return Kept(METHOD, (), (thing.__name__,))
+        if kind is FunctionType:
+            return self._function(thing)
+        if kind is range:
+            return Kept(RANGE, (), (thing.start, thing.stop, thing.step))
+        if kind in _CONTAINERS:
+            return self._mutable(thing, _CONTAINERS[kind], ())
+        names = None if hasattr(kind, "__value__") else _field_names(thing)  # that is a view of a variable
+        if names is None:
+            return freeze(thing)
+        self.classes[full_name(kind)] = kind
+        if _is_frozen(kind):
+            return Kept(full_name(kind), names, self._fields(thing, names))
+        return self._mutable(thing, full_name(kind), names)
+
+    def _mutable(self, thing: Any, kind: str, names: tuple[str, ...]) -> Value:
+        if id(thing) in self._numbers:
+            return Kept(AGAIN, (), (self._numbers[id(thing)],))
+        if id(thing) in self._met:
+            raise NotAValue(f"a {type(thing).__name__} that another attribute holds too, or itself: hold it in one")
+        self._met[id(thing)] = thing
+        kept = Kept(kind, names, self._contents(thing) if kind in _MAKE else self._fields(thing, names))
+        self._numbers[id(thing)] = len(self._numbers)
+        return kept
+
+    def _fields(self, thing: Any, names: tuple[str, ...]) -> tuple[Value, ...]:
+        return tuple([self._keep(getattr(thing, name)) for name in names])
+
+    def _contents(self, thing: Any) -> tuple[Value, ...]:
+        if isinstance(thing, dict):
+            return tuple([(self._keep(key), self._keep(value)) for key, value in thing.items()])
+        if isinstance(thing, deque) and thing.maxlen is not None:
+            raise NotAValue("a deque with a maxlen")
+        if isinstance(thing, array):
+            return (thing.typecode, *thing)
+        return tuple(
+            canonical(self._members(thing)) if isinstance(thing, set) else [self._keep(part) for part in thing]
+        )
+
+    def _members(self, members: Iterable[Any]) -> list[Value]:
+        """The members of a set, which has no order by which mutable objects could be told apart."""
+        before, kept = len(self._numbers), [self._keep(member) for member in members]
+        if len(self._numbers) > before:
+            raise NotAValue("a set of objects that change: use a list")
+        return kept
+
+    def _function(self, thing: Any) -> Value:
+        name = full_name(thing)
+        if self._named(name) is not thing:
+            raise NotAValue(f"the function {thing.__qualname__}, which no module has by this name: define it in one")
+        return Kept(FUNCTION, (), (name,))
+
+    def restore(self, attribute: Value) -> Any:
+        """What was kept as this value: a copy."""
+        self._made = []
+        return self._restore(attribute)
+
+    def _restore(self, value: Value) -> Any:
+        if type(value) is tuple:
+            return tuple([self._restore(part) for part in value])
+        if type(value) is Set:
+            return frozenset([self._restore(part) for part in value])
+        if not isinstance(value, Kept):
+            return value
+        if value.kind == METHOD:
+            return getattr(self.whole, value.parts[0])
+        if value.kind == FUNCTION:
+            return self._named(value.parts[0])
+        if value.kind == RANGE:
+            return range(*value.parts)
+        if value.kind == AGAIN:
+            return self._made[value.parts[0]]
+        made = self._new(value, [self._restore(part) for part in value.parts])
+        if value.kind in _MAKE or not _is_frozen(self._class(value.kind)):
+            self._made.append(made)
+        return made
+
+    def _new(self, value: Kept, parts: list[Any]) -> Any:
+        make = _MAKE.get(value.kind)
+        if make is not None:
+            make = _read_only(make) if self.read_only else make
+            return make(parts[0], parts[1:]) if value.kind == ARRAY else make(parts)
+        kind: Any = self._class(value.kind)
+        made = _made(kind, dict(zip(value.names, parts, strict=True)))
+        if self.read_only and hasattr(made, "__dict__") and not _is_frozen(kind):
+            object.__setattr__(made, "__class__", _read_only(kind))
+        return made
+
+    def is_fixed(self, value: Value) -> bool:
+        """Whether what was kept as this value cannot change, so that it needs to be kept once only."""
+        if type(value) in (tuple, Set):
+            return all(map(self.is_fixed, value))
+        if not isinstance(value, Kept):
+            return True
+        known: bool | None = value.__dict__.get(_FIXED)
+        if known is None:
+            known = value.__dict__[_FIXED] = self._is_frozen(value.kind) and all(map(self.is_fixed, value.parts))
+        return known
+
+    def _is_frozen(self, kind: str) -> bool:
+        return kind in (METHOD, FUNCTION, RANGE) or (kind not in (*_MAKE, AGAIN) and _is_frozen(self._class(kind)))
+
+    def _class(self, name: str) -> type:
+        """The class of a full name: one that was met, or, in another process, one of a module that is loaded."""
+        found = self.classes.get(name)
+        if found is None:
+            found = self._named(name)
+            if not isinstance(found, type):
+                raise NotAValue(f"an object of the class {name}, which is not there")
+            self.classes[name] = found
+        return found
+
+    def _named(self, name: str) -> Any:
+        """What a full name says; None if it is not there."""
+        module, _, path = name.rpartition(":")
+        inner: Any = sys.modules.get(module or type(self.whole).__module__)
+        for part in path.split("."):
+            inner = getattr(inner, part, None)
+        return inner
+
+
+_MAKE: dict[str, Any] = {LIST: list, DEQUE: deque, ARRAY: array, DICT: dict, SET: set}
+
+_CHANGING = (
+    "__delattr__", "__delitem__", "__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__ixor__", "__setattr__",
+    "__setitem__", "add", "append", "appendleft", "byteswap", "clear", "difference_update", "discard", "extend",
+    "extendleft", "frombytes", "fromfile", "fromlist", "fromunicode", "insert", "intersection_update", "pop",
+    "popitem", "popleft", "remove", "reverse", "rotate", "setdefault", "sort", "symmetric_difference_update", "update",
+)  # fmt: skip
+"""What changes a container or an object."""
+
+
+def derived(kind: Any, body: dict[str, Any]) -> Any:
+    """A class that passes for the one that it is made from."""
+    names = {"__class__": property(lambda self: kind), "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {**names, **body})
+
+
+@cache
+def _read_only(kind: Any) -> Any:
+    """The class of objects that are like those of another one, and cannot be changed."""
+
+    def refuse(self: Any, *given: Any, **named: Any) -> Any:
+        raise NotAValue(f"a {kind.__name__} that was read from an actor and is changed: call a method of the actor")
+
+    names = _CHANGING if kind in _CONTAINERS else ("__setattr__", "__delattr__")
+    refusing = {name: refuse for name in names if hasattr(kind, name)}
+    return derived(kind, refusing)
+
+
+def _field_names(thing: Any) -> tuple[str, ...] | None:
+    """The names of the fields of a struct, a data class or a plain object; None for anything else."""
+    kind: Any = thing.__class__
+    if isinstance(thing, (ModelValue, Record, Map)):
+        return None
+    declared = _declared_fields(kind)
+    if declared is not None:
+        return declared
+    if kind.__init__ is object.__init__ or kind.__new__ is not object.__new__ or callable(thing):
+        return None
+    slots = [name for base in kind.__mro__ for name in vars(base).get("__slots__", ())]
+    return (*(name for name in slots if hasattr(thing, name)), *getattr(thing, "__dict__", ()))
+
+
+@cache
+def _declared_fields(kind: Any) -> tuple[str, ...] | None:
+    struct: tuple[str, ...] | None = getattr(kind, "__struct_fields__", None)  # of msgspec
+    if struct is None and dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    return struct
+
+
+@cache
+def _is_frozen(kind: Any) -> bool:
+    config = getattr(kind, "__struct_config__", None) or getattr(kind, "__dataclass_params__", None)
+    return bool(getattr(config, "frozen", False))
+
+
+def _made(kind: type, fields: dict[str, Any]) -> Any:
+    if hasattr(kind, "__struct_fields__"):
+        return kind(**fields)
+    made: Any = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made

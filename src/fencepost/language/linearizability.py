@@ -1,0 +1,187 @@
+"""Linearizability: whether clients that use an object at the same time see what they could see if they took turns.
+
+Herlihy and Wing, "Linearizability: a correctness condition for concurrent objects" (1990): every call takes effect at
+one moment between its beginning and its end. A protocol keeps a :class:`History` in its state and tells it when a call
+begins and ends:
+
+    class Store(Protocol):
+        clients = model_values("c", 2)
+        history: History = history(Register(None))
+
+        @action(c=clients)
+        def begins_to_read(self, c):
+            self.history.invoke(c, "read")
+
+        @action(c=clients)
+        def has_read(self, c):
+            self.history.respond(c, value)
+
+        @invariant
+        def linearizable(self):
+            return self.history.is_linearizable
+
+Only that part of what clients saw is kept that matters from now on: the linearizations that are still possible.
+Histories after which the same can happen are then one value, and the state space stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fencepost.errors import Misbehaved
+from fencepost.language.fields import Table, state, table
+from fencepost.language.values import Map, Record, Set, Value, encode, freeze, show
+
+# -- objects ----------------------------------------------------------------------------------------------------------
+
+
+class Sequential(Record):
+    """An object, by what its operations do when only one client uses it. Derive from it to declare another one.
+
+    An operation is a method. It returns the object after it and the result, or None where it can not take effect: then
+    whoever called it waits.
+    """
+
+
+class Register(Sequential):
+    """A register: ``read()`` returns what the last ``write(value)`` wrote, which returns None."""
+
+    value: Value = None
+
+    def read(self) -> tuple[Register, Value]:
+        return self, self.value
+
+    def write(self, value: Value) -> tuple[Register, Value]:
+        return self.replace(value=value), None
+
+
+class Queue(Sequential):
+    """A queue: ``dequeue()`` returns the oldest ``enqueue(item)`` that is still there, None if there is none."""
+
+    items: tuple[Value, ...] = ()
+
+    def enqueue(self, item: Value) -> tuple[Queue, Value]:
+        return self.replace(items=(*self.items, item)), None
+
+    def dequeue(self) -> tuple[Queue, Value]:
+        return (self.replace(items=self.items[1:]), self.items[0]) if self.items else (self, None)
+
+
+class Log(Sequential):
+    """A log: ``append(entry)`` returns its offset, from 0 on; ``read(offset)`` the entry there, None beyond the end;
+    ``size()`` their number.
+    """
+
+    entries: tuple[Value, ...] = ()
+
+    def append(self, entry: Value) -> tuple[Log, Value]:
+        return self.replace(entries=(*self.entries, entry)), len(self.entries)
+
+    def read(self, offset: int) -> tuple[Log, Value]:
+        return self, self.entries[offset] if 0 <= offset < len(self.entries) else None
+
+    def size(self) -> tuple[Log, Value]:
+        return self, len(self.entries)
+
+
+# -- histories --------------------------------------------------------------------------------------------------------
+
+
+class Call(Record):
+    """A call that has begun and not ended."""
+
+    operation: str
+    arguments: tuple[Value, ...]
+
+
+class Linearization(Record):
+    """One order of the calls that explains what clients saw, as far as it matters from now on: the object after it, and
+    for each client whose call has taken effect and not ended the result that it is to get.
+    """
+
+    object: Sequential
+    results: Map[Value, Value] = Map()
+
+
+class History(Record):
+    """The calls of the clients of an object, as they saw them; see :func:`history`. A client has one call at a time.
+
+    ``calls``: those that have begun and not ended, by client; such a call may have taken effect, and may never do.
+    ``linearizations``: the shortest that are possible. All others follow from them, by calls that take effect later.
+    """
+
+    calls: Table[Value, Call] = table()
+    linearizations: Set[Linearization] = Set()
+
+    def invoke(self, client: Value, operation: str, *arguments: Value) -> None:
+        """A client calls an operation of the object."""
+        if client in self.calls:
+            raise Misbehaved(f"begins a call of {show(client)}, whose {self.calls[client].operation} has not ended")
+        for possible in self.linearizations:
+            _must_have(possible.object, operation)
+        self.calls[client] = Call(operation, arguments)
+
+    def respond(self, client: Value, result: Value) -> None:
+        """The call of a client ends, with this result: only linearizations are left in which it has taken effect with
+        that.
+        """
+        if client not in self.calls:
+            raise Misbehaved(f"ends a call of {show(client)}, which has begun none")
+        calls = dict(self.calls.items())
+        ended = {
+            Linearization(possible.object, possible.results.without(client))
+            for possible in _closed(self.linearizations, calls)
+            if client in possible.results and encode(possible.results[client]) == encode(freeze(result))
+        }
+        del self.calls[client], calls[client]
+        self.linearizations = Set(ended - {longer for possible in ended for longer in _longer(possible, calls)})
+
+    @property
+    def is_linearizable(self) -> bool:
+        """Whether some order of the calls explains what all clients saw."""
+        return bool(self.linearizations)
+
+
+def history(of: Sequential) -> Any:
+    """A state variable that holds what clients see of an object, which is ``of`` at first: ``history: History =
+    history(Register(0))``.
+
+    Linearizability is local: of several objects each has a history of its own.
+    """
+    return state(History(linearizations=Set({Linearization(of)})))
+
+
+def _closed(linearizations: Iterable[Linearization], calls: dict[Value, Call]) -> list[Linearization]:
+    """All linearizations that follow, each found once: calls take effect one after the other.
+
+    This is the search of Wing and Gong (1993) with the memory that Lowe, "Testing for linearizability" (2017), adds: an
+    object with calls that have taken effect is looked at once, in whatever order they did.
+    """
+    found = dict.fromkeys(linearizations)
+    waiting = list(found)
+    while waiting:
+        for longer in _longer(waiting.pop(), calls):
+            if longer not in found:
+                found[longer] = None
+                waiting.append(longer)
+    return list(found)
+
+
+def _longer(possible: Linearization, calls: dict[Value, Call]) -> Iterator[Linearization]:
+    """The linearizations in which one more call takes effect."""
+    for client, call in calls.items():
+        if client not in possible.results:
+            outcome = getattr(possible.object, call.operation)(*call.arguments)
+            if outcome is not None:
+                after, result = outcome
+                yield Linearization(after, possible.results.set(client, freeze(result)))
+
+
+def _must_have(object: Sequential, operation: str) -> None:
+    kind = type(object)
+    operations = [name for name in vars(kind) if not name.startswith("_") and callable(getattr(kind, name))]
+    if operation not in operations:
+        raise Misbehaved(
+            f"calls {operation}, which is no operation of a {kind.__name__}: it has {', '.join(operations)}"
+        )

@@ -1,0 +1,251 @@
+"""From what a user typed to a protocol: a shipped one by its name, or one from a file.
+
+    load("ledger-chaining")    load("./my_protocol.py")    load("protocols.py:Fixed")
+
+Nothing here imports an engine: a mistake is reported at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, cast
+
+from fencepost.errors import FencepostError, NotAProtocol, OptionError
+from fencepost.files import regular
+from fencepost.language.protocol import Protocol, unknown_name
+from fencepost.language.values import PROTOCOL_MODULE, NotAValue
+
+SHIPPED: dict[str, str] = {
+    "bookkeeper": "fencepost.protocols.bookkeeper.current:BookKeeper",
+    "bookkeeper-4.13": "fencepost.protocols.bookkeeper.v4_13:BookKeeper413",
+    "bookkeeper-boot": "fencepost.protocols.bookkeeper.boot:BookKeeperBoot",
+    "bookkeeper-limbo": "fencepost.protocols.bookkeeper.limbo:BookKeeperLimbo",
+    "kraft-kip-853": "fencepost.protocols.kraft.kip_853:KRaft",
+    "kraft-kip-853-join": "fencepost.protocols.kraft.join:KRaftJoin",
+    "quorum": "fencepost.protocols.quorum.quorum:Quorum",
+    "store": "fencepost.protocols.store.store:Store",
+    "store-roles": "fencepost.protocols.store.roles:StoreRoles",
+    "booting-store": "fencepost.protocols.store.booting:BootingStore",
+    "running-store": "fencepost.protocols.store.running:RunningStore",
+    "log": "fencepost.protocols.log.log:Log",
+    "log-leader": "fencepost.protocols.log.leader:LogLeader",
+    "quorum-replica": "fencepost.protocols.quorum.replica:Replicas",
+    "running-quorum": "fencepost.protocols.quorum.running:RunningQuorum",
+    "running-log": "fencepost.protocols.log.running:RunningLog",
+    "ledger-chaining": "fencepost.protocols.ledger_chaining:LedgerChaining",
+}
+"""Every shipped protocol: its name on the command line, and the module and class that hold it."""
+
+
+def shipped(name: str) -> type[Protocol]:
+    """The class of the shipped protocol called ``name``.
+
+    Raises :class:`fencepost.NotAProtocol` for any other name, with the nearest one that exists.
+    """
+    if name not in SHIPPED:
+        raise NotAProtocol(unknown_name("protocol", name, SHIPPED, "fencepost"))
+    module, _, owner = SHIPPED[name].partition(":")
+    return cast("type[Protocol]", getattr(import_module(module), owner))
+
+
+def load(given: str) -> type[Protocol]:
+    """The protocol class that ``given`` means: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``.
+
+    Raises :class:`fencepost.NotAProtocol` for an unknown name, or for a file that is missing, can not be read or
+    imported, or does not hold exactly one protocol.
+    """
+    path, colon, name = split(given)
+    if colon:
+        if not name:
+            raise NotAProtocol(f"{given} names no class after the colon: write {path}:ClassName")
+        return _named(from_file(path), name, path)
+    if given.endswith(".py") or os.sep in given or (os.altsep and os.altsep in given):
+        return _only(from_file(given), given)
+    if given not in SHIPPED:
+        raise NotAProtocol(_no_such_protocol(given, [*SHIPPED]))
+    return shipped(given)
+
+
+def split(given: str) -> tuple[str, str, str]:
+    """``PATH.py:ClassName`` as (path, colon, class name); a name or a path alone with nothing after it."""
+    stem, separator, name = given.partition(".py:")
+    return (stem + ".py", ":", name) if separator else (given, "", "")
+
+
+def configured(
+    protocol: type[Protocol], configuration: str | None, definitions: Iterable[str] = (), given: str = ""
+) -> Protocol:
+    """``protocol`` in one of its configurations, with ``NAME=VALUE`` definitions on top of it.
+
+    Raises :class:`fencepost.OptionError` for an unknown name or a value of the wrong type,
+    :class:`fencepost.NotAProtocol` if the declarations themselves do not fit together with these constants.
+    """
+    constants: dict[str, str] = {}
+    for definition in definitions:
+        name, equals, value = definition.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise OptionError(f"-D {definition} is not of the form NAME=VALUE")
+        if name in constants:
+            raise OptionError(f"-D {name} is given twice, as {constants[name]} and as {value}: leave one out")
+        constants[name] = value.strip()
+    return set_up(protocol, configuration, constants, given)
+
+
+def set_up(
+    protocol: type[Protocol], configuration: str | None, constants: Mapping[str, Any], given: str = ""
+) -> Protocol:
+    """``protocol`` in one of its configurations, with ``constants`` on top of it; raises what :func:`configured`
+    does.
+    """
+    try:
+        return protocol.configured(configuration, **constants)
+    except OptionError:
+        raise
+    except (FencepostError, NotAValue) as error:
+        raise NotAProtocol(f"{given or protocol.name} can not be set up: {error}") from error
+    except Exception as error:
+        raise NotAProtocol(f"{given or protocol.name} can not be set up: {_brief(error)}") from error
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def from_file(path: str) -> types.ModuleType:
+    """The module that a file makes, run anew; files next to it can be imported from it.
+
+    Raises :class:`fencepost.NotAProtocol`, saying in which line, if the file can not be read, compiled or run.
+    """
+    code = _compiled(path, _read(path))
+    name = PROTOCOL_MODULE + os.path.splitext(os.path.basename(path))[0]
+    module = types.ModuleType(name)
+    module.__file__ = path
+    folder = os.path.dirname(os.path.abspath(path))
+    if folder not in sys.path:
+        # Last, not first: a neighbour called queue.py must not become everybody's queue.
+        sys.path.append(folder)
+    # Annotations of records are looked up in the module, so it has to be known while its classes are made.
+    sys.modules[name] = module
+    try:
+        exec(code, module.__dict__)
+    except SystemExit as error:
+        raise NotAProtocol(f"{path} can not be loaded: it exits Python{_at(error, path)}") from error
+    except Exception as error:
+        # Until Python 3.12 what a declaration objects to arrives wrapped.
+        cause = error.__cause__ if type(error) is RuntimeError and error.__cause__ is not None else error
+        message = str(cause) if isinstance(cause, (FencepostError, NotAValue)) else _brief(cause)
+        raise NotAProtocol(f"{path} can not be loaded{_at(error, path)}: {message}") from error
+    return module
+
+
+def _read(path: str) -> bytes:
+    try:
+        return regular.content(path)
+    except FileNotFoundError:
+        raise NotAProtocol(_no_such_file(path)) from None
+    except IsADirectoryError:
+        raise NotAProtocol(f"{path} is a directory: give a .py file in it") from None
+    except OSError as error:
+        raise NotAProtocol(f"{path} can not be read: {error.strerror or error}") from None
+
+
+def _compiled(path: str, source: bytes) -> Any:
+    try:
+        return compile(source, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        line = f" line {error.lineno}:" if error.lineno else ""
+        raise NotAProtocol(f"{path} is not Python:{line} {error.msg}") from None
+    except ValueError as error:  # null bytes
+        raise NotAProtocol(f"{path} is not Python: {error}") from None
+
+
+def _protocols_in(module: types.ModuleType) -> dict[str, type[Protocol]]:
+    """The protocols that a file itself defines, by class name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Protocol) and value.__module__ == module.__name__
+    }
+
+
+def _only(module: types.ModuleType, path: str) -> type[Protocol]:
+    found = {name: p for name, p in _protocols_in(module).items() if not name.startswith("_")}
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if not found:
+        raise NotAProtocol(f"{path} defines no protocol: write a class that derives from fencepost.Protocol")
+    raise NotAProtocol(
+        f"{path} defines {len(found)} protocols, {', '.join(found)}: say which, as in {path}:{next(iter(found))}"
+    )
+
+
+def _named(module: types.ModuleType, name: str, path: str) -> type[Protocol]:
+    value = getattr(module, name, None)
+    if isinstance(value, type) and issubclass(value, Protocol) and value is not Protocol:
+        return value
+    if value is not None:
+        raise NotAProtocol(f"{name} in {path} is not a protocol: it does not derive from fencepost.Protocol")
+    raise NotAProtocol(f"{path} has no protocol named {name}{_hint(name, _protocols_in(module))}")
+
+
+# -- saying what is wrong ---------------------------------------------------------------------------------------------
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    if near:
+        return f": did you mean {' or '.join(near)}?"
+    return f": it has {', '.join(names)}" if names else ""
+
+
+def _no_such_protocol(given: str, names: list[str]) -> str:
+    if not given:
+        return f"give a protocol: a .py file, or one of {', '.join(names)}"
+    if os.path.exists(given + ".py"):
+        return f"no protocol named {given} is shipped: for the file, write {given}.py"
+    if os.path.exists(given):
+        return f"{given} is not a protocol: give a Python file, ending in .py, or one of {', '.join(names)}"
+    near = get_close_matches(given.lower().replace("_", "-"), names, n=3, cutoff=0.5)
+    known = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    return f"no protocol named {given} is shipped: {known} (a file of your own ends in .py)"
+
+
+def _no_such_file(path: str) -> str:
+    folder, name = os.path.split(path)
+    try:
+        near = get_close_matches(name, [f for f in os.listdir(folder or ".") if f.endswith(".py")], n=1)
+    except OSError:
+        return f"there is no file {path}: there is no folder {folder}"
+    return f"there is no file {path}" + (f": did you mean {os.path.join(folder, near[0])}?" if near else "")
+
+
+def _at(error: BaseException, path: str) -> str:
+    """The line of the user's file that was running."""
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f", line {line}" if line is not None else ""
+
+
+def _brief(error: BaseException) -> str:
+    said = str(error).strip().splitlines()
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}, is not Python: {error.msg}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"it imports {error.name}, which is not installed and not a file next to it"
+    return f"{type(error).__name__}{': ' + said[0] if said else ''}"
+
+
+def expectation(protocol: type[Protocol], configuration: str | None) -> str | None:
+    """The verdict that a configuration is expected to have."""
+    configurations: Mapping[str, Any] = protocol.configurations
+    return None if configuration is None else str(configurations[configuration].expect)

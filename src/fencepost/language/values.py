@@ -1,0 +1,626 @@
+"""The values a protocol's state is made of: immutable, canonically ordered, hashed by content.
+
+A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen
+set, a :class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it can
+not; :func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0`` are
+three values, ``0.0`` and ``-0.0`` are two, and so are the members of two enums that share a name), in every process
+whatever its hash seed; :func:`order_key` is the one order in which anything is ever iterated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import struct
+import weakref
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import combinations, islice
+from math import comb, copysign
+from operator import is_
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from fencepost.errors import NotAProtocol
+from fencepost.text.plain import abbreviated, printable
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R", bound="Record")
+
+Value = Any
+"""Any immutable value as listed above; Python can not spell the recursive union usefully."""
+
+
+MAX_MEMBERS = 1 << 16
+"""The most members of what a protocol is declared over: domains, bindings of an action's parameters, keys, ends of a
+network's routes.
+"""
+
+
+def finite(items: Iterable[T], what: str) -> list[T]:
+    """``items``, which ``what`` describes, as a list. Raises :class:`fencepost.NotAProtocol` if they are too many, or
+    without end.
+    """
+    members = list(islice(items, MAX_MEMBERS + 1))
+    if len(members) > MAX_MEMBERS:
+        raise NotAProtocol(f"{what} has more than {MAX_MEMBERS:,} members: is it infinite?")
+    return members
+
+
+class NotAValue(TypeError):
+    """Something that can not be part of a state: mutable, unhashable or of an unknown kind."""
+
+
+class ModelValue:
+    """A name that equals only itself, as TLA+'s model values: a bookie ``b1``, a client ``c2``.
+
+    ``index`` is its place in the constant it was declared in and decides its place in every canonical order.
+    """
+
+    __slots__ = ("_code", "_hash", "index", "name")
+    name: str
+    index: int
+    _code: bytes
+
+    def __init__(self, name: str, index: int = 0) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "index", index)
+        # Not hash(name): that changes with the hash seed, and with it the order in which Python walks a set of these.
+        object.__setattr__(self, "_hash", zlib.crc32(name.encode("utf-8", "surrogatepass")))
+        object.__setattr__(self, "_code", _text(b"m", name))
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"model value {self.name} is immutable")
+
+    def __delattr__(self, key: str) -> None:
+        raise AttributeError(f"model value {self.name} is immutable")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ModelValue) and other.name == self.name)
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
+    def __lt__(self, other: ModelValue) -> bool:
+        return (self.index, self.name) < (other.index, other.name)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ModelValue, (self.name, self.index))
+
+
+class Set(frozenset[T_co]):
+    """A frozen set that is walked in canonical order. Every set read from a state is one."""
+
+    __slots__ = ("_code", "_frozen")
+    _code: bytes  # of a set that was encoded
+    _frozen: bool  # whether every element is known to be a value
+
+    def __iter__(self) -> Iterator[T_co]:
+        return iter(canonical(frozenset.__iter__(self)))
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    # The methods would return plain frozen sets, walked in an order that changes with the hash seed.
+    def union(self, *others: Iterable[Any]) -> Any:
+        return Set(frozenset.union(self, *others))
+
+    def intersection(self, *others: Iterable[Any]) -> Any:
+        return Set(frozenset.intersection(self, *others))
+
+    def difference(self, *others: Iterable[Any]) -> Any:
+        return Set(frozenset.difference(self, *others))
+
+    def symmetric_difference(self, other: Iterable[Any]) -> Any:
+        return Set(frozenset.symmetric_difference(self, other))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Set, (list(frozenset.__iter__(self)),))
+
+
+def _in_order(name: str) -> Any:
+    """An operator of frozen sets whose result, too, is walked in canonical order."""
+    plain = getattr(frozenset, name)
+
+    def combined(self: Any, other: Any) -> Any:
+        result = plain(self, other)
+        return result if result is NotImplemented else Set(result)
+
+    return combined
+
+
+for _operator in ("or", "and", "sub", "xor"):
+    for _name in (f"__{_operator}__", f"__r{_operator}__"):
+        setattr(Set, _name, _in_order(_name))
+
+
+class Map(Mapping[K, V]):
+    """An immutable mapping, walked in the canonical order of its keys.
+
+    ``m.set(k, v)`` and ``m.without(k)`` give changed copies; ``m | other`` merges as for ``dict``.
+    """
+
+    __slots__ = ("_code", "_frozen", "_hash", "_items")
+
+    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
+        pairs = dict(items)
+        self._take({k: pairs[k] for k in canonical(pairs)} if pairs else pairs)
+
+    def _take(self, items: dict[K, V]) -> None:
+        """Hold items that are in canonical order already."""
+        self._items = items
+        self._frozen = False
+        self._hash: int | None = None
+        self._code: bytes | None = None
+
+    @staticmethod
+    def _of(items: dict[K, V]) -> Map[K, V]:
+        made: Map[K, V] = Map.__new__(Map)
+        made._take(items)
+        return made
+
+    def __getitem__(self, key: K) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._items == dict(other)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._items.items()))
+        return self._hash
+
+    def __or__(self, other: Mapping[K, V]) -> Map[K, V]:
+        return Map({**self._items, **other})
+
+    def set(self, key: K, value: V) -> Map[K, V]:
+        """A copy in which ``key`` has ``value``."""
+        changed = {**self._items, key: value}
+        return Map._of(changed) if len(changed) == len(self._items) else Map(changed)
+
+    def without(self, key: K) -> Map[K, V]:
+        """A copy that lacks ``key``; the same map if it never had it."""
+        return Map._of({k: v for k, v in self._items.items() if k != key})
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Map, (self._items,))  # without its hash, which another process would not give it
+
+
+PROTOCOL_MODULE = "_protocol_"
+"""How the name of a module begins that was made from a protocol's file; see
+:func:`fencepost.language.loading.from_file`.
+"""
+
+_MAIN = ("__main__", "__mp_main__")
+_named: dict[str, weakref.ref[type]] = {}
+shared_names: set[str] = set()
+"""Full names that several classes of this process have: of a file that was loaded twice, or of a class that a function
+makes.
+"""
+
+
+def full_name(cls: type) -> str:
+    """The name by which a class is encoded: ``module:Outer.Inner``.
+
+    Of a class in the protocol's own file it is ``Outer.Inner``, since the name of that module depends on how the file
+    is run.
+    """
+    module = cls.__module__
+    is_own = module in _MAIN or module.startswith(PROTOCOL_MODULE)
+    return cls.__qualname__ if is_own else f"{module}:{cls.__qualname__}"
+
+
+def _text(tag: bytes, text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogatepass")
+    return tag + str(len(raw)).encode() + b":" + raw
+
+
+def _register(cls: type) -> None:
+    """Note whether another class has the full name of this one."""
+    name = full_name(cls)
+    known = _named.get(name)
+    if known is not None and known() not in (None, cls):
+        shared_names.add(name)
+    _named[name] = weakref.ref(cls)
+
+
+@dataclass_transform()
+class Record:
+    """A named group of values, declared like a dataclass.
+
+    ``_fields`` has the names of its fields, as of a named tuple.
+
+    Used as the type of a state variable, a record is flattened: each field is a part of the state of its own, which
+    actions read and assign one by one (``self.writer.status = ...``). Everywhere else it is one immutable value; make a
+    changed copy with :meth:`replace`.
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _full_name: ClassVar[str] = ""
+    _code_of_class: ClassVar[bytes] = b""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("__eq__", "__hash__"):
+            if name in cls.__dict__:
+                raise NotAValue(
+                    f"record {cls.__name__} defines {name}, but records are equal by class and content: compare with a"
+                    " method"
+                )
+        has_own_init = "__init__" in cls.__dict__
+        dataclasses.dataclass(eq=False, repr=False)(cls)
+        cls._fields = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
+        if not has_own_init and _is_plain(cls):
+            cls.__init__ = _plain_init(cls)  # type: ignore[method-assign]
+        cls._full_name = full_name(cls)
+        cls._code_of_class = _text(b"r", cls._full_name)
+        _register(cls)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sealed", True)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # A class may build its records without __post_init__ above. They are values once they were encoded or frozen.
+        held = self.__dict__
+        if "_sealed" in held or "_code" in held or "_frozen" in held:
+            raise AttributeError(
+                f"a {type(self).__name__} is an immutable value: make a changed copy with .replace({name}=...)"
+            )
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a {type(self).__name__} is an immutable value: its field {name} can not be deleted")
+
+    def replace(self: R, **changes: Any) -> R:
+        """A copy with the named fields changed."""
+        return type(self)(**{name: changes.pop(name, getattr(self, name)) for name in self._fields}, **changes)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        if other is self:
+            return True
+        mine, others = self.__dict__.get("_code"), other.__dict__.get("_code")
+        if mine is not None and others is not None and not shared_names:
+            return bool(mine == others)
+        if not all(getattr(self, n) == getattr(other, n) for n in self._fields):
+            return False
+        try:
+            return encode(self) == encode(other)  # a field that is 1 in one of them and True in the other
+        except NotAValue:
+            return True
+
+    def __hash__(self) -> int:
+        held = self.__dict__
+        known: int | None = held.get("_hash")
+        if known is None:
+            known = hash((type(self).__name__, *[getattr(self, n) for n in self._fields]))
+            if "_frozen" in held or "_code" in held:  # it is a value, whatever was given to it
+                held["_hash"] = known
+        return known
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without its hash, which another process would not give it."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    def __parts__(self) -> dict[str, Value]:
+        """The fields as a person reads them, by their names."""
+        return {name: getattr(self, name) for name in self._fields}
+
+    def __shown__(self) -> str:
+        """The record as a person reads it."""
+        parts = ", ".join(f"{name}={show(value)}" for name, value in self.__parts__().items())
+        return f"{self.__title__()}({parts})"
+
+    def __title__(self) -> str:
+        return type(self).__name__
+
+
+def _is_plain(cls: type[Record]) -> bool:
+    """Whether the records of a class are made by assigning what is given to its fields, and nothing else."""
+    code = cls.__init__.__code__
+    is_usual = cls.__post_init__ is Record.__post_init__ and cls.__setattr__ is Record.__setattr__
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    return (
+        is_usual
+        and "self" not in cls._fields
+        and code.co_varnames[1 : code.co_argcount] == cls._fields
+        and not code.co_kwonlyargcount
+        and all(field.default_factory is dataclasses.MISSING for field in fields)
+        and not any(hasattr(inspect.getattr_static(cls, name, None), "__set__") for name in cls._fields)
+    )
+
+
+def _plain_init(cls: type[Record]) -> Callable[..., None]:
+    """An ``__init__`` like that of a dataclass, which does not ask for each field whether it may be assigned."""
+    made = cls.__init__
+    lines = [f"    self.__dict__[{name!r}] = {name}" for name in cls._fields]
+    source = "\n".join(
+        [f"def __init__(self, {', '.join(cls._fields)}):", *lines, "    self.__dict__['_sealed'] = True"]
+    )
+    names: dict[str, Any] = {}
+    exec(source, {"__name__": cls.__module__}, names)
+    init: Any = names["__init__"]
+    init.__defaults__, init.__annotations__, init.__qualname__ = (
+        made.__defaults__,
+        made.__annotations__,
+        made.__qualname__,
+    )
+    return init  # type: ignore[no-any-return]
+
+
+class Message(Record):
+    """A record that travels over a :class:`~fencepost.language.network.Network`; its class is the kind of message.
+
+    ``topic`` may name one of its fields: then what a channel has in flight is a part of the state of its own for each
+    value of that field, and a message is received by its topic. It is for kinds of which many different messages pile
+    up in a channel.
+    """
+
+    topic: ClassVar[str | None] = None
+
+
+def canonical(items: Iterable[T]) -> list[T]:
+    """``items`` in the one order in which Fencepost walks anything, the same in every process."""
+    members = list(items)
+    if len(members) > 1 or (members and type(members[0]) not in _ATOMS and not isinstance(members[0], Record)):
+        members.sort(key=order_key)
+    return members
+
+
+def subsets(items: Iterable[T], size: int | None = None) -> list[frozenset[T]]:
+    """Every subset of ``items`` (of ``size`` elements if given), smallest first, in canonical order."""
+    members = canonical(set(finite(items, "what subsets(...) is asked of")))
+    number = 2 ** len(members) if size is None else comb(len(members), size)
+    if number > MAX_MEMBERS:
+        raise NotAProtocol(
+            f"subsets(...) of {len(members):,} members would be more than {MAX_MEMBERS:,}: take those of one small size"
+        )
+    sizes = range(len(members) + 1) if size is None else (size,)
+    return [Set(chosen) for n in sizes for chosen in combinations(members, n)]
+
+
+def order_key(value: Value) -> tuple[Any, ...]:
+    """A sort key over all values: by kind, then naturally (numbers by size, enum members and model values as
+    declared).
+    """
+    kind = type(value)
+    if kind is int:
+        return (2, value)
+    if kind is ModelValue:
+        return (6, value.index, value.name)
+    if value is None:
+        return (0,)
+    if kind is tuple:
+        return (7, len(value), tuple([order_key(v) for v in value]))
+    if isinstance(value, Record):
+        return (9, kind.__name__, kind._full_name, tuple([order_key(getattr(value, n)) for n in value._fields]))
+    if isinstance(value, enum.Enum):
+        place = value.value if isinstance(value, enum.Flag) else list(type(value)).index(value)
+        return (5, type(value).__name__, full_name(type(value)), place)
+    if isinstance(value, bool):
+        return (1, value)
+    if isinstance(value, int):
+        return (2, value)
+    if isinstance(value, float):
+        return (3, value, copysign(1.0, value))
+    if isinstance(value, str):
+        return (4, value)
+    if isinstance(value, tuple):
+        return (7, len(value), tuple(order_key(v) for v in value))
+    if isinstance(value, (frozenset, set)):
+        return (8, len(value), tuple(sorted(order_key(v) for v in frozenset.__iter__(frozenset(value)))))
+    if isinstance(value, Mapping):
+        return (10, len(value), tuple((order_key(k), order_key(value[k])) for k in value))
+    if isinstance(value, bytes):
+        return (11, value)
+    frozen = freeze(value)
+    if type(frozen) is type(value):
+        raise NotAValue(f"{value!r} ({type(value).__name__}) has no canonical order")
+    return order_key(frozen)
+
+
+def encode(value: Value) -> bytes:
+    """Bytes that are equal exactly when two values are, type and content; the basis of interning and of fingerprints.
+
+    Records, sets and maps remember theirs.
+    """
+    kind = type(value)
+    if kind is int:
+        # Python limits how long a number it writes in decimals, and takes quadratic time for it.
+        return b"i%d;" % value if value.bit_length() < 64 else b"x%x;" % value
+    if kind is ModelValue:
+        return value._code  # type: ignore[no-any-return]
+    if isinstance(value, Record):
+        code: bytes | None = value.__dict__.get("_code")
+        if code is None:
+            code = value._code_of_class + b"".join([encode(getattr(value, n)) for n in value._fields]) + b"."
+            value.__dict__["_code"] = code
+        return code
+    if value is None:
+        return b"N"
+    if kind is bool:
+        return b"T" if value else b"F"
+    if kind is str:
+        return _text(b"s", value)
+    if kind is tuple:
+        return b"(" + b"".join(map(encode, value)) + b")"
+    if kind is Set:
+        code = getattr(value, "_code", None)
+        if code is None:
+            code = value._code = b"{" + b"".join(sorted(map(encode, frozenset.__iter__(value)))) + b"}"
+        return code
+    if kind is Map:
+        code = value._code
+        if code is None:
+            code = value._code = b"[" + b"".join(sorted([encode(k) + encode(v) for k, v in value.items()])) + b"]"
+        return code
+    if kind is frozenset:
+        return b"{" + b"".join(sorted(map(encode, value))) + b"}"
+    if isinstance(value, enum.Enum):
+        # A combination of flags has no name of its own.
+        return _text(b"e", f"{full_name(kind)}.{value.value if isinstance(value, enum.Flag) else value.name}")
+    if kind is float:
+        return b"f" + struct.pack("<d", value)
+    if kind is bytes:
+        return bytes(b"b" + str(len(value)).encode() + b":" + value)
+    raise NotAValue(f"{value!r} ({kind.__name__}) is not a value")
+
+
+_ATOMS: set[type] = {type(None), bool, int, str, ModelValue, bytes}  # and every class of enum members met so far
+_ADVICE: dict[type, str] = {
+    list: "a tuple",
+    set: "a frozenset",
+    dict: "a fencepost.Map",
+    bytearray: "bytes",
+}
+
+
+def freeze(value: Value) -> Value:
+    """The value as a state keeps it: the same content, sets and maps in their canonical kind, record views as records.
+
+    Raises :class:`NotAValue` for anything mutable or unknown, naming what to write instead.
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    result: Value
+    if isinstance(value, Record):
+        if "_frozen" in value.__dict__:
+            return value
+        changed: dict[str, Value] = {}
+        for name in value._fields:
+            field = getattr(value, name)
+            if type(field) not in _ATOMS:
+                frozen = _frozen_field(value, name, field)
+                if frozen is not field:
+                    changed[name] = frozen
+        result = value.replace(**changed) if changed else value
+        result.__dict__["_frozen"] = True
+        return result
+    if kind is tuple:
+        for place, part in enumerate(value):
+            if type(part) not in _ATOMS and freeze(part) is not part:
+                return (*value[:place], *map(freeze, value[place:]))
+        return value
+    if isinstance(value, enum.Enum):
+        _ATOMS.add(kind)
+        _register(kind)
+        return value
+    if isinstance(value, frozenset):
+        if kind is Set and getattr(value, "_frozen", False):
+            return value
+        members = [freeze(v) for v in frozenset.__iter__(value)]
+        is_same = kind is Set and all(map(is_, members, frozenset.__iter__(value)))
+        result = value if is_same else Set(members)
+        result._frozen = True
+        return result
+    if kind is Map:
+        if not value._frozen:
+            items = [(freeze(k), freeze(v)) for k, v in value.items()]
+            if not all(k is key and v is held for (k, v), (key, held) in zip(items, value.items(), strict=True)):
+                value = Map(items)
+            value._frozen = True
+        return value
+    if kind is float:
+        if value != value:
+            raise NotAValue("NaN, which is not a value: it does not equal itself")
+        return value
+    view: Callable[[], Value] | None = getattr(value, "__value__", None)
+    if view is not None:
+        return freeze(view())
+    if isinstance(value, tuple):
+        raise NotAValue(f"a named tuple ({kind.__name__}); declare a fencepost.Record")
+    for mutable, instead in _ADVICE.items():
+        if isinstance(value, mutable):
+            raise NotAValue(f"a {mutable.__name__}, which is mutable; use {instead}")
+    try:
+        hash(value)
+    except TypeError:
+        raise NotAValue(f"a {kind.__name__}, which is unhashable") from None
+    raise NotAValue(f"a {kind.__name__}, which Fencepost does not know; declare a fencepost.Record or an enum")
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether two are one value, by type and content: 1 is not True, and 0.0 is not -0.0."""
+    kind = type(one)
+    if kind in _ATOMS:
+        return type(other) is kind and bool(one == other)
+    try:
+        return bool(one == other) and encode(freeze(one)) == encode(freeze(other))
+    except NotAValue:
+        return True
+
+
+def kind_of(value: Value) -> type | bytes:
+    """What tells a value from all that Python takes for equal to it: the class of an atom, and else the content."""
+    kind = type(value)
+    return kind if kind in _ATOMS else encode(value)
+
+
+def refuse_equal(keys: Collection[Value], key: Value, where: str) -> None:
+    """Raises :class:`NotAValue` if Python takes ``key`` for equal to one of ``keys`` although it is another value, such
+    as 1 and True: in a set or a map, one of them would silently stand for both.
+    """
+    for other in keys if key in keys else ():
+        if other == key and not same(other, key):
+            raise NotAValue(
+                f"{show(key)} and {show(other)} are two values, but one key of {where}: Python takes them for equal"
+            )
+
+
+def _frozen_field(record: Record, name: str, value: Value) -> Value:
+    try:
+        return freeze(value)
+    except NotAValue as error:
+        raise NotAValue(f"a {type(record).__name__} whose field {name} is {error}") from None
+
+
+def show(value: Value) -> str:
+    """A value as a person reads it: ``{b1, b2}``, ``Entry(id=1, data=1)``, ``OPEN``.
+
+    All of it is printable. Of a whole number of more than :data:`MOST_DIGITS` digits the first and the last are shown.
+    """
+    if type(value) is int:
+        return abbreviated(value)
+    if isinstance(value, enum.Enum):
+        return printable(value.name or repr(value))  # no flag at all has no name
+    if isinstance(value, ModelValue):
+        return printable(value.name)
+    if isinstance(value, tuple):
+        return "⟨" + ", ".join(map(show, value)) + "⟩"
+    if isinstance(value, (frozenset, set)):
+        return "{" + ", ".join(map(show, canonical(frozenset.__iter__(frozenset(value))))) + "}"
+    if isinstance(value, Record):
+        return value.__shown__()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{show(k)}: {show(v)}" for k, v in value.items()) + "}"
+    return repr(value)
+
+
+def show_parameters(parameters: Mapping[str, Value]) -> str:
+    """Parameters, or constants, with their values: ``b=b1, e=2``."""
+    return ", ".join(f"{name}={show(value)}" for name, value in parameters.items())
+
+
+def show_call(name: str, parameters: Mapping[str, Value]) -> str:
+    """A name with its parameters: ``bookie_confirms_add(b=b1)``. It stands alone if there are none."""
+    return f"{name}({show_parameters(parameters)})" if parameters else name

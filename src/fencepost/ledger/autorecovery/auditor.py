@@ -1,0 +1,194 @@
+"""The auditor: it says which ledgers are under-replicated, when a bookie is lost and from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Collection
+
+from fencepost.ledger.autorecovery.settings import RecoverySettings
+from fencepost.ledger.autorecovery.tasks import Change, until_one_ends
+from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.client.replication import has_ends
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.metadata import paths
+from fencepost.ledger.metadata.client import Bookies
+from fencepost.ledger.metadata.underreplication import UnderReplication
+from fencepost.ledger.rules.auditing import Due, Watched, audited, is_asked_for, seen
+from fencepost.ledger.rules.metadata import LedgerMetadata
+from fencepost.ledger.rules.replication import is_closed_fragment, lost
+
+AT_ONCE = 50
+"""Ledgers that are published at once."""
+
+_log = logging.getLogger("fencepost.ledger.autorecovery")
+
+
+class Auditor:
+    """Audits one cluster, while it is elected."""
+
+    def __init__(self, store: Store, nodes: UnderReplication, settings: RecoverySettings, counts: Metrics) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._settings = settings
+        self._counts = counts
+        self._bookies = Bookies()
+        self._changed = Change()
+
+    async def run(self) -> None:
+        """Audit; it does not end by itself. Raises :class:`StoreError` if the metadata service fails."""
+        stop = await self._store.metadata.watch_bookies(self._bookies_changed)
+        try:
+            await until_one_ends(self._watch(), self._check_entries())
+        finally:
+            stop()
+
+    @property
+    def _registered(self) -> frozenset[str]:
+        return frozenset((*self._bookies.writable, *self._bookies.read_only))
+
+    def _bookies_changed(self, bookies: Bookies) -> None:
+        self._bookies = bookies
+        self._changed.set()
+
+    # -- bookies that are lost -----------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Publish the ledgers of bookies that are lost: each after the delay, several at once, and all at the times of
+        the periodic check."""
+        loop = asyncio.get_running_loop()
+        watched = Watched(known=frozenset(await self._store.metadata.names_in(paths.COOKIES) or ()))
+        before: tuple[int, int] | None = None
+        check_at, audit_at = loop.time(), math.inf
+        while True:
+            self._changed.clear()
+            await self._until_enabled()
+            delay = await self._nodes.recovery_delay(self._settings.lost_bookie_recovery_delay, self._changed.notice)
+            waited = watched.waiting
+            watched, due = seen(watched, self._registered, delay[0])
+            now = loop.time()
+            if before is not None and delay[1] != before[1]:
+                due, waited = (Due.NOW if is_asked_for(delay[0], before[0]) else due), frozenset()
+            before = delay
+            if due is Due.NOW:
+                audit_at = now
+            elif due is Due.NOTHING:
+                if audit_at < math.inf:
+                    self._counts.add("auditor_NUM_DELAYED_BOOKIE_AUDITS_CANCELLED", 1)
+                    _log.info("the bookie that was waited for is back")
+                audit_at = math.inf
+            elif watched.waiting != waited:
+                self._counts.add("auditor_NUM_BOOKIE_AUDITS_DELAYED", 1)
+                _log.warning(
+                    "lost: %s; its ledgers are published if that is so in %d s",
+                    ", ".join(sorted(watched.waiting)),
+                    delay[0],
+                )
+                audit_at = now + delay[0]
+            if audit_at <= now:
+                await self._audit(())
+                watched, audit_at = audited(watched), math.inf
+            elif check_at <= now:
+                await self._audit(watched.waiting)
+                interval = self._settings.auditor_periodic_bookie_check_interval
+                check_at = now + interval if interval else math.inf
+            else:
+                await self._until_changed(min(audit_at, check_at) - now)
+
+    async def _until_changed(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds if seconds < math.inf else None):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _until_enabled(self) -> None:
+        while True:
+            changed = Change()
+            if await self._nodes.is_enabled(changed.notice):
+                return
+            _log.warning("auto-recovery is disabled, and the auditor waits until it is enabled")
+            await changed.wait()
+
+    async def _audit(self, waited_for: Collection[str]) -> None:
+        """Publish every ledger that has a bookie in an ensemble which is not registered, but for those that are
+        ``waited_for``."""
+        began, found, news = time.perf_counter(), 0, 0
+        missing: set[str] = set()
+        some: dict[int, frozenset[str]] = {}
+        await self._store.metadata.sync()
+        async for ledger, metadata in self._store.metadata.all_metadata():
+            gone = lost(metadata, self._registered).difference(waited_for)
+            if gone:
+                some[ledger] = gone
+                found += 1
+                missing |= gone
+            if len(some) == AT_ONCE:
+                news += await self._publish(some)
+                some.clear()
+        news += await self._publish(some)
+        self._counts.took("auditor_AUDIT_BOOKIES_TIME", time.perf_counter() - began)
+        self._counts.add("auditor_NUM_UNDER_REPLICATED_LEDGERS", news)
+        if found:
+            _log.warning(
+                "under-replicated ledgers: %d, of which %d are new; lost: %s",
+                found,
+                news,
+                ", ".join(sorted(missing)),
+            )
+
+    async def _publish(self, some: dict[int, frozenset[str]]) -> int:
+        """Publish ledgers with the bookies that each misses, unless that is disabled now; gives how many are news."""
+        if not some or not await self._nodes.is_enabled():
+            return 0
+        now = _now()
+        news = await asyncio.gather(*(self._nodes.publish(ledger, gone, now) for ledger, gone in some.items()))
+        return sum(news)
+
+    # -- entries that are lost -----------------------------------------------------------------------------------------
+
+    async def _check_entries(self) -> None:
+        """Look from time to time whether bookies have what they should."""
+        interval = self._settings.auditor_periodic_check_interval
+        if not interval:
+            await asyncio.Event().wait()
+        while True:
+            checked = await self._nodes.checked()
+            if checked is not None:
+                await asyncio.sleep(min(max(interval - (_now() - checked) / 1000, 0), interval))
+            await self._until_enabled()
+            began = time.perf_counter()
+            await self._check_all()
+            await self._nodes.set_checked(_now())
+            self._counts.took("auditor_CHECK_ALL_LEDGERS_TIME", time.perf_counter() - began)
+
+    async def _check_all(self) -> None:
+        """Publish every ledger of which a registered bookie lacks the first or the last entry that it should have of a
+        closed fragment."""
+        async for ledger, metadata in self._store.metadata.all_metadata():
+            lacking = await self._lacking(ledger, metadata)
+            self._counts.add("auditor_NUM_LEDGERS_CHECKED", 1)
+            if lacking and await self._nodes.is_enabled() and await self._nodes.publish(ledger, lacking, _now()):
+                self._counts.add("auditor_NUM_UNDER_REPLICATED_LEDGERS", 1)
+                _log.warning("ledger %d lacks entries on %s", ledger, ", ".join(sorted(lacking)))
+
+    async def _lacking(self, ledger: int, metadata: LedgerMetadata) -> frozenset[str]:
+        registered = self._registered
+        asked = [
+            (place, bookie)
+            for place, fragment in enumerate(metadata.fragments)
+            if is_closed_fragment(metadata, place)
+            for bookie in fragment.ensemble
+            if bookie in registered
+        ]
+        found = await asyncio.gather(
+            *(has_ends(self._store, ledger, metadata, place, bookie) for place, bookie in asked)
+        )
+        return frozenset(bookie for (_, bookie), has in zip(asked, found, strict=True) if has is False)
+
+
+def _now() -> int:
+    """Milliseconds since 1970, as BookKeeper has them in its nodes."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,163 @@
+"""Auto-recovery from its start to its end, in a process of its own or beside a bookie; and the election: of all who do
+it on a cluster, ours and BookKeeper's, one is the auditor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+
+from fencepost.errors import OptionError
+from fencepost.ledger.autorecovery.auditor import Auditor
+from fencepost.ledger.autorecovery.settings import RecoverySettings, Settings
+from fencepost.ledger.autorecovery.tasks import Change, until_one_ends
+from fencepost.ledger.autorecovery.worker import Worker
+from fencepost.ledger.bookie import metrics
+from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.ended import end_at_signals
+from fencepost.ledger.errors import StoreError
+from fencepost.ledger.metadata.client import Session
+from fencepost.ledger.metadata.underreplication import UnderReplication
+
+_log = logging.getLogger("fencepost.ledger.autorecovery")
+
+
+async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
+    """Do auto-recovery until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called with the
+    name of this process when it begins.
+
+    Raises :class:`fencepost.FencepostError` if it can not start.
+    """
+    if not settings.metadata_service_uri:
+        raise OptionError(
+            "auto-recovery needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
+        )
+    name = settings.bookie_id or socket.gethostname()
+    counts = Metrics()
+    ended = asyncio.Event()
+    end_at_signals(ended)
+    async with await _connected(settings.metadata_service_uri, settings.zk_timeout) as store:
+        recovery = AutoRecovery(store, name, settings, counts)
+        await recovery.prepare()
+        end_metrics = _serve_metrics(counts, settings)
+        try:
+            ready(name)
+            await until_one_ends(recovery.run(), ended.wait())
+        finally:
+            end_metrics()
+
+
+async def beside(uri: str, zk_timeout: int, name: str, settings: RecoverySettings, counts: Metrics) -> None:
+    """Do auto-recovery in a bookie's process until it is cancelled, in a session of its own; what can not be done now
+    is tried again."""
+    while True:
+        try:
+            async with await _connected(uri, zk_timeout) as store:
+                recovery = AutoRecovery(store, name, settings, counts)
+                await recovery.prepare()
+                await recovery.run()
+        except StoreError as error:
+            _log.error("auto-recovery does not begin: %s", error)
+        await asyncio.sleep(settings.rw_rereplicate_backoff_ms / 1000)
+
+
+class AutoRecovery:
+    """The election, the auditor and the replication worker of one process."""
+
+    def __init__(self, store: Store, name: str, settings: RecoverySettings, counts: Metrics) -> None:
+        self._store = store
+        self._settings = settings
+        self._nodes = UnderReplication(store.metadata, name)
+        self._worker = Worker(store, self._nodes, settings, counts)
+        self._election = Election(self._nodes, Auditor(store, self._nodes, settings, counts).run)
+        copied = self._worker.copied
+        counts.gauges |= {
+            "auditor_elected": lambda: self._election.is_auditor,
+            "replication_worker_NUM_ENTRIES_WRITTEN": lambda: copied.entries,
+            "replication_worker_NUM_BYTES_WRITTEN": lambda: copied.bytes,
+            "replication_worker_ledgers_locked": lambda: len(self._nodes.held),
+        }
+
+    async def prepare(self) -> None:
+        """Make the nodes that are always there. Raises :class:`StoreError`."""
+        await self._store.metadata.instance_id()  # is there a cluster?
+        await self._nodes.prepare()
+
+    async def run(self) -> None:
+        """Go on until it is cancelled. When the session expires, locks and votes are gone, and everything begins
+        anew."""
+        while True:
+            expired = asyncio.Event()
+            stop = self._store.metadata.listen(functools.partial(_report, expired))
+            try:
+                await until_one_ends(self._election.run(), self._worker.run(), expired.wait())
+                _log.warning("the session with the metadata service has expired, and auto-recovery begins anew")
+            except StoreError as error:
+                _log.warning("auto-recovery waits: %s", error)
+                await asyncio.sleep(self._settings.rw_rereplicate_backoff_ms / 1000)
+            finally:
+                stop()
+
+
+def _report(expired: asyncio.Event, session: Session) -> None:
+    if session is Session.EXPIRED:
+        expired.set()
+
+
+async def _connected(uri: str, zk_timeout: int) -> Store:
+    return await Store.connect(uri, ClientSettings.of_environment(session_timeout=zk_timeout / 1000))
+
+
+def _serve_metrics(counts: Metrics, settings: Settings) -> Callable[[], None]:
+    if not settings.prometheus_stats_http_port:
+        return lambda: None
+    return metrics.serve(counts, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port)[0]
+
+
+class Election:
+    """Stands for auditor, and audits while it is the one."""
+
+    def __init__(self, nodes: UnderReplication, audit: Callable[[], Awaitable[None]]) -> None:
+        self.is_auditor = False
+        self._nodes = nodes
+        self._audit = audit
+        self._vote = ""
+
+    async def run(self) -> None:
+        """Stand, and audit whenever elected; it does not end by itself. Raises :class:`StoreError` if the metadata
+        service fails."""
+        while True:
+            changed = Change()
+            try:
+                is_elected = bool(self._vote) and await self._nodes.is_elected(self._vote, changed.notice)
+            except ValueError:  # the vote is gone, with a session or by another hand
+                self._vote = ""
+            if not self._vote:
+                self._vote = await self._nodes.vote()
+                continue
+            if not is_elected:
+                await changed.wait()
+                continue
+            _log.info("%s is the auditor", self._nodes.name)
+            self.is_auditor = True
+            try:
+                await until_one_ends(self._audit(), self._is_over())
+            finally:
+                self.is_auditor = False
+            _log.warning("%s is the auditor no more", self._nodes.name)
+
+    async def _is_over(self) -> None:
+        """Wait until the vote is not the first one any more."""
+        while True:
+            changed = Change()
+            try:
+                if not await self._nodes.is_elected(self._vote, changed.notice):
+                    return
+            except ValueError:
+                return
+            await changed.wait()

@@ -1,0 +1,129 @@
+"""Requests that arrived together, by compiled loops: rows of their frames, what the role is given of them, and the
+bytes of its answers. There is no socket, no storage and no clock here: the server has them, or the simulator.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fencepost.ledger.bookie.inbox import Memory
+from fencepost.ledger.kernels.entries import EntryRows
+from fencepost.ledger.kernels.found import CODE, FoundRows
+from fencepost.ledger.kernels.requests import AddRows, FoundReads, ReadRows, by_ledger_and_code
+from fencepost.ledger.roles.interface import Adds, ReadsFound
+from fencepost.ledger.rules.codes import Code
+
+ROWS = 4_096
+"""Requests of which rows are made at once."""
+
+LARGE = 16 * 1024
+"""Bytes of a body, from which on it takes less time to send it from where it lies than to copy it among others."""
+
+_SEED = int.from_bytes(os.urandom(8), signed=True)
+
+
+class ArrivedAdds:
+    """Adds of which the role takes some: their frames are in ``memory``, and their rows in a table, in an order."""
+
+    __slots__ = ("_loops", "_memory", "_order", "_table", "adds")
+
+    def __init__(self, loops: Any, memory: Memory, table: Any, order: Any, adds: tuple[AddRows, ...]) -> None:
+        self.adds = adds
+        self._loops, self._memory, self._table, self._order = loops, memory, table, order
+
+    def entries(self, taken: Sequence[Adds]) -> EntryRows:
+        """The entries of those that the role has taken, as the journal and the storage have them."""
+        order, adds = self._order, [each for each in taken if type(each) is AddRows]
+        if sum(map(len, adds)) < len(order):
+            order = np.concatenate([order[each.first : each.first + len(each)] for each in adds])
+        size, recovery = sum(each.size for each in adds), any(each.recovery for each in adds)
+        rows: EntryRows = self._loops.lay_out(self._memory.array, self._table, order, size, recovery)
+        return rows
+
+
+class Batches:
+    """Rows of requests, and the memory that loops work in. ``loops``: :mod:`fencepost.ledger.kernels.bookie`."""
+
+    def __init__(self, loops: Any) -> None:
+        self.loops = loops
+        self.table = np.zeros((ROWS, loops.COLUMNS), np.int64)
+        self._groups = np.zeros((ROWS, loops.GROUP_COLUMNS), np.int64)
+        self._slots = np.full(2 * ROWS, -1, np.int64)
+        self._places = np.zeros(ROWS, np.int64)
+        self._order = np.zeros(ROWS, np.int64)
+
+    def adds(self, memory: Memory, first: int, stop: int) -> Iterator[ArrivedAdds]:
+        """The adds in some rows, as the role is given them: by ledger. Each is to be done with before the next."""
+        loops, table = self.loops, self.table
+        while first < stop:
+            groups, after = loops.group(
+                memory.array, table, first, stop, _SEED, self._slots, self._groups, self._places, self._order
+            )
+            order = self._order[: after - first]
+            requests = np.empty((after - first, 3), np.int64)
+            loops.ids(table, order, requests)
+            adds = tuple(
+                AddRows(
+                    ledger,
+                    bytes(memory.view[key : key + key_size]),
+                    bool(flags & loops.RECOVERY),
+                    bool(flags & loops.DEFERRED_SYNC),
+                    lac,
+                    requests[start:end],
+                    low,
+                    high,
+                    start,
+                    size,
+                )
+                for ledger, flags, key, key_size, lac, low, high, start, end, size in self._groups[:groups].tolist()
+            )
+            yield ArrivedAdds(loops, memory, table, order, adds)
+            first = after
+
+    def reads(self, first: int, stop: int) -> NDArray[np.int64]:
+        """The plain reads in some rows: their numbers, entries and ledgers."""
+        requests = np.empty((stop - first, 3), np.int64)
+        self.loops.ids(self.table, np.arange(first, stop), requests)
+        return requests
+
+    def found(self, reads: ReadRows, found: FoundRows) -> tuple[list[ReadsFound], int, int]:
+        """The events of what reads have come to; how many are missing, and the bytes of the others."""
+        requests, table = reads.requests, found.table
+        low, high, size, missing, is_one = self.loops.look_over(requests, table)
+        if not is_one:
+            some = by_ledger_and_code(reads, found)
+            return [ReadsFound(reads.number, ledger, code, each) for ledger, code, each in some], missing, size
+        if missing:
+            return [], missing, size
+        every = FoundReads(requests, np.arange(len(requests)), found, low, high, size)
+        return [ReadsFound(reads.number, int(requests[0, 2]), Code(int(table[0, CODE])), every)], 0, size
+
+    def answers_to_adds(self, adds: Sequence[Adds], code: Code, codec: Any) -> memoryview:
+        """The frames of the same answer to adds."""
+        loops, end = self.loops, 0
+        out = Memory(sum(map(len, adds)) * loops.ANSWER)
+        for each in adds:
+            assert type(each) is AddRows
+            end = loops.answer_adds(out.array, end, each.requests, each.ledger, codec.number_of(code), codec.VERSION)
+        return out.view[:end]
+
+    def answers_to_reads(self, reads: FoundReads, code: Code, lac: int, codec: Any) -> list[memoryview]:
+        """The frames of the answers to reads, in pieces: large bodies are sent from where they lie."""
+        loops, found, places, count = self.loops, reads.found, reads.places, len(reads)
+        is_ok = code is Code.OK
+        are_large = is_ok and reads.size >= count * LARGE
+        cuts = np.empty(count if are_large else 0, np.int64)
+        out = Memory(count * loops.ANSWER + (reads.size if is_ok and not are_large else 0))
+        end = loops.answer_reads(
+            out.array, 0, reads.requests, places, found.table, codec.number_of(code), lac, codec.VERSION, cuts
+        )
+        pieces, start = list[memoryview](), 0
+        for cut, body in zip(cuts.tolist(), found.views(places) if are_large else (), strict=True):
+            pieces += [out.view[start:cut], body]
+            start = cut
+        return [*pieces, out.view[start:end]]

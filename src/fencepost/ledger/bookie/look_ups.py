@@ -1,0 +1,92 @@
+"""What a bookie's role wants to have looked up, and what it comes to. There is no thread here: the server has them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fencepost.ledger.disk.storage import Storage
+from fencepost.ledger.entries import runs_of
+from fencepost.ledger.kernels.requests import ReadRows, found_nothing, found_reads
+from fencepost.ledger.roles.interface import (
+    BatchFound,
+    Event,
+    FindRuns,
+    Found,
+    LookUp,
+    LookUpBatch,
+    Measure,
+    Measured,
+    ReadsFound,
+    RunsFound,
+)
+from fencepost.ledger.roles.requests import FoundRequests
+from fencepost.ledger.rules.codes import Code
+from fencepost.ledger.rules.reading import batch
+
+
+class PlainRead(NamedTuple):
+    """A plain read that came by itself, with the number of its request; ``number``: of its look-up."""
+
+    number: int
+    ledger: int
+    entry_id: int
+    txn: int
+
+    def found(self, code: Code, body: bytes | None) -> ReadsFound:
+        """What it comes to."""
+        return ReadsFound(
+            self.number, self.ledger, code, FoundRequests(self.ledger, ((self.txn, self.entry_id, body),))
+        )
+
+
+LookOne = LookUp | LookUpBatch | FindRuns | Measure | PlainRead
+Look = LookOne | ReadRows
+
+
+def find(storage: Storage, look: LookOne) -> Event:
+    """Look something up. Raises what a disk that fails raises."""
+    if type(look) is LookUp:
+        return Found(look.number, *storage.look_up(look.ledger, look.entry_id))
+    if type(look) is PlainRead:
+        code, _, body = storage.look_up(look.ledger, look.entry_id)
+        return look.found(code, body)
+    if type(look) is LookUpBatch:
+        look_up = storage.following(look.ledger, look.entry_id, look.max_count, look.max_size)
+        return BatchFound(look.number, *batch(look_up, look.entry_id, look.max_count, look.max_size))
+    if type(look) is FindRuns:
+        return RunsFound(look.number, Code.OK, runs_of(storage.entries_of(look.ledger)))
+    room = storage.room()[1]
+    return Measured(look.number, room.total, room.free)
+
+
+def found_one(look: LookUp | PlainRead, code: Code, body: bytes) -> Event:
+    """The result of a look-up of one entry."""
+    return look.found(code, body) if type(look) is PlainRead else Found(look.number, code, look.entry_id, body)
+
+
+def nothing(look: Look) -> Event:
+    """The result of a look-up that fails, or that nobody waits for."""
+    if type(look) is ReadRows:
+        found = found_nothing(look, Code.IO_ERROR)
+        return ReadsFound(
+            look.number, int(look.ledgers[0]), Code.IO_ERROR, found_reads(look.requests, np.arange(len(look)), found)
+        )
+    if type(look) is PlainRead:
+        return look.found(Code.IO_ERROR, None)
+    if type(look) is LookUp:
+        return Found(look.number, Code.IO_ERROR, look.entry_id)
+    if type(look) is LookUpBatch:
+        return BatchFound(look.number, Code.IO_ERROR)
+    return RunsFound(look.number, Code.IO_ERROR) if type(look) is FindRuns else Measured(look.number, 0, 0)
+
+
+def size_of(found: Event) -> int:
+    """The bytes of the entries that were found."""
+    if type(found) is Found:
+        return len(found.body or b"")
+    if type(found) is ReadsFound:
+        reads: FoundRequests = found.reads  # type: ignore[assignment]
+        return sum(len(body or b"") for _, _, body in reads.reads)
+    return sum(map(len, found.bodies)) if type(found) is BatchFound else 0

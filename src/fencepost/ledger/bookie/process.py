@@ -1,0 +1,419 @@
+"""One bookie from its start to its end: cookies, storage, server, registration, garbage collection, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import gc
+import logging
+import resource
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from types import ModuleType
+from typing import Any, TypeVar
+
+import msgspec
+
+from fencepost.connections.tls import Tls
+from fencepost.connections.users import CREDENTIALS, Credentials, Users
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.ledger.autorecovery import process as autorecovery
+from fencepost.ledger.bookie import cookies, metrics
+from fencepost.ledger.bookie.directories import Directories, advertised, bind
+from fencepost.ledger.bookie.garbage import collect
+from fencepost.ledger.bookie.identity import identify, stamp_anew, stamp_first
+from fencepost.ledger.bookie.registration import Registration
+from fencepost.ledger.bookie.repair import Repair
+from fencepost.ledger.bookie.server import LOOPS, OF_STORAGE, Server
+from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.disk.storage import Storage
+from fencepost.ledger.ended import Ended
+from fencepost.ledger.errors import ClusterExistsError, MetadataServiceError
+from fencepost.ledger.kernels import ready as loops
+from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.ledger.metadata.registration import BookieServiceInfo, Endpoint
+from fencepost.ledger.roles.bookie import Bookie
+from fencepost.ledger.rules.boot import CLEAN_END, Run, Step, steps_of_boot
+from fencepost.ledger.rules.cookies import Boot, Cookie
+from fencepost.ledger.security import ENVIRONMENT, Security
+from fencepost.traces import TraceWriter
+
+T = TypeVar("T")
+
+SPARE_FILES = 256
+"""Files that a bookie has open besides its connections."""
+
+_log = logging.getLogger("fencepost.ledger.bookie")
+
+
+async def serve(
+    directory: str, settings: Settings, ready: Callable[[str], None], storage_of: Callable[..., Storage] = Storage
+) -> None:
+    """Run a bookie until it is asked to end by SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is
+    called with its id when it serves.
+
+    Raises :class:`fencepost.FencepostError` if it can not start, or can not go on: what it has answered is on its disks
+    then.
+    """
+    if not settings.metadata_service_uri:
+        raise OptionError(
+            "a bookie needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
+        )
+    settings = _within_open_files(settings)
+    tls, users = settings.tls(), settings.users()
+    if settings.requires_tls and Security.of_environment().tls() is None:
+        _log.warning(
+            "this bookie can not repair from bookies that require TLS, as it does: name a file by %s", ENVIRONMENT
+        )
+    if users is not None and Credentials.read() is None:
+        _log.warning(
+            "this bookie can not repair from bookies that know users, as it does: name a file by %s", CREDENTIALS
+        )
+    directories = Directories.of(directory, settings)
+    ended = _Ended()
+    with contextlib.closing(bind(settings, directories.stamped())) as bound:
+        try:
+            client = await _connected(settings, directories, ended)
+        except _AskedToEnd:
+            return
+        async with client:
+            address = advertised(settings, bound)
+            bookie_id = settings.bookie_id or "{}:{}".format(*address)
+            repairs = settings.data_integrity_stamp_missing_cookies
+            cookie = await _check_cookies(client, directories, bookie_id, repairs)
+            process = _Process(settings, tls, users, directories, client, bookie_id, address, cookie, ended)
+            await process.take_storage(storage_of)
+            try:
+                records = await process.boot(bound)
+                _log.info("bookie %s serves, with %d records of its ledgers and journal", process.bookie_id, records)
+                process.begin_tasks()
+                ready(process.bookie_id)
+                if loops.is_wanted_at_once():
+                    process.server.load_loops()
+                await ended.wait()
+                _log.info("bookie %s ends", process.bookie_id)
+            except _AskedToEnd:
+                _log.info("bookie %s ends, and has not served", process.bookie_id)
+            finally:
+                await process.end()
+    ended.check()
+
+
+class _Process:
+    """The parts of a bookie with a session with the metadata service, from the opening of its storage to its end.
+
+    ``cookie``: the one to stamp anew once all ledgers are marked, if a directory was lost.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        tls: Tls | None,
+        users: Users | None,
+        directories: Directories,
+        client: MetadataClient,
+        bookie_id: str,
+        address: tuple[str, int],
+        cookie: Cookie | None,
+        ended: _Ended,
+    ) -> None:
+        """Make all parts but the storage; nothing serves yet."""
+        self.settings = settings
+        self.directories = directories
+        self.client = client
+        self.bookie_id = bookie_id
+        self.cookie = cookie
+        self.ended = ended
+        self.last_run = directories.last_run
+        if cookie is None and self.last_run is None:
+            _log.warning(
+                "%s/%s/%s is missing, damaged or an older copy, and does not say that the last run has ended cleanly",
+                directories.ledgers,
+                cookies.CURRENT,
+                cookies.RUNNING,
+            )
+        self.counts = metrics.Metrics()
+        self.trace: TraceWriter | None = None
+        if settings.trace_directory:
+            self.trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
+        role = Bookie(limits=settings.of_role(), traces=self.trace is not None)
+        self.server = server = Server(role, settings, self.counts, ended.fail, tls, users, trace=self.trace)
+        server.load_loops = lambda: loops.begin(LOOPS, functools.partial(_use, server))
+        endpoint = Endpoint("bookie", *address, extensions=("tls",) if tls is not None else ())
+        self.registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
+        self.tasks: list[asyncio.Task[None]] = []
+        self.end_metrics: Callable[[], None] | None = None
+        self.has_begun_run = False
+
+    async def take_storage(self, storage_of: Callable[..., Storage]) -> None:
+        """Make the storage, which is not opened yet. Raises :class:`SystemFailure`."""
+        self.storage = await asyncio.to_thread(
+            storage_of,
+            self.directories.of_storage(self.settings),
+            synced=self.server.synced,
+            failed=self.server.failed,
+            busy=self.server.busy,
+            full=self.registration.full,
+            took=self.counts.storage_took,
+            compiled=lambda: loops.has(OF_STORAGE),
+            has_lost_files=self.cookie is not None,
+        )
+        self.repair = Repair(self.server, self.storage, self.client, self.bookie_id, self.directories, self.settings)
+
+    async def boot(self, bound: socket.socket) -> int:
+        """Take the steps of a boot in their order, until the bookie serves; gives the number of records it has."""
+        records = 0
+        for step in steps_of_boot(has_lost_directory=self.cookie is not None, last_run=self.last_run):
+            if step is Step.BEGIN_REPAIR:
+                self.repair.begin()
+            elif step is Step.OPEN_STORAGE:
+                records = _open(self.server, self.storage, self.directories)
+            elif step is Step.MARK_LEDGERS:
+                await _patiently(self.repair.mark_ledgers, self.ended)
+            elif step is Step.STAMP_COOKIES:
+                assert self.cookie is not None
+                if self.trace is not None:
+                    self.trace.emit("bookie_stamps_cookies")
+                await stamp_anew(self.client, self.directories, self.cookie)
+            elif step is Step.NOTE_RUN:
+                self._begin_run()
+            else:
+                await self._listen(bound)
+        return records
+
+    def _begin_run(self) -> None:
+        """Keep in the directories how this run treats the journal."""
+        run = Run(journals_adds=self.settings.journal_write_data and self.settings.journal_sync_data)
+        with self.storage.room_for_note():
+            self.directories.note_run(run, self.directories.may_lack)
+        self.has_begun_run = True
+        if self.trace is not None:
+            self.trace.emit("bookie_notes_run", None, {"journals_adds": run.journals_adds})
+
+    async def _listen(self, bound: socket.socket) -> None:
+        """Take connections, and be registered."""
+        if self.settings.prometheus_stats_http_port:
+            self.end_metrics = _serve_metrics(
+                self.counts, self.server, self.storage, self.registration, self.repair, self.settings
+            )
+        await self.server.listen(bound)
+        await self.registration.begin(self.settings.force_read_only_bookie)
+
+    def begin_tasks(self) -> None:
+        """Begin the work beside requests: the registration, garbage collection, autorecovery and the bookie's own
+        repair.
+        """
+        settings = self.settings
+        self._begin_task(self.registration.keep(), self.ended.done)
+        self._begin_task(collect(self.server, self.storage, self.client, settings), self.ended.done)
+        if settings.auto_recovery_daemon_enabled:
+            beside = autorecovery.beside(
+                settings.metadata_service_uri, settings.zk_timeout, self.bookie_id, settings, self.counts
+            )
+            self._begin_task(beside, self.ended.done)
+        if self.directories.may_lack:
+            self._begin_task(self.repair.run(), self.ended.repaired)
+
+    def _begin_task(self, work: Coroutine[Any, Any, None], done: Callable[[asyncio.Task[None]], None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(done)
+        self.tasks.append(task)
+
+    async def end(self) -> None:
+        """End all parts, the storage after all that writes to it."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.registration.end()
+        await self.server.close()
+        if self.end_metrics is not None:
+            self.end_metrics()
+        # A start that was cut short has begun a file of the journal, and a clean end before it is one still.
+        is_noted = self.has_begun_run or self.last_run == CLEAN_END
+        if await asyncio.to_thread(self.storage.close) and is_noted:
+            with self.storage.room_for_note():
+                self.directories.note_run(CLEAN_END, self.directories.may_lack)
+        elif self.has_begun_run:
+            _log.warning("bookie %s ends, and has not written all of its memory to entry logs", self.bookie_id)
+        if self.trace is not None:
+            await asyncio.to_thread(self.trace.close, self.ended.reason_fields)
+
+
+def _use(server: Server, modules: list[ModuleType]) -> None:
+    """Let a bookie go on with compiled loops."""
+    if gc.get_freeze_count():
+        gc.freeze()  # as what was there before: the compiler's many objects stay, and need not be looked at for garbage
+    server.use(modules)
+
+
+def _open(server: Server, storage: Storage, directories: Directories) -> int:
+    """Let a bookie take up its storage; gives the number of records. Raises :class:`SystemFailure`."""
+    if not (storage.has_journal or directories.may_lack or any(map(cookies.is_first_start, directories))):
+        raise SystemFailure(
+            f"{directories.journal} has the bookie's cookie, and no journal: it is lost; bring it back, or empty the"
+            " directory and set dataIntegrityStampMissingCookies to have what is missing copied from other bookies"
+        )
+    records = server.open(storage)
+    _give_memory_back()
+    for directory in dict.fromkeys(directories):
+        cookies.end_first_start(directory)
+    return records
+
+
+def _give_memory_back() -> None:
+    """Let the operating system have the memory in which entry logs and journal were read; the C library keeps it
+    otherwise.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+async def _connected(settings: Settings, directories: Directories, ended: _Ended) -> MetadataClient:
+    """A session with the metadata service. Raises :class:`_AskedToEnd` if the bookie is asked to end before there is
+    one.
+
+    A bookie that has been in a cluster waits for the service as long as it takes: after a loss of power all start at
+    once. For a new one the address may be wrong. Raises :class:`MetadataServiceError` then.
+    """
+    connect = functools.partial(
+        MetadataClient.connect, settings.metadata_service_uri, session_timeout=settings.zk_timeout / 1000
+    )
+    return await _patiently(connect, ended, waits=any(each.cookie is not None for each in directories.stamped()))
+
+
+class _AskedToEnd(Exception):
+    """The bookie is asked to end before it serves."""
+
+
+class _Ended(Ended):
+    """Why a bookie ends: it is asked to, or it can not go on, as its parts say too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reason = ""
+
+    @property
+    def reason_fields(self) -> dict[str, Any]:
+        """The fields of the last event of a trace: the error, if there is one."""
+        error = self._reason or (f"{type(self._error).__name__}: {self._error}" if self._error is not None else "")
+        return {"error": error} if error else {}
+
+    def check(self) -> None:
+        """Raise if the bookie could not go on."""
+        super().check()
+        if self._reason:
+            raise SystemFailure(f"the bookie has stopped, and confirms nothing more: {self._reason}")
+
+    def fail(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        self._event.set()
+
+    def done(self, task: asyncio.Task[None]) -> None:
+        """A part of the bookie has ended, which it should not."""
+        if not task.cancelled():
+            self._error = self._error or task.exception()
+            self._event.set()
+
+    def repaired(self, task: asyncio.Task[None]) -> None:
+        """The repair of the bookie is over, which is well unless it has failed."""
+        if not task.cancelled() and task.exception() is not None:
+            self.done(task)
+
+
+async def _check_cookies(
+    client: MetadataClient, directories: Directories, bookie_id: str, repairs: bool
+) -> Cookie | None:
+    """Raise unless the directories are the bookie's own; at the first start, make them that.
+
+    A new bookie makes the cluster if there is none; one that has been in a cluster never does. Gives the cookie to
+    stamp anew once all ledgers are marked, if the bookie ``repairs`` itself and has lost a directory.
+    """
+    if (
+        all(each.cookie is None and each.is_empty for each in directories.stamped())
+        and not await client.is_initialised()
+    ):
+        with contextlib.suppress(ClusterExistsError):  # another bookie was faster
+            _log.warning("the cluster %s is new", await client.initialise())
+    found = await identify(client, directories, bookie_id)
+    if found.decision.boot is Boot.STAMP:
+        _log.info("bookie %s starts for the first time", bookie_id)
+        await stamp_first(client, directories, found.own)
+        return None
+    problem = found.problem()
+    if not problem:
+        return None
+    if repairs and found.may_be_repaired:
+        _log.warning("the bookie repairs itself: %s", problem)
+        return found.own.replace(token=cookies.draw_token())
+    raise SystemFailure(f"the bookie does not start: {problem}")
+
+
+async def _patiently(work: Callable[[], Awaitable[T]], ended: _Ended, waits: bool = True) -> T:
+    """Do something that needs the metadata service; where it ``waits``, again until the service is there. Raises
+    :class:`_AskedToEnd` if the bookie is asked to end meanwhile.
+    """
+    over = asyncio.create_task(ended.wait())
+    try:
+        while True:
+            working = asyncio.ensure_future(work())
+            await asyncio.wait({working, over}, return_when=asyncio.FIRST_COMPLETED)
+            if over.done():
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+                raise _AskedToEnd
+            try:
+                return working.result()
+            except MetadataServiceError as error:
+                if not waits:
+                    raise
+                _log.warning("%s: the bookie waits for it", error)
+    finally:
+        over.cancel()
+
+
+def _within_open_files(settings: Settings) -> Settings:
+    """The settings with no more connections than this process may have files open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.max_connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return settings
+    if soft <= SPARE_FILES:
+        raise SystemFailure(
+            f"a bookie needs more than {SPARE_FILES} open files, and this process may have {soft}: raise ulimit -n"
+        )
+    _log.warning(
+        "maxConnections is %d, and not %d: this process may have %d files open (ulimit -n)",
+        soft - SPARE_FILES,
+        settings.max_connections,
+        soft,
+    )
+    return msgspec.structs.replace(settings, max_connections=soft - SPARE_FILES)
+
+
+def _serve_metrics(
+    counts: metrics.Metrics,
+    server: Server,
+    storage: Storage,
+    registration: Registration,
+    repair: Repair,
+    settings: Settings,
+) -> Callable[[], None]:
+    counts.gauges |= {
+        "bookie_SERVER_STATUS": lambda: registration.status,
+        "bookie_ledgers_count": lambda: len(server.role.ledgers),
+        "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: server.role.adds_under_way,
+        "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.look_ups) + server.role.reads_under_way,
+        "bookie_repair_ledgers_in_limbo": lambda: repair.limbo,
+        "bookie_repair_ledgers_left": lambda: repair.progress.ledgers,
+        "bookie_repair_entries_copied": lambda: repair.progress.entries,
+        "bookie_repair_entries_lacking": lambda: repair.progress.lacking,
+        "bookkeeper_server_connections": lambda: len(server.connections),
+        "bookkeeper_server_in_flight_bytes": lambda: server.in_flight_bytes,
+    }
+    return metrics.serve(counts, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port)[0]

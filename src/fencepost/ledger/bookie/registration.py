@@ -1,0 +1,108 @@
+"""Keeps a bookie registered where clients look for it, as writable or as read-only.
+
+A bookie that has lost its session goes on to serve: whoever is connected loses nothing by it, and the fence of a
+recovery reaches it as before. It registers anew as soon as it has another session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fencepost.ledger.bookie.server import Server
+from fencepost.ledger.errors import MetadataServiceError, StoreError
+from fencepost.ledger.metadata.client import MetadataClient, Session
+from fencepost.ledger.metadata.registration import BookieServiceInfo
+
+PAUSE = 1.0
+"""Seconds after which a registration that failed is tried again."""
+
+UP, READ_ONLY, UNREGISTERED = 1, 0, -1
+
+_log = logging.getLogger("fencepost.ledger.bookie")
+
+
+class Registration:
+    """One bookie's registration. :meth:`full` is called by threads of the storage; ``on_stop``: the bookie may not go
+    on.
+    """
+
+    def __init__(
+        self,
+        client: MetadataClient,
+        bookie_id: str,
+        info: BookieServiceInfo,
+        server: Server,
+        on_stop: Callable[[str], None],
+    ) -> None:
+        self.client = client
+        self.bookie_id = bookie_id
+        self.info = info
+        self.server = server
+        self.on_stop = on_stop
+        self.is_full = False
+        self.for_good = False
+        """Whether the bookie is read-only whatever room there is."""
+        self.read_only = False
+        self.status = UNREGISTERED
+        """As BookKeeper's metric has it: 1 registered, 0 registered as read-only, -1 not registered."""
+        self._changed = asyncio.Event()
+        self._end_listening = client.listen(self._session_changed)
+
+    def full(self, is_full: bool) -> None:
+        """There is no room on the disks, or there is again."""
+        self.server.loop.call_soon_threadsafe(self._full, is_full)
+
+    async def begin(self, read_only: bool) -> None:
+        """Register for the first time; ``read_only``: for good. The directories are locked and the cookies are the
+        bookie's: an earlier registration is of a process that is gone.
+        """
+        self.for_good = read_only
+        await self._register()
+
+    async def keep(self) -> None:
+        """Register anew whenever that is needed, until this is cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._register()
+            except StoreError as error:
+                _log.warning("bookie %s can not be registered, which is tried again: %s", self.bookie_id, error)
+                self._changed.set()
+                await asyncio.sleep(PAUSE)
+
+    async def end(self) -> None:
+        """Take the registration back, so that clients go elsewhere at once."""
+        self._end_listening()
+        try:
+            async with asyncio.timeout(PAUSE):
+                await self.client.unregister_bookie(self.bookie_id)
+        except (MetadataServiceError, TimeoutError) as error:
+            _log.warning(
+                "the registration of bookie %s ends with its session: %s", self.bookie_id, str(error) or "no answer"
+            )
+
+    async def _register(self) -> None:
+        read_only = self.for_good or self.is_full
+        if read_only and not self.for_good and not self.server.settings.read_only_mode_enabled:
+            self.on_stop("the disk is full, and readOnlyModeEnabled is false")
+            return
+        if read_only != self.read_only:
+            await self.server.call("read only", read_only)
+            self.read_only = read_only
+            _log.warning("bookie %s %s", self.bookie_id, "is read-only" if read_only else "takes adds again")
+        await self.client.register_bookie(self.bookie_id, self.info, read_only=read_only, replace=True)
+        self.status = READ_ONLY if read_only else UP
+
+    def _full(self, is_full: bool) -> None:
+        self.is_full = is_full
+        self._changed.set()
+
+    def _session_changed(self, session: Session) -> None:
+        if session is Session.EXPIRED:
+            self.status = UNREGISTERED
+            _log.warning("bookie %s has lost its session with the metadata service, and serves on", self.bookie_id)
+        elif session is Session.CONNECTED and self.status == UNREGISTERED:
+            self._changed.set()

@@ -1,0 +1,1060 @@
+"""The driver of a bookie's role: sockets and storage on one event loop.
+
+Whatever arrives in one read of a socket is one batch. Compiled loops make rows of its frames; adds that come one after
+another are one event of the role, one block of records for the journal, and one block of answers once they are durable.
+Whatever is no plain add is decoded and given to the role by itself, in its turn, and so is everything until the loops
+are compiled (:mod:`fencepost.ledger.kernels.ready`). What the role answers goes back in one write a connection. The
+journal and the look-ups that need the disk have threads, which come back to the loop once for a group. There is no
+task, future or timer for an entry.
+
+No connection takes more than its part. It is not read from while it has too much in flight or does not take its
+answers, and it is closed with a line in the log when it sends what is no message, stops in the middle of one, or takes
+no answer for too long. An add that is too large is answered, and nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import starmap
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from fencepost.connections.sasl import SaslError
+from fencepost.connections.sasl import Server as SaslServer
+from fencepost.connections.tls import Tls, upgrade
+from fencepost.connections.users import REALM, Users
+from fencepost.ledger.bookie.batches import LARGE, Batches
+from fencepost.ledger.bookie.inbox import ROOM, Inbox, Memory, address_of
+from fencepost.ledger.bookie.look_ups import Look, PlainRead, find, found_one, nothing, size_of
+from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.disk.storage import Storage
+from fencepost.ledger.kernels.entries import EntryRows
+from fencepost.ledger.kernels.found import CODE, MISS, FoundRows
+from fencepost.ledger.kernels.requests import FoundReads, ReadRows, found_nothing, found_reads
+from fencepost.ledger.messages import (
+    NO_ENTRY_YET,
+    SASL,
+    SASL_NAME,
+    AddEntry,
+    AddEntryResponse,
+    Auth,
+    AuthResponse,
+    ReadEntryResponse,
+    Request,
+    StartTls,
+    StartTlsResponse,
+)
+from fencepost.ledger.records import Record, recovered
+from fencepost.ledger.roles.bookie import Bookie
+from fencepost.ledger.roles.interface import (
+    Answer,
+    AnswerAdds,
+    AnswerReads,
+    Asked,
+    AskedToAdd,
+    AskedToRead,
+    Call,
+    ConnectionClosed,
+    Effect,
+    Event,
+    FindRuns,
+    Forget,
+    Journal,
+    JournalAdds,
+    JournalFailed,
+    JournalSynced,
+    LookUp,
+    LookUpBatch,
+    LookUpReads,
+    Measure,
+    Replayed,
+    Result,
+    SetTimer,
+    Stop,
+    TimerFired,
+    Trace,
+)
+from fencepost.ledger.roles.requests import AddRequests, FoundRequests, is_plain_read
+from fencepost.ledger.rules.codes import Code
+from fencepost.ledger.rules.flow import is_crowded, reads_on, waits_for_others
+from fencepost.ledger.wire import is_version_2, v2, v3
+from fencepost.ledger.wire.frames import HEAD_SIZE, LENGTH_SIZE, RefusedError, WireError, length_of, refused_length
+from fencepost.traces import TraceWriter
+
+_OK = Code.OK
+
+LOOK_UPS_OF_JOB = 256
+"""Look-ups that a thread does in one go."""
+
+OF_STORAGE = "fencepost.ledger.kernels.cache"
+LOOPS = ("fencepost.ledger.kernels.bookie", OF_STORAGE)
+"""The modules of loops of a server, and of its storage."""
+
+WORTH = 2_000
+"""Messages that are taken one at a time before it is worth to have loops."""
+
+LOOK_UPS_AT_ONCE = 1_024
+"""Look-ups that the event loop does in memory in one go."""
+
+FEW_ADDS, FEW_READS = 3, 4
+"""Fewer adds, or reads of each of several ledgers, than these are taken one by one: that takes less time than to take
+them as rows.
+"""
+
+AT_ONCE = 1 << 20
+"""Bytes of answers that are made for a connection in one go: others have their turn, and memory is used again while it
+is in caches.
+"""
+
+SWEEP = 1.0
+"""Seconds between two looks at connections that may have to be closed."""
+
+BACKLOG = 1_024
+"""Connections that the operating system keeps until they are accepted."""
+
+SKIPPED = 64 << 20
+"""Bytes of the largest message that is let go by, for its add to be answered."""
+
+_SHORT = 128
+"""More bytes than the frame of a read has."""
+
+_log = logging.getLogger("fencepost.ledger.bookie")
+
+
+class Server:
+    """One bookie: its role, its storage and its connections.
+
+    The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads.
+    ``on_stop`` is called once, with the reason, when the bookie can not go on; from then on nothing is answered any
+    more. ``loops``: :mod:`fencepost.ledger.kernels.bookie` once it is compiled, and None before, when every message is
+    decoded by itself. ``load_loops`` is called once, when they are worth it, and is to call :meth:`use`. ``trace``
+    takes what the bookie does; whoever gives it closes it.
+    """
+
+    def __init__(
+        self,
+        role: Bookie,
+        settings: Settings,
+        metrics: Metrics,
+        on_stop: Callable[[str], None],
+        tls: Tls | None = None,
+        users: Users | None = None,
+        loops: Any = None,
+        load_loops: Callable[[], None] = lambda: None,
+        trace: TraceWriter | None = None,
+    ) -> None:
+        self.trace = trace
+        self._names: dict[int, str] = {}
+        """The labels of connections in the trace."""
+        self.loops = loops
+        self.load_loops = load_loops
+        self._taken = 0
+        """The messages that were taken one at a time."""
+        self.memory = Memory(ROOM)
+        """The memory for bytes that arrive over connections."""
+        self.role = role
+        self.settings = settings
+        self.metrics = metrics
+        self.on_stop = on_stop
+        self.tls = tls
+        self.users = users
+        self.loop = asyncio.get_running_loop()
+        self.connections: dict[int, Connection] = {}
+        self.in_flight_bytes = 0
+        """The bytes of adds that are not durable, and of messages that have not arrived as a whole."""
+        self.crowded = False
+        self.is_busy = False
+        """Whether the storage has no room for entries at the moment."""
+        self.stopped = False
+        self.closing = False
+        self._accepted = 0
+        self._tokens = 0
+        self._calls: dict[int, asyncio.Future[Result]] = {}
+        self._unsynced: deque[tuple[int, Connection, int, int, float]] = deque()
+        """For each batch with records: the position of its last one, where it came from, its bytes, its adds, and when
+        it came.
+        """
+        self._records: list[tuple[int, Record | EntryRows]] = []
+        """Records that the storage is still to be given."""
+        self._rows: Batches | None = None
+        """The memory that loops work in, from when they are compiled on."""
+        self._touched: dict[Connection, None] = {}
+        """Connections with answers that are not written yet."""
+        self._reason = ""
+        self._listening: asyncio.Server | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._readers = ThreadPoolExecutor(settings.num_read_worker_threads, "read")
+        self._carry: dict[type[Effect], Callable[[Any], None]] = {
+            Journal: lambda effect: self._records.append((effect.position, effect.record)),
+            JournalAdds: self._journal_adds,
+            Answer: self._answer,
+            AnswerAdds: self._answer_adds,
+            AnswerReads: self._answer_reads,
+            LookUp: self._look,
+            LookUpBatch: self._look,
+            FindRuns: self._look,
+            Measure: self._look,
+            SetTimer: self._set_timer,
+            Forget: self._forget,
+            Result: self._result,
+            Stop: self._stop,
+            Trace: self.trace_effect,
+        }
+
+    # -- start and end ------------------------------------------------------------------------------------------------
+
+    def open(self, storage: Storage) -> int:
+        """Take up what the storage has, and let it go to work; gives the number of records."""
+        self.storage = storage
+        records = 0
+        for record in storage.records():
+            self.role.receive(Replayed(record), 0)
+            records += 1
+        if self.trace is not None:
+            for ledger, fields in recovered(storage.unproven()).items():
+                self.trace.emit("bookie_recovers", ledger, fields)
+        storage.start()
+        return records
+
+    def use(self, modules: Sequence[ModuleType]) -> None:
+        """Go on with compiled loops (:data:`LOOPS`). May be called by any thread."""
+        self._hop(setattr, self, "loops", modules[0])
+
+    async def listen(self, bound: socket.socket) -> None:
+        """Take connections on a socket that is bound, and closed by :meth:`close`."""
+        self._listening = await self.loop.create_server(lambda: Connection(self), sock=bound, backlog=BACKLOG)
+        self._sweeping = self.loop.call_later(SWEEP, self._sweep)
+
+    async def close(self, patience: float = 2.0) -> None:
+        """Take no more connections or requests, answer those that are under way, for so many seconds at the most, and
+        close.
+        """
+        self.closing = True
+        if self._listening is not None:
+            self._listening.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for connection in self.connections.values():
+            connection.read_on(False)
+        end = self.loop.time() + patience
+        while self._unsynced and not self.stopped and self.loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in [*self.connections.values()]:
+            connection.transport.close()
+        for task in self._tasks:
+            task.cancel()
+        self._readers.shutdown(wait=True, cancel_futures=True)
+
+    # -- what the storage says, from its threads ----------------------------------------------------------------------
+
+    def synced(self, position: int) -> None:
+        """All records up to a position are durable."""
+        if (
+            self.trace is not None
+        ):  # at once: if the process is killed, what comes after it in the journal proves that it was synced
+            self.trace.emit("journal_synced", parameters={"position": position})
+        self.loop.call_soon_threadsafe(self._synced, position)
+
+    def failed(self, reason: str) -> None:
+        """The storage can not go on."""
+        self.loop.call_soon_threadsafe(self._failed, reason)
+
+    def busy(self, is_busy: bool) -> None:
+        """The storage has no room for entries, or has it again."""
+        self.loop.call_soon_threadsafe(self._busy, is_busy)
+
+    def _synced(self, position: int) -> None:
+        if self.stopped:
+            return
+        self._deliver(JournalSynced(position))
+        unsynced, metrics, now = self._unsynced, self.metrics, self.loop.time()
+        while unsynced and unsynced[0][0] <= position:
+            _, connection, size, adds, since = unsynced.popleft()
+            connection.bytes -= size
+            self.in_flight_bytes -= size
+            metrics.took("bookkeeper_server_ADD_ENTRY_REQUEST", now - since, adds)
+            metrics.add("bookie_WRITE_BYTES", size)
+            self._touched[connection] = None
+        self._flush()
+        self.regulate_all()
+
+    def _failed(self, reason: str) -> None:
+        self._reason = reason
+        self._deliver(JournalFailed())
+
+    def _busy(self, is_busy: bool) -> None:
+        if is_busy != self.is_busy:
+            self.is_busy = is_busy
+            for connection in self.connections.values():
+                self.regulate(connection)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def take(self, connection: Connection, memory: Memory, stop: int) -> None:
+        """The messages that have arrived over a connection as a whole; what is left of the next one is kept."""
+        if self.stopped or self.closing:
+            return
+        view, start = memory.view, 0
+        length = length_of(view, start, stop)
+        if (
+            LENGTH_SIZE + length <= stop
+            and 0 < length
+            and connection.codec is v3
+            and is_version_2(bytes(view[LENGTH_SIZE : LENGTH_SIZE + 1]))
+        ):
+            if connection.in_flight:
+                connection.close("it changes to version 2 in the midst of requests")
+                return
+            connection.codec = v2
+        connection.adds, before = 0, self.role.position
+        connection.has_spoken = connection.has_spoken or 0 < LENGTH_SIZE + length <= stop
+        if self.loops is None or not connection.is_admitted:
+            taken = self._take_frames(connection, memory, stop)
+        elif LENGTH_SIZE + length == stop:  # one message alone costs less without rows
+            taken = self._take_one(connection, memory, stop)
+        else:
+            taken = self._take_rows(connection, memory, stop)
+        position = self.role.position
+        if position != before:
+            self._unsynced.append((position, connection, taken, connection.adds, self.loop.time()))
+            connection.bytes += taken
+            connection.writes = True
+            self.in_flight_bytes += taken
+        if not connection.is_closed:
+            self._hold(connection, memory, taken, stop)
+        if taken:
+            self._touched[connection] = None
+            self._flush()
+        self.regulate_all()
+
+    def _hold(self, connection: Connection, memory: Memory, start: int, stop: int) -> None:
+        """Keep what is no whole message yet."""
+        inbox = connection.inbox
+        before = inbox.held
+        length = length_of(memory.view, start, stop)
+        inbox.keep(memory, start, stop, LENGTH_SIZE + length)
+        if inbox.held != before:
+            if start or not before:
+                connection.began = connection.heard
+            self.in_flight_bytes += inbox.held - before
+
+    def _take_one(self, connection: Connection, memory: Memory, stop: int) -> int:
+        """As :meth:`_take_frames`, for one message: the loops make less of a plain read than the codecs."""
+        if stop > _SHORT:
+            return self._take_frames(connection, memory, stop)
+        loops, table = self.loops, self._batches().table
+        count, _, _ = loops.parse(
+            memory.array, 0, stop, self.settings.netty_max_frame_size_bytes, connection.codec.VERSION, table
+        )
+        if not count or table.item(0, loops.KIND) != loops.READ:
+            return self._take_frames(connection, memory, stop)
+        _, txn, ledger, entry_id = table[0, :4].tolist()
+        self._ask_to_read(connection, txn, ledger, entry_id)
+        return stop
+
+    def _take_frames(self, connection: Connection, memory: Memory, stop: int) -> int:
+        """Decode and take one message after another; gives where the first one begins that is no whole one."""
+        view, limit, start = memory.view, self.settings.netty_max_frame_size_bytes, 0
+        before = self._taken
+        while stop - start >= LENGTH_SIZE:
+            length = length_of(view, start, stop)
+            if not 0 < length <= limit:
+                start, before_it = self._refuse(connection, memory, start, stop), start
+                if start == before_it:
+                    break
+                continue
+            end = start + LENGTH_SIZE + length
+            if end > stop or not self._take_message(connection, bytes(view[start + LENGTH_SIZE : end]), end == stop):
+                break
+            start = end
+            self._taken += 1
+        if self.loops is None and before < WORTH <= self._taken:
+            self.load_loops()
+        return start
+
+    def _refuse(self, connection: Connection, memory: Memory, start: int, stop: int) -> int:
+        """Answer an add that is too large, with the code that ends its writer: BookKeeper's client takes other codes,
+        and a connection that is closed, for a failed bookie, and tries others for ever. What is no such add closes the
+        connection. Gives where to go on, which is ``start`` if more has to arrive before.
+        """
+        view, first = memory.view, start + LENGTH_SIZE
+        length = length_of(view, start, stop)
+        error = refused_length(length, self.settings.netty_max_frame_size_bytes)
+        if connection.is_admitted and 0 < length <= SKIPPED:
+            if stop < first + HEAD_SIZE:
+                return start
+            head = bytes(view[first : first + HEAD_SIZE])
+            codec = v2 if is_version_2(head) else connection.codec
+            add = codec.decode_add_head(head)
+            if add is not None:
+                txn, ledger, entry_id = add
+                _log.warning("entry %d of ledger %d from %s is refused: %s", entry_id, ledger, connection.peer, error)
+                answer = AddEntryResponse(ledger, entry_id, Code.UNAUTHORIZED)
+                connection.answers.append(codec.encode_response(txn, answer))
+                end = first + length
+                connection.inbox.skips, connection.began = max(0, end - stop), connection.heard
+                return min(end, stop)
+        connection.close(str(error))
+        return start
+
+    def _take_message(self, connection: Connection, payload: bytes, is_last: bool) -> bool:
+        """Decode and take a message; whether others may follow."""
+        try:
+            txn, request = connection.codec.decode_request(payload)
+        except RefusedError as error:
+            _log.debug("connection from %s: %s", connection.peer, error)
+            connection.answers.append(error.answer)
+            return True
+        except WireError as error:
+            connection.close(str(error))
+            return False
+        if type(request) is StartTls and self.tls is not None:
+            self._start_tls(connection, txn, is_last)
+            return is_last
+        if not connection.is_admitted:
+            return self._at_the_door(connection, txn, request)
+        self._ask(connection, txn, request)
+        return True
+
+    def _at_the_door(self, connection: Connection, txn: int, request: Request) -> bool:
+        """Take a message of a connection that is not served yet; whether others may follow."""
+        refusal = connection.codec.refusal(txn, request, Code.UNAUTHORIZED)
+        if type(request) is Auth and self.users is not None and connection.user is None:
+            try:
+                answer = self._authenticate(connection, self.users, request)
+            except SaslError as error:
+                connection.turn_away(refusal, f"it is not authenticated: {error}")
+                return False
+            connection.answers.append(connection.codec.encode_response(txn, AuthResponse(Code.OK, SASL, answer)))
+            return True
+        lacks_tls = self.settings.requires_tls and not connection.is_secure
+        lacks = "start TLS (tlsRequired)" if lacks_tls else "authenticate (saslUsers)"
+        connection.turn_away(refusal, f"it does not {lacks}")
+        return False
+
+    def _authenticate(self, connection: Connection, users: Users, request: Auth) -> bytes:
+        """The next token for a client that authenticates. Raises :class:`SaslError`."""
+        if request.plugin != SASL:
+            raise SaslError(f"it speaks {request.plugin[:100]!r}, and this bookie {SASL!r}")
+        if connection.sasl is None:
+            connection.sasl = SaslServer(SASL_NAME, SASL_NAME, REALM, secrets.token_hex(16), users.secret_of)
+        token = connection.sasl.step(request.payload)
+        connection.user = connection.sasl.user
+        self._admit(connection)
+        return token
+
+    def _admit(self, connection: Connection) -> None:
+        """Serve a connection from now on, if nothing is lacking any more."""
+        is_secure = connection.is_secure and not connection.is_upgrading
+        connection.is_admitted = (is_secure or not self.settings.requires_tls) and (
+            connection.user is not None or self.users is None
+        )
+
+    def _ask(self, connection: Connection, txn: int, request: Request) -> None:
+        """Give the role a request."""
+        if type(request) is AddEntry:
+            connection.adds += 1
+            connection.in_flight += 1
+            self._deliver(AskedToAdd(connection.number, (AddRequests(((txn, request),)),)))
+        elif is_plain_read(request):
+            self._ask_to_read(connection, txn, request.ledger, request.entry_id)  # type: ignore[union-attr]
+        else:
+            connection.in_flight += 1
+            self._deliver(Asked(connection.number, txn, request))
+
+    def _ask_to_read(self, connection: Connection, txn: int, ledger: int, entry_id: int) -> None:
+        """Give the role one plain read."""
+        connection.in_flight += 1
+        for effect in self.role.receive(AskedToRead(connection.number, 1), self._now()):
+            assert type(effect) is LookUpReads
+            if effect.count:
+                connection.looks.append(PlainRead(effect.number, ledger, entry_id, txn))
+                self._touched[connection] = None
+            else:
+                too_many = FoundRequests(ledger, ((txn, entry_id, None),))
+                self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
+
+    def _journal_adds(self, effect: JournalAdds) -> None:
+        """Have entries stored that did not come as rows."""
+        records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
+        self._records += enumerate(records, effect.position - len(records) + 1)
+
+    # -- events by rows -----------------------------------------------------------------------------------------------
+
+    def _take_rows(self, connection: Connection, memory: Memory, stop: int) -> int:
+        """As :meth:`_take_frames`, with all adds that come one after another as one event."""
+        loops, rows, start = self.loops, self._batches(), 0
+        table, limit = rows.table, self.settings.netty_max_frame_size_bytes
+        while True:
+            count, after, outcome = loops.parse(memory.array, start, stop, limit, connection.codec.VERSION, table)
+            row = 0
+            while row < count:
+                end = loops.stretch(table, row, count)
+                kind = table[row, loops.KIND]
+                if kind == loops.ADD and end - row >= FEW_ADDS:
+                    self._take_adds(connection, memory, rows, row, end)
+                elif kind == loops.READ and (
+                    loops.is_one_ledger(table, row, end)
+                    or end - row >= FEW_READS * len(np.unique(table[row:end, loops.LEDGER]))
+                ):
+                    self._take_reads(connection, rows, row, end)
+                else:
+                    for at, size in table[row:end, loops.FRAME : loops.FRAME_SIZE + 1].tolist():
+                        if not self._take_message(connection, bytes(memory.view[at : at + size]), at + size == stop):
+                            return start
+                row = end
+            start = int(after)
+            if outcome == loops.REFUSED:
+                start = self._refuse(connection, memory, start, stop)
+            if outcome == loops.PARTIAL or start == stop or (outcome == loops.REFUSED and start == after):
+                return start
+
+    def _take_adds(self, connection: Connection, memory: Memory, rows: Batches, first: int, stop: int) -> None:
+        """Give the role adds that came one after another, by ledger."""
+        carry = self._carry
+        connection.adds += stop - first
+        connection.in_flight += stop - first
+        for arrived in rows.adds(memory, first, stop):
+            for effect in self.role.receive(AskedToAdd(connection.number, arrived.adds), self._now()):
+                if type(effect) is JournalAdds:
+                    self._records.append((effect.position, arrived.entries(effect.adds)))
+                else:
+                    carry[type(effect)](effect)
+
+    def _answer_adds(self, answer: AnswerAdds) -> None:
+        count = sum(map(len, answer.adds))
+        self.metrics.answered[AddEntryResponse] += count
+        if answer.code is not _OK:
+            self.metrics.refused[AddEntryResponse] += count
+        connection = self.connections.get(answer.connection)
+        if connection is None:
+            return
+        connection.in_flight -= count
+        self._touched[connection] = None
+        codec = connection.codec
+        if type(answer.adds[0]) is AddRequests:
+            for adds in answer.adds:
+                connection.answers += starmap(codec.encode_response, adds.responses(answer.code))  # type: ignore[attr-defined]
+        else:
+            connection.answers.append(self._batches().answers_to_adds(answer.adds, answer.code, codec))
+
+    def _take_reads(self, connection: Connection, rows: Batches, first: int, stop: int) -> None:
+        """Give the role plain reads that came one after another."""
+        requests = rows.reads(first, stop)
+        connection.in_flight += stop - first
+        for effect in self.role.receive(AskedToRead(connection.number, stop - first), self._now()):
+            assert type(effect) is LookUpReads
+            reads, others = ReadRows(effect.number, requests[: effect.count]), ReadRows(0, requests[effect.count :])
+            if len(reads):
+                connection.looks.append(reads)
+            if len(others):
+                found = found_nothing(others, Code.TOO_MANY_REQUESTS)
+                too_many = found_reads(others.requests, np.arange(len(others)), found)
+                self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
+
+    def _look_up_rows(self, connection: Connection, reads: ReadRows, room: int) -> tuple[int, int]:
+        """Find what no disk is needed for of the first of some reads, up to so many bytes and the entry that goes
+        beyond; and put the others back. Gives how many were found, and their bytes.
+        """
+        some = ReadRows(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
+        found = self.storage.rows_now(some.ledgers, some.entry_ids, room)
+        stop = self.loops.fitting(found.table, room)
+        if stop < len(some):
+            some, found = ReadRows(reads.number, some.requests[:stop]), found.first(stop)
+        if len(some) < len(reads):
+            connection.looks.appendleft(ReadRows(reads.number, reads.requests[len(some) :]))
+        missing, size = self._deliver_found(some, found)
+        if missing:
+            rows = np.flatnonzero(found.table[:, CODE] == MISS)
+            connection.misses.append(ReadRows(reads.number, some.requests[rows]))
+        return len(some) - missing, size
+
+    def _deliver_found(self, reads: ReadRows, found: FoundRows) -> tuple[int, int]:
+        """Tell the role what reads have come to; how many are missing, and the bytes of the others."""
+        events, missing, size = self._batches().found(reads, found)
+        for event in events:
+            self._deliver(event)
+        return missing, size
+
+    def _answer_reads(self, answer: AnswerReads) -> None:
+        reads, count, is_ok = answer.reads, len(answer.reads), answer.code is _OK
+        self.metrics.answered[ReadEntryResponse] += count
+        if not is_ok:
+            self.metrics.refused[ReadEntryResponse] += count
+        connection = self.connections.get(answer.connection)
+        if connection is None:
+            return
+        connection.in_flight -= count
+        self._touched[connection] = None
+        codec = connection.codec
+        if type(reads) is FoundRequests:
+            connection.answers += starmap(codec.encode_response, reads.responses(answer.code, answer.lac))
+        else:
+            assert type(reads) is FoundReads
+            connection.answers += self._batches().answers_to_reads(reads, answer.code, answer.lac, codec)
+
+    def _batches(self) -> Batches:
+        if self._rows is None:
+            self._rows = Batches(self.loops)
+        return self._rows
+
+    def call(self, operation: str, *arguments: Any) -> asyncio.Future[Result]:
+        """Ask something of the role; done when it has answered."""
+        self._tokens += 1
+        future: asyncio.Future[Result] = self.loop.create_future()
+        self._calls[self._tokens] = future
+        self._deliver(Call(self._tokens, operation, arguments))
+        self._flush()
+        return future
+
+    def _deliver(self, event: Event) -> None:
+        """Give the role an event, and do what it wants."""
+        carry = self._carry
+        for effect in self.role.receive(event, self._now()):
+            carry[type(effect)](effect)
+
+    def _now(self) -> int:
+        return int(self.loop.time() * 1_000_000)
+
+    # -- what the role wants ------------------------------------------------------------------------------------------
+
+    def _answer(self, answer: Answer) -> None:
+        response = answer.response
+        metrics, kind = self.metrics, type(response)
+        metrics.answered[kind] += 1
+        if response.code is not _OK:
+            metrics.refused[kind] += 1
+        connection = self.connections.get(answer.connection)
+        if connection is not None:
+            connection.in_flight -= 1
+            connection.answers.append(connection.codec.encode_response(answer.txn, response))
+            self._touched[connection] = None
+
+    def _set_timer(self, timer: SetTimer) -> None:
+        self.loop.call_later(timer.delay / 1_000_000, self._timer_fired, timer.key)
+
+    def _timer_fired(self, key: Any) -> None:
+        self._deliver(TimerFired(key))
+        self._flush()
+
+    def _forget(self, forget: Forget) -> None:
+        self._hand_over()
+        self.storage.forget(forget.ledger)
+
+    def _hand_over(self) -> None:
+        """Give the storage what the role wants of it."""
+        if self._records:
+            self.storage.take(self._records)
+            self._records.clear()
+
+    def trace_effect(self, effect: Trace) -> None:
+        fields, trace = effect.fields, self.trace
+        assert trace is not None
+        if effect.connection is not None:
+            fields = {**fields, "connection": self._names.get(effect.connection, "")}
+        trace.emit(effect.action, effect.ledger, fields)
+
+    def _result(self, result: Result) -> None:
+        future = self._calls.pop(result.token)
+        if not future.done():
+            future.set_result(result)
+
+    def _stop(self, stop: Stop) -> None:
+        self.stopped = True
+        self.on_stop(self._reason or stop.reason)
+
+    # -- look-ups -----------------------------------------------------------------------------------------------------
+
+    def _look(self, look: Look) -> None:
+        connection = self.connections.get(self.role.look_ups[look.number].connection)
+        if connection is None:
+            # Nobody is left to answer, but the role counts the look-up until it has come to something.
+            self.loop.call_soon(self._deliver, nothing(look))
+            return
+        connection.looks.append(look)
+        self._touched[connection] = None
+
+    def _look_up(self, connection: Connection) -> None:
+        """Find what a connection waits for, as long as it takes the answers: at once what no disk is needed for, and in
+        a thread all else.
+        """
+        looks, look_up_now, found = connection.looks, self.storage.look_up_now, 0
+        receive, carry, microseconds = self.role.receive, self._carry, self._now()
+        room = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
+        room = before = min(room, AT_ONCE)
+        while looks and room > 0:
+            look = looks.popleft()
+            if type(look) is ReadRows:
+                count, size = self._look_up_rows(connection, look, room)
+                room -= size
+                found += count
+                continue
+            is_one = type(look) is PlainRead or type(look) is LookUp
+            body = look_up_now(look.ledger, look.entry_id) if is_one and look.entry_id >= 0 else None  # type: ignore[union-attr]
+            if body is None:
+                connection.misses.append(look)
+            else:
+                room -= len(body)
+                found += 1
+                event = found_one(look, _OK, body)  # type: ignore[arg-type]
+                for effect in receive(event, microseconds):
+                    carry[type(effect)](effect)
+        if found:
+            self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - connection.heard, found)
+            self.metrics.add("bookie_READ_BYTES", before - room)
+        if connection.misses and not connection.has_job and room > 0:
+            connection.has_job = True
+            job = _job_of(connection.misses)
+            since = self.loop.time()
+            self._readers.submit(self._job, job, room).add_done_callback(
+                lambda done: self._hop(self._job_done, connection, job, since, done)
+            )
+
+    def _job(self, looks: list[Look], most: int) -> list[Event] | FoundRows:
+        """In a thread: find what is looked up, up to so many bytes and the entry that goes beyond."""
+        found: list[Event] = []
+        for look in looks:
+            if type(look) is ReadRows:
+                return self._read_rows(look, most)
+            try:
+                found.append(find(self.storage, look))  # type: ignore[arg-type]
+            # the disk's, or a fault of ours that this request hits upon: no other one suffers from it
+            except Exception as error:
+                _log.error("a look-up fails: %s: %s: %s", look, type(error).__name__, error)
+                found.append(nothing(look))
+            most -= size_of(found[-1])
+            if most <= 0:
+                break
+        return found
+
+    def _read_rows(self, reads: ReadRows, most: int) -> FoundRows:
+        try:
+            return self.storage.read_rows(reads.ledgers, reads.entry_ids, most)
+        except Exception as error:  # as above
+            _log.error("a look-up of %d entries fails: %s: %s", len(reads), type(error).__name__, error)
+            return found_nothing(reads, Code.IO_ERROR)
+
+    def _job_done(
+        self, connection: Connection, job: list[Look], since: float, done: Future[list[Event] | FoundRows]
+    ) -> None:
+        connection.has_job = False
+        if done.cancelled() or self.stopped:
+            return
+        found = done.result()
+        self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - since, len(found))
+        if type(found) is FoundRows:
+            (reads,) = job
+            assert type(reads) is ReadRows
+            if len(found) < len(reads):
+                connection.misses.appendleft(ReadRows(reads.number, reads.requests[len(found) :]))
+            _, size = self._deliver_found(ReadRows(reads.number, reads.requests[: len(found)]), found)
+            self.metrics.add("bookie_READ_BYTES", size)
+        else:
+            connection.misses.extendleft(reversed(job[len(found) :]))
+            self.metrics.add("bookie_READ_BYTES", sum(map(size_of, found)))  # type: ignore[arg-type]
+            for event in found:
+                self._deliver(event)  # type: ignore[arg-type]
+        self._touched[connection] = None
+        self._flush()
+
+    def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(call, *arguments)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Hand the storage what it is to have, and write the answers of every connection that has some, with one
+        write.
+        """
+        self._hand_over()
+        touched = self._touched
+        while touched:
+            connection, _ = touched.popitem()
+            if connection.is_closed:
+                self._abandon(connection)
+                continue
+            if connection.looks or connection.misses:
+                self._look_up(connection)
+                touched.pop(connection, None)
+            if connection.answers:
+                answers, connection.answers = connection.answers, []
+                if len(answers) == 1:
+                    connection.transport.write(answers[0])
+                elif sum(map(len, answers)) >= len(answers) * LARGE // 4:
+                    connection.transport.writelines(answers)
+                else:
+                    connection.transport.write(b"".join(answers))
+                if (connection.looks or connection.misses) and not connection.has_job and not connection.is_blocked:
+                    self.loop.call_soon(self.go_on, connection)
+            self.regulate(connection)
+
+    def go_on(self, connection: Connection) -> None:
+        """A connection has taken answers: find what else it waits for."""
+        self._touched[connection] = None
+        self._flush()
+
+    def _abandon(self, connection: Connection) -> None:
+        """Nobody is left to answer."""
+        for look in (*connection.looks, *connection.misses):
+            self._deliver(nothing(look))
+        connection.looks.clear()
+        connection.misses.clear()
+        connection.answers.clear()
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def connected(self, connection: Connection) -> int:
+        """A connection was made; gives its number, 0 if there are too many."""
+        if self.closing or self.stopped:
+            return 0
+        if len(self.connections) >= self.settings.max_connections and not self._make_room():
+            _log.warning(
+                "a connection from %s is refused: there are %d (maxConnections)", connection.peer, len(self.connections)
+            )
+            return 0
+        self._accepted += 1
+        self.connections[self._accepted] = connection
+        if self.trace is not None:
+            self._names[self._accepted] = connection.peer
+        return self._accepted
+
+    def _make_room(self) -> bool:
+        """Close the connection that is idle for the longest time, and first those that have said nothing yet; whether
+        there is one."""
+        idle = [each for each in self.connections.values() if not each.in_flight]
+        longest = min(idle, key=lambda each: (each.is_served, each.heard), default=None)
+        if longest is None or (
+            longest.is_served and self.loop.time() - longest.heard < self.settings.idle_connection_ms / 1000
+        ):
+            return False
+        longest.close(f"there are {len(self.connections)} (maxConnections), and it is idle for the longest time")
+        return True
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.in_flight_bytes -= connection.held
+        connection.inbox.held = 0
+        self.regulate_all()
+        if not connection.in_flight:  # otherwise later answers are traced too
+            self._names.pop(connection.number, None)
+        if self.connections.pop(connection.number, None) is not None and not self.stopped:
+            if connection.in_flight:
+                self._deliver(ConnectionClosed(connection.number))
+            self._abandon(connection)
+            self._flush()
+
+    def limit_writing(self, connection: Connection) -> None:
+        """Have the transport call back when a client leaves half of the answers unread that it may."""
+        connection.transport.set_write_buffer_limits(self.settings.write_buffer_bytes_per_connection // 2)
+
+    def regulate(self, connection: Connection) -> None:
+        """Read from a connection, or not, by what it and all of them have in flight."""
+        settings, is_reading = self.settings, connection.is_reading
+        connection.read_on(
+            not self.closing
+            and not connection.is_blocked
+            and reads_on(connection.in_flight, settings.max_requests_per_connection, is_reading)
+            and reads_on(connection.bytes, settings.max_bytes_per_connection, is_reading)
+            and not waits_for_others(connection.bytes + connection.held, self.crowded)
+            and not (self.is_busy and connection.writes)
+        )
+
+    def regulate_all(self) -> None:
+        """Regulate all connections if all together have too much in flight now, or have it no more."""
+        crowded = is_crowded(self.in_flight_bytes, self.settings.max_bytes_in_flight, self.crowded)
+        if crowded != self.crowded:
+            self.crowded = crowded
+            for connection in self.connections.values():
+                self.regulate(connection)
+
+    def _sweep(self) -> None:
+        """Close connections that have said nothing, or have stopped in the middle of a message, or take no answers."""
+        self._sweeping = self.loop.call_later(SWEEP, self._sweep)
+        now, settings = self.loop.time(), self.settings
+        for connection in [*self.connections.values()]:
+            if connection.is_blocked:
+                left = connection.transport.get_write_buffer_size()
+                if left < connection.left:
+                    connection.left, connection.blocked_since = left, now
+                elif now - connection.blocked_since > settings.wait_timeout_on_response_backpressure_ms / 1000:
+                    connection.close(
+                        f"it has taken none of {left:,} bytes of answers (waitTimeoutOnResponseBackpressureMs)"
+                    )
+            elif not connection.is_served and now - connection.since > settings.frame_timeout_ms / 1000:
+                connection.close("it has said nothing that is served (frameTimeoutMs)")
+            elif (
+                (connection.held or connection.inbox.skips)
+                and (connection.is_reading or self.crowded)
+                and now - connection.began > settings.frame_timeout_ms / 1000
+            ):
+                some = f"{connection.held:,} bytes" if connection.held else "a part"
+                connection.close(f"it has sent {some} of a message and not the rest (frameTimeoutMs)")
+
+    # -- TLS ----------------------------------------------------------------------------------------------------------
+
+    def _start_tls(self, connection: Connection, txn: int, is_last: bool) -> None:
+        """Go on under TLS, unless anything else is under way: what came before TLS must not be taken for what came
+        under it.
+        """
+        if not is_last or connection.in_flight or connection.is_secure:
+            connection.close("it asks for TLS in the midst of other requests")
+            return
+        connection.is_secure = connection.is_upgrading = True
+        connection.answers.append(connection.codec.encode_response(txn, StartTlsResponse(Code.OK)))
+        connection.write()
+        task = self.loop.create_task(self._shake_hands(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _shake_hands(self, connection: Connection) -> None:
+        assert self.tls is not None
+
+        def agreed(transport: asyncio.Transport) -> Connection:
+            connection.transport = transport
+            connection.is_upgrading = False
+            self._admit(connection)
+            self.limit_writing(connection)
+            return connection
+
+        try:
+            await upgrade(connection.transport, agreed, self.tls.context, server_side=True)
+        except (OSError, EOFError) as error:
+            connection.close(f"TLS is not agreed on: {error or type(error).__name__}")
+            connection.connection_lost(None)
+            return
+        self.regulate(connection)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection. ``peer``: its address, for the log."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.number = 0
+        self.codec: Any = v3
+        self.inbox = Inbox(server.memory)
+        self.answers: list[bytes | memoryview] = []
+        self.looks: deque[Look] = deque()
+        """Look-ups that are still to be done."""
+        self.misses: deque[Look] = deque()
+        """Look-ups that are still to be done by a thread."""
+        self.has_job = False
+        self.in_flight = 0
+        self.bytes = 0
+        """The bytes of adds that are not durable."""
+        self.writes = False
+        self.is_reading = True
+        self.is_blocked = False
+        """Whether the client does not take its answers."""
+        self.blocked_since = 0.0
+        self.left = 0
+        self.is_secure = False
+        self.is_upgrading = False
+        self.sasl: SaslServer | None = None
+        self.user: str | None = None
+        """Who has authenticated."""
+        self.is_admitted = not server.settings.requires_tls and server.users is None
+        """Whether it is served."""
+        self.has_spoken = False
+        """Whether a whole message came."""
+        self.is_closed = False
+        self.heard = self.since = server.loop.time()
+        self.began = 0.0
+        """When the message began to arrive that has not arrived as a whole."""
+        self.adds = 0
+        """The adds that came in the last read."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it has asked for something, and may."""
+        return self.has_spoken and self.is_admitted
+
+    @property
+    def held(self) -> int:
+        """The bytes of a message that has not arrived as a whole."""
+        return self.inbox.held
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport: asyncio.Transport = transport
+        self.peer = address_of(transport)
+        self.number = self.server.connected(self)
+        if not self.number:
+            self.is_closed = True
+            transport.abort()
+            return
+        self.server.limit_writing(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.inbox.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_closed:
+            return
+        self.heard = self.server.loop.time()
+        memory, stop = self.inbox.arrived(nbytes)
+        if stop:
+            self.server.take(self, memory, stop)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closed = True
+        self.server.disconnected(self)
+
+    def pause_writing(self) -> None:
+        self.is_blocked, self.blocked_since = True, self.server.loop.time()
+        self.left = self.transport.get_write_buffer_size()
+        self.server.regulate(self)
+
+    def resume_writing(self) -> None:
+        self.is_blocked = False
+        self.server.go_on(self)
+
+    def read_on(self, wanted: bool) -> None:
+        """Read from the socket, or leave what comes to the operating system, until the client notices."""
+        if wanted is not self.is_reading and not self.is_closed and not self.is_upgrading:
+            self.is_reading = wanted
+            if wanted:
+                if not self.server.crowded:
+                    self.began = self.server.loop.time()
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def write(self) -> None:
+        """Write all answers."""
+        answers, self.answers = self.answers, []
+        self.transport.write(b"".join(answers))
+
+    def turn_away(self, answer: bytes, reason: str) -> None:
+        """Answer, and end the connection, for a reason that is logged."""
+        self.is_closed = True
+        _log.warning("the connection from %s is closed: %s", self.peer, reason)
+        self.answers.append(answer)
+        self.write()
+        self.transport.close()
+
+    def close(self, reason: str) -> None:
+        """End the connection, for a reason that is logged. What it was answered is not waited for."""
+        if not self.is_closed:
+            self.is_closed = True
+            _log.warning("the connection from %s is closed: %s", self.peer, reason)
+            self.transport.abort()
+
+
+def _job_of(misses: deque[Look]) -> list[Look]:
+    """The next look-ups for a thread: reads that came together, or some look-ups of other kinds."""
+    job = [misses.popleft()]
+    while type(job[0]) is not ReadRows and misses and type(misses[0]) is not ReadRows and len(job) < LOOK_UPS_OF_JOB:
+        job.append(misses.popleft())
+    return job

@@ -1,0 +1,413 @@
+"""The way of entries from those who append them to a ledger or to a log: there is room for them, those that come
+together go together, and everybody is told what comes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from fencepost.errors import OptionError
+from fencepost.ledger.client.driver import Driver
+from fencepost.ledger.errors import IllegalOperationError, StoreError
+
+Data = bytes | bytearray | memoryview
+Place = TypeVar("Place")
+"""What names an entry: its id in a ledger, or its position in a log."""
+
+OVERHEAD = 1024
+"""Bytes of a frame besides the data of an entry, at most."""
+
+_AT_ONCE = 1024
+"""Entries that are taken at once from a caller that appends many."""
+
+
+class Appender(Generic[Place]):
+    """What the writers of a ledger and of a log have in common.
+
+    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way; a
+    caller that appends more waits. Those that come in one turn of the loop, or in one call, go together.
+    """
+
+    def __init__(self, driver: Driver, in_flight: int, in_flight_bytes: int) -> None:
+        self._driver = driver
+        self._largest = driver.settings.frame_limit - OVERHEAD
+        self._in_flight_limit = in_flight
+        self._in_flight_bytes_limit = in_flight_bytes
+        self._in_flight = self._in_flight_bytes = 0
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        """The callers that wait for room, and the sizes of their entries."""
+        self._entries: list[bytes] = []
+        """The entries that were appended in this turn of the loop."""
+        self._sinks: list[Any] = []
+        """For each of these entries the future, or the appends waited for together, that takes its outcome."""
+        self._entries_size = 0
+        self._is_pushing = False
+        self._batches: deque[Batch] = deque()
+        """Entries that are not confirmed, in their order."""
+        self._new_future = driver.loop.create_future
+
+    # -- what a writer does in its own way -----------------------------------------------------------------------------
+
+    def _place(self, ledger: int, entry: int) -> Place:
+        """What callers know an entry of a ledger by."""
+        raise NotImplementedError
+
+    def _refusal(self) -> StoreError | None:
+        """Why nothing is taken, if nothing is."""
+        raise NotImplementedError
+
+    def _send(self, batch: Batch, entries: list[bytes]) -> None:
+        """Send the entries of a batch."""
+        raise NotImplementedError
+
+    async def close(self) -> Any:
+        """Wait for the appends that are under way, and end."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            with contextlib.suppress(StoreError):  # the error that is under way says more
+                await self.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Entries that are not confirmed yet."""
+        return self._in_flight
+
+    # -- appending -----------------------------------------------------------------------------------------------------
+
+    async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[Place]:
+        """Append entries one after another, many under way at once; what ``append`` gives for each, once all are
+        confirmed.
+
+        Raises as ``append``, at the first that fails. All before it are confirmed then.
+        """
+        several = self.several()
+        if isinstance(entries, AsyncIterable):
+            async for data in entries:
+                if not await self._send_one_of(several, copied(data)):
+                    break
+        else:
+            drawn = map(copied, entries)
+            goes_on = True
+            while goes_on:
+                some: list[bytes] = []
+                try:
+                    some.extend(islice(drawn, self._worth_drawing(several)))
+                finally:  # what came before an error is sent
+                    goes_on = await self.send_some_of(several, some) and bool(some)
+        await several.over()
+        return several.places()
+
+    def several(self) -> Several[Place]:
+        """For appends that are waited for together."""
+        return Several(self)
+
+    async def _send_one_of(self, several: Several[Place], entry: bytes) -> bool:
+        """Send one of several entries, unless an earlier one has failed."""
+        size = len(entry)
+        if not self._enters(size):
+            await self._room(size)
+        if several.error is not None:
+            self._release(1, size)
+            return False
+        several.missing += 1
+        self._put(entry, size, several)
+        return True
+
+    def _worth_drawing(self, several: Several[Place]) -> int:
+        """How many of several entries to take at once: not many more than can be sent now."""
+        free, free_bytes = self._in_flight_limit - self._in_flight, self._in_flight_bytes_limit - self._in_flight_bytes
+        return max(1, min(free, _AT_ONCE, free_bytes // max(1, several.mean)))
+
+    async def send_some_of(self, several: Several[Place], entries: list[bytes]) -> bool:
+        """Send some of several entries as there is room for them, unless an earlier one has failed."""
+        at, sizes = 0, [*map(len, entries)]
+        several.mean = sum(sizes) // max(1, len(sizes))
+        while at < len(entries):
+            size = sizes[at]
+            if not self._enters(size):
+                await self._room(size)
+            if several.error is not None:
+                self._release(1, size)
+                return False
+            stop, more = (at + 1, 0) if self._waiting else self._fitting(sizes, at + 1)
+            self._reserve(more, stop - at - 1)
+            several.missing += stop - at
+            self._push()
+            self._give(entries[at:stop], size + more, several)
+            at = stop
+        return several.error is None
+
+    def _fitting(self, sizes: list[int], at: int) -> tuple[int, int]:
+        """Up to where entries of these sizes fit besides what is under way, and their bytes."""
+        some = sizes[at : at + max(0, self._in_flight_limit - self._in_flight)]
+        free, total = self._in_flight_bytes_limit - self._in_flight_bytes, sum(some)
+        if total <= free and max(some, default=0) <= self._largest:
+            return at + len(some), total
+        total = 0
+        for size in some:
+            if total + size > free or size > self._largest:
+                break
+            total += size
+            at += 1
+        return at, total
+
+    def _put_one(self, entry: bytes) -> asyncio.Future[Place]:
+        """Append an entry for which there is room; the future has its place once it is confirmed."""
+        future: asyncio.Future[Place] = self._new_future()
+        self._put(entry, len(entry), future)
+        return future
+
+    def _put(self, entry: bytes, size: int, sink: Any) -> None:
+        """Append an entry for which there is room: at once if there is nothing to wait for, else with all that come in
+        this turn of the loop.
+        """
+        self._entries.append(entry)
+        self._sinks.append(sink)
+        self._entries_size += size
+        if self._in_flight == 1:
+            self._push()
+        elif not self._is_pushing:
+            self._is_pushing = True
+            self._driver.loop.call_soon(self._push)
+
+    def _push(self) -> None:
+        """Send what has been appended one by one."""
+        self._is_pushing = False
+        if self._entries:
+            entries, size, sinks = self._entries, self._entries_size, self._sinks
+            self._entries, self._sinks, self._entries_size = [], [], 0
+            self._give(entries, size, sinks)
+
+    def _give(self, entries: list[bytes], size: int, sinks: list[Any] | Sink) -> None:
+        """Have entries sent for which there is room."""
+        batch, refusal = Batch(len(entries), size, sinks), self._refusal()
+        if refusal is None:
+            self._batches.append(batch)
+            self._send(batch, entries)
+        else:
+            self._give_back(batch, refusal)
+
+    # -- what comes of them --------------------------------------------------------------------------------------------
+
+    def _confirm(self, ledger: int, entry: int, count: int, size: int) -> None:
+        """The next so many entries, of so many bytes, are confirmed: complete the appends, in their order."""
+        for batch, number in self._next(count, size):
+            batch.confirm(self, ledger, entry, number)
+            entry += number
+        self._let_in()
+
+    def _fail(self, count: int, size: int, error: StoreError) -> None:
+        """The next so many entries, of so many bytes, will not be confirmed."""
+        for batch, number in self._next(count, size):
+            batch.fail(error, number)
+        self._let_in()
+
+    def _next(self, count: int, size: int) -> Iterator[tuple[Batch, int]]:
+        """The batches of the next so many entries, which are over, and how many they are of each."""
+        self._in_flight -= count
+        self._in_flight_bytes -= size
+        while count and self._batches:
+            batch = self._batches[0]
+            number, some = (batch.left, batch.size) if batch.left <= count else (count, size)
+            batch.size -= some
+            if number == batch.left:
+                self._batches.popleft()
+            count, size = count - number, size - some
+            yield batch, number
+
+    def _give_back(self, batch: Batch, error: StoreError) -> None:
+        """The rest of a batch will not be confirmed."""
+        left = batch.left
+        batch.fail(error, left)
+        self._release(left, batch.size)
+
+    def _give_all_back(self, error: StoreError) -> None:
+        """Nothing that is under way will be confirmed."""
+        batches, self._batches = self._batches, deque()
+        for batch in batches:
+            self._give_back(batch, error)
+
+    # -- room ----------------------------------------------------------------------------------------------------------
+
+    def _enters(self, size: int) -> bool:
+        """Reserve room for an entry, unless it has to wait in line. Raises if it is too large."""
+        self._driver.must_work()
+        if size > self._largest:
+            raise IllegalOperationError(f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken")
+        if self._waiting or not self._fits(size):
+            return False
+        self._in_flight += 1
+        self._in_flight_bytes += size
+        return True
+
+    def _fits(self, size: int) -> bool:
+        """Whether there is room for an entry. A large one may go if it is alone."""
+        in_flight = self._in_flight
+        if in_flight >= self._in_flight_limit:
+            return False
+        return self._in_flight_bytes + size <= self._in_flight_bytes_limit or not in_flight
+
+    def _reserve(self, size: int, entries: int = 1) -> None:
+        self._in_flight += entries
+        self._in_flight_bytes += size
+
+    def _release(self, entries: int, size: int) -> None:
+        self._in_flight -= entries
+        self._in_flight_bytes -= size
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Give room to those who wait for it, as far as there is some."""
+        while self._waiting and self._fits(self._waiting[0][1]):
+            turn, size = self._waiting.popleft()
+            if not turn.done():
+                self._reserve(size)
+                turn.set_result(None)
+
+    async def _room(self, size: int) -> None:
+        """Wait in line until room is reserved."""
+        turn: asyncio.Future[None] = self._driver.loop.create_future()
+        self._waiting.append((turn, size))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release(1, size)
+            raise
+
+
+def copied(data: Data) -> bytes:
+    """Data that may change are copied when they are drawn. Raises :class:`fencepost.OptionError` for what is no
+    bytes.
+    """
+    if type(data) is bytes:
+        return data
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise OptionError(f"an entry is of type {type(data).__name__}: give bytes") from None
+
+
+class Sink(Protocol):
+    """Hears what comes of entries that were appended together. It does nothing with their writer meanwhile."""
+
+    def confirm(self, ledger: int, first: int, number: int) -> None:
+        """So many of them are confirmed, the next ones in their order, with ids from ``first`` on in a ledger."""
+
+    def fail(self, error: StoreError, number: int) -> None:
+        """So many of them will not be confirmed by this writer, the next ones in their order."""
+
+
+class Batch:
+    """Entries that were appended together: how many are not confirmed, with how many bytes, and who is notified of
+    them: one sink, or for each a future or the appends that are waited for together.
+    """
+
+    __slots__ = ("left", "sinks", "size", "token")
+
+    def __init__(self, left: int, size: int, sinks: list[Any] | Sink) -> None:
+        self.left = left
+        self.size = size
+        self.sinks = sinks
+        self.token = 0
+        """The number of the call that they went by, where there is one."""
+
+    def confirm(self, appender: Appender[Any], ledger: int, entry: int, number: int) -> None:
+        """The next entries are confirmed, with ids from this one on."""
+        sinks = self.sinks
+        if not isinstance(sinks, list):
+            self.left -= number
+            sinks.confirm(ledger, entry, number)
+            return
+        for sink in self._of_next(sinks, number):
+            if type(sink) is Several:
+                sink.confirm(ledger, entry, 1)
+            elif not sink.done():
+                sink.set_result(appender._place(ledger, entry))
+            entry += 1
+
+    def fail(self, error: StoreError, number: int) -> None:
+        """The next entries will not be confirmed."""
+        sinks = self.sinks
+        if not isinstance(sinks, list):
+            self.left -= number
+            sinks.fail(error, number)
+            return
+        for sink in self._of_next(sinks, number):
+            if type(sink) is Several:
+                sink.fail(error, 1)
+            elif not sink.done():
+                sink.set_exception(error)
+
+    def _of_next(self, sinks: list[Any], number: int) -> list[Any]:
+        """The sinks of the next entries."""
+        start = len(sinks) - self.left
+        self.left -= number
+        return sinks if number == len(sinks) else sinks[start : start + number]
+
+
+class Several(Generic[Place]):
+    """Appends that are waited for together, a sink of theirs. ``missing``: how many of them are not confirmed.
+    ``mean``: the bytes of one, lately.
+    """
+
+    def __init__(self, appender: Appender[Place]) -> None:
+        self.missing = 0
+        self.mean = 1024
+        self.error: StoreError | None = None
+        self.confirmed: list[tuple[int, range]] = []
+        """The entries that are confirmed, by ledgers."""
+        self._appender = appender
+        self._over: asyncio.Future[None] | None = None
+
+    def confirm(self, ledger: int, first: int, number: int) -> None:
+        """Appends are confirmed that have ids from ``first`` on."""
+        last, entries = self.confirmed[-1] if self.confirmed else (-1, range(0))
+        if last == ledger and entries.stop == first:
+            self.confirmed[-1] = ledger, range(entries.start, first + number)
+        else:
+            self.confirmed.append((ledger, range(first, first + number)))
+        self._fewer(number)
+
+    def fail(self, error: StoreError, number: int) -> None:
+        """So many appends have failed, and all after them will."""
+        self.error = self.error or error
+        self._fewer(number)
+
+    def _fewer(self, number: int) -> None:
+        self.missing -= number
+        if not self.missing and self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    async def over(self) -> None:
+        """Wait until nothing is missing. Raises if an append has failed."""
+        if self.missing:
+            self._over = self._appender._driver.loop.create_future()
+            await self._over
+        if self.error is not None:
+            raise self.error
+
+    def places(self) -> list[Place]:
+        """What callers know them by that are confirmed."""
+        place = self._appender._place
+        return [place(ledger, entry) for ledger, entries in self.confirmed for entry in entries]
+
+    @property
+    def ends(self) -> tuple[Place, Place] | None:
+        """The first and the last that is confirmed; None if none is."""
+        if not self.confirmed:
+            return None
+        (first, entries), (last, others) = self.confirmed[0], self.confirmed[-1]
+        return self._appender._place(first, entries[0]), self._appender._place(last, others[-1])

@@ -1,0 +1,393 @@
+"""The entries that a reader's role has asked for, as they arrive: by rows, with the compiled loops, and one by one
+without them or where a bookie answers in an unusual form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fencepost.ledger.client.calls import Calls, error_of
+from fencepost.ledger.client.loops import BLOCKS, LOOPS
+from fencepost.ledger.entries import Entry
+from fencepost.ledger.errors import StoreError
+from fencepost.ledger.messages import ReadEntryResponse
+from fencepost.ledger.roles.interface import ForgetReads, ReadEntries, ReadOver, ReadsAnswered, SendReads, WantEntries
+from fencepost.ledger.roles.reader import Reader
+from fencepost.ledger.roles.reading import Answers
+from fencepost.ledger.rules.codes import Code
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry of a ledger: its id, which counts from 0, and its data."""
+
+    id: int
+    data: bytes
+
+
+class EntryBatch(Sequence[bytes]):
+    """Entries of a ledger that follow one another from ``first`` on, in one block.
+
+    ``data``: the bytes of all, one after another. ``offsets``: where each begins, and where the last ends; numbers of
+    eight bytes, one more than there are entries. ``lacs`` and ``lengths``: what the header of each entry says, the LAC
+    that its writer knew, and the bytes of data of the ledger up to and including it; numbers of eight bytes too, or
+    None for entries that were waited for. All are buffers, which NumPy and Arrow take as they are. An index gives the
+    data of one entry.
+    """
+
+    __slots__ = ("data", "first", "lacs", "lengths", "offsets")
+
+    def __init__(
+        self,
+        first: int,
+        data: memoryview,
+        offsets: memoryview,
+        lacs: memoryview | None = None,
+        lengths: memoryview | None = None,
+    ) -> None:
+        self.first = first
+        self.data = data
+        self.offsets = offsets
+        self.lacs = lacs
+        self.lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def ids(self) -> range:
+        """The ids of the entries."""
+        return range(self.first, self.first + len(self))
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        return bytes(self.data[self.offsets[at] : self.offsets[at + 1]])
+
+    def __iter__(self) -> Iterator[bytes]:
+        data, start = self.data, 0
+        for stop in self.offsets[1:].tolist():
+            yield bytes(data[start:stop])
+            start = stop
+
+    def __repr__(self) -> str:
+        return f"<entries {self.first} to {self.first + len(self) - 1}>"
+
+
+class Readings:
+    """The callers who wait for what a reader's role reads, and what has come for them."""
+
+    def __init__(self, calls: Calls, role: Reader) -> None:
+        self.calls = calls
+        self.role = role
+        self.driver = calls.driver
+        self.loop = self.driver.loop
+        self.stretches: dict[int, Stretch] = {}
+        """The batches that are read, by token."""
+        self.wanted: dict[int, asyncio.Future[bytes]] = {}
+        """Entries that are wanted one by one."""
+        self.wanted_too: dict[int, list[asyncio.Future[bytes]]] = {}
+        """More callers who want some of them."""
+        self._new: list[int] = []
+        """Those of which the role has not been told."""
+        self._is_telling = False
+        self._answers = Answers()
+        self._create_future = self.loop.create_future
+        self._deliver = calls.deliver
+        calls.carry |= {SendReads: self._send, ReadOver: self._over}
+        calls.on_failure.append(self._failed)
+        self.driver.impatient[self._lose_patience] = None
+
+    # -- callers -------------------------------------------------------------------------------------------------------
+
+    def read(self, first: int, last: int, mean: int) -> Stretch:
+        """Read entries that follow one another. ``mean``: bytes that one is likely to have."""
+        actor = self.calls
+        actor.calls += 1
+        if LOOPS.module is None:
+            LOOPS.carried(last - first + 1)
+            stretch = Stretch(self, actor.calls, first)
+        else:
+            stretch = RowStretch(self, actor.calls, first, last, mean)
+        self.stretches[actor.calls] = stretch
+        actor.deliver(ReadEntries(actor.calls, first, last))
+        return stretch
+
+    def want(self, entry_id: int) -> asyncio.Future[bytes]:
+        """An entry that somebody wants by itself. The role is told at once of what is wanted in one turn of the
+        loop.
+        """
+        future = self._create_future()
+        if self.wanted.setdefault(entry_id, future) is not future:
+            self.wanted_too.setdefault(entry_id, []).append(future)
+        elif self._is_telling:
+            self._new.append(entry_id)
+        elif len(self.wanted) == 1:  # there is nothing to wait for
+            self._deliver(WantEntries((entry_id,)))
+        else:
+            self._new.append(entry_id)
+            self._tell_later()
+        return future
+
+    def _tell_later(self) -> None:
+        self._is_telling = True
+        self.loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_telling = False
+        if self._new:
+            new, self._new = self._new, []
+            self._deliver(WantEntries(new))
+
+    def give(self, entry_id: int, data: bytes | StoreError) -> None:
+        """An entry that is wanted by itself is there, or can not be had."""
+        for future in (self.wanted.pop(entry_id, None), *self.wanted_too.pop(entry_id, ())):
+            if future is None or future.done():
+                continue
+            if isinstance(data, bytes):
+                future.set_result(data)
+            else:
+                future.set_exception(data)
+
+    def given(self) -> None:
+        """Callers have entries that they wanted, and may want others in a moment."""
+        if self.wanted and not self._is_telling:
+            self._tell_later()
+
+    def _failed(self, error: StoreError) -> None:
+        self.driver.impatient.pop(self._lose_patience, None)
+        stretches, self.stretches = self.stretches, {}
+        for stretch in stretches.values():
+            if not stretch.batch.done():
+                stretch.batch.set_exception(error)
+        self._fail_wanted(error)
+
+    def _lose_patience(self, error: StoreError) -> None:
+        """Nobody waits any more for a single entry: another bookie may have to be found for it. Whoever reads a batch
+        sees to that.
+        """
+        self._fail_wanted(error)
+        self.calls.deliver(ForgetReads(0))
+
+    def _fail_wanted(self, error: StoreError) -> None:
+        self._new = []
+        for entry_id in [*self.wanted]:
+            self.give(entry_id, error)
+
+    # -- what the role wants -------------------------------------------------------------------------------------------
+
+    def _send(self, send: SendReads) -> None:
+        owner = self.stretches[send.reading] if send.reading > 0 else Singles(self, send.reading)
+        connection = self.driver.connections.get(send.bookie) or self.driver.connection(send.bookie)
+        connection.send_reads(owner, self.role.ledger, send.entry_ids)
+
+    def _over(self, over: ReadOver) -> None:
+        error = error_of(over.error, self.role.ledger) if over.error else None
+        if over.token > 0:
+            self.stretches.pop(over.token).over(over.stop, error)
+        elif error is not None:
+            self.give(over.stop, error)
+
+    # -- what bookies answer -------------------------------------------------------------------------------------------
+
+    def answered(self, reading: int, bookie: str, entry_id: int, response: ReadEntryResponse | None) -> Entry | None:
+        """A bookie answered one request, or (None) did not; the entry, if it came. The role is told of all of this turn
+        of the loop together.
+        """
+        if not self._answers.alike:
+            self.loop.call_soon(self._tell_answers)
+        return self._answers.add(self.role.digests, reading, bookie, (self.role.ledger, entry_id), response)
+
+    def _tell_answers(self) -> None:
+        for event in self._answers.taken():
+            self.calls.deliver(event)
+
+
+class Reading:
+    """The requests of one reading of the role, the outcome of each of which is reported to it."""
+
+    by_rows = True
+    """Whether it takes entries by rows."""
+
+    def __init__(self, readings: Readings, token: int) -> None:
+        self.readings = readings
+        self.token = token
+
+    # -- what readings of a kind do ------------------------------------------------------------------------------------
+
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any, digest_type: int) -> tuple[int, int]:
+        """Take the intact entries of responses, and make the rows of others -1; how many these others are, and the
+        highest LAC of the responses.
+        """
+        raise NotImplementedError
+
+    def found(self, entry: Entry) -> None:
+        """An entry came by itself."""
+
+    # -- what comes of requests ----------------------------------------------------------------------------------------
+
+    def entries_read(self, bookie: str, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
+        """A bookie sent entries."""
+        readings = self.readings
+        deliver, role = readings.calls.deliver, readings.role
+        digest_type, loops = role.digests.digest_type.value, LOOPS.module
+        if digest_type not in (loops.CRC32C, loops.CRC32) and role.digests.size:
+            _refuse_damaged(role, loops, view, responses, entry_ids, rows)
+        refused, lac = self.take(view, responses, entry_ids, rows, digest_type)
+        if refused < len(rows):
+            intact = entry_ids[rows >= 0] if refused else entry_ids.copy()
+            deliver(ReadsAnswered(self.token, bookie, intact, Code.OK, lac=lac))
+        if refused:  # whatever it is, it is no copy of the entry
+            deliver(ReadsAnswered(self.token, bookie, entry_ids[rows < 0].tolist(), Code.OK, is_damaged=True))
+
+    def answered(self, txn: int, bookie: str, response: Any) -> None:
+        """A bookie answered for one entry: otherwise, in an unusual form, or a request that was no row."""
+        known = response if isinstance(response, ReadEntryResponse) else None
+        entry = self.readings.answered(self.token, bookie, txn, known)
+        if entry is not None:
+            self.found(entry)
+
+    def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
+        """A bookie did not answer."""
+        self.readings.calls.deliver(ReadsAnswered(self.token, bookie, entry_ids, None))
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        """A bookie did not answer a request that was no row."""
+        self.readings.answered(self.token, bookie, txn, None)
+
+
+class Stretch(Reading):
+    """Entries that follow one another, which become a batch. Here they are kept one by one, without the loops.
+
+    ``batch`` gives the entries up to the first that can not be had, if there are any, and the error if there is one.
+    """
+
+    by_rows = False
+
+    def __init__(self, readings: Readings, token: int, first: int) -> None:
+        super().__init__(readings, token)
+        self.first = first
+        self.batch: asyncio.Future[tuple[EntryBatch | None, BaseException | None]] = readings.loop.create_future()
+        self.entries: dict[int, Entry] = {}
+
+    def found(self, entry: Entry) -> None:
+        """See :class:`Reading`."""
+        self.entries[entry.entry_id] = entry
+
+    def over(self, stop: int, error: StoreError | None) -> None:
+        """The entries before ``stop`` are there."""
+        if not self.batch.done():
+            self.batch.set_result((self._made(stop) if stop > self.first else None, error))
+
+    def _made(self, stop: int) -> EntryBatch:
+        entries = [self.entries[entry_id] for entry_id in range(self.first, stop)]
+        data = [entry.data for entry in entries]
+        offsets = array("q", accumulate(map(len, data), initial=0))
+        lacs, lengths = array("q", [entry.lac for entry in entries]), array("q", [entry.length for entry in entries])
+        views = [memoryview(each) for each in (b"".join(data), offsets, lacs, lengths)]
+        return EntryBatch(self.first, *views)
+
+    def cancel(self) -> None:
+        """Nobody wants the entries any more."""
+        self.batch.cancel()
+        if self.readings.stretches.pop(self.token, None) is not None:
+            self.readings.calls.deliver(ForgetReads(self.token))
+
+
+class RowStretch(Stretch):
+    """The same by rows: the entries are in one block."""
+
+    by_rows = True
+
+    def __init__(self, readings: Readings, token: int, first: int, last: int, mean: int) -> None:
+        super().__init__(readings, token, first)
+        self.loops = LOOPS.module
+        self.np: Any = self.loops.np
+        self.block: NDArray[np.uint8] = self.np.empty(0, self.np.uint8)
+        """There is none until entries arrive: those that only wait need no memory."""
+        self.expected = (last - first + 1) * (mean + 64)
+        self.end = 0
+        self.table: NDArray[np.int64] = self.np.full((last - first + 1, self.loops.ENTRY_COLUMNS), -1, self.np.int64)
+
+    def _make_room(self, size: int) -> None:
+        if self.end + size > len(self.block):
+            block = BLOCKS.take(self.np, max(self.end + size, 2 * len(self.block) or self.expected))
+            block[: self.end] = self.block[: self.end]
+            self.block = block
+
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any, digest_type: int) -> tuple[int, int]:
+        """See :class:`Reading`."""
+        role, loops = self.readings.role, self.loops
+        self._make_room(loops.bytes_of(responses, rows))
+        size = role.digests.size
+        _, self.end, lac = loops.take_entries(
+            view, responses, rows, entry_ids, role.ledger, size, digest_type,
+            self.first, self.block, self.end, self.table,
+        )  # fmt: skip
+        return int((rows < 0).sum()), int(lac)
+
+    def found(self, entry: Entry) -> None:
+        """See :class:`Reading`."""
+        row, data = entry.entry_id - self.first, entry.data
+        if self.table[row, 0] < 0:
+            self._make_room(len(data))
+            stop = self.end + len(data)
+            self.block[self.end : stop] = memoryview(data)
+            self.table[row] = self.end, stop, entry.lac, entry.length
+            self.end = stop
+
+    def _made(self, stop: int) -> EntryBatch:
+        table = self.table[: stop - self.first]
+        offsets = self.np.empty(len(table) + 1, self.np.int64)
+        lacs, lengths = table.T[self.loops.HEADER_LAC :].copy()
+        out = self.block
+        if self.loops.in_order(self.block, table, out[:0], offsets):
+            out = self.np.empty(int(offsets[-1]), self.np.uint8)
+            self.loops.in_order(self.block, table, out, offsets)
+        return EntryBatch(self.first, out.data[: int(offsets[-1])], offsets.data, lacs.data, lengths.data)
+
+
+class Singles(Reading):
+    """Entries that callers want each by itself."""
+
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any, digest_type: int) -> tuple[int, int]:
+        """See :class:`Reading`. The data are copied once, from where they have arrived."""
+        role, loops = self.readings.role, LOOPS.module
+        table = loops.np.empty((len(rows), loops.PLACE_COLUMNS), loops.np.int64)
+        size = role.digests.size
+        refused, lac = loops.find_entries(view, responses, rows, entry_ids, role.ledger, size, digest_type, table)
+        data, wanted, too = view.data, self.readings.wanted, self.readings.wanted_too
+        for entry_id, (start, stop) in zip(entry_ids.tolist(), table.tolist(), strict=True):
+            if start < 0:
+                continue
+            if too and entry_id in too:
+                self.readings.give(entry_id, data[start:stop].tobytes())
+                continue
+            future = wanted.pop(entry_id, None)
+            if future is not None and not future.done():
+                future.set_result(data[start:stop].tobytes())
+        self.readings.given()
+        return refused, lac
+
+    def found(self, entry: Entry) -> None:
+        """See :class:`Reading`."""
+        self.readings.give(entry.entry_id, entry.data)
+
+
+def _refuse_damaged(role: Reader, loops: Any, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
+    """Make the rows -1 of entries whose digest, of a type that the loops do not make, is wrong."""
+    for place, (entry_id, row) in enumerate(zip(entry_ids.tolist(), rows.tolist(), strict=True)):
+        start = int(responses[row, loops.RESPONSE_BODY])
+        body = view[start : start + int(responses[row, loops.RESPONSE_SIZE])].tobytes()
+        if role.digests.open_entry(body, role.ledger, entry_id) is None:
+            rows[place] = -1

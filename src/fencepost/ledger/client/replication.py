@@ -1,0 +1,215 @@
+"""Copies entries from bookies that have them to one that should: what belongs to a bookie, whether it has it, where it
+is had from, and how one bookie replaces another."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.entries import Digests, master_key
+from fencepost.ledger.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
+from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
+from fencepost.ledger.rules.codes import NEGATIVES, Code
+from fencepost.ledger.rules.ensembles import is_in_write_set
+from fencepost.ledger.rules.metadata import LedgerMetadata
+from fencepost.ledger.rules.replication import replaceable, replacement, sources, span, waits_for_end, with_replacement
+
+AT_ONCE = 32
+"""Entries that are copied at once: few, so that a bookie which is repaired answers others in between."""
+
+
+def belonging_of_fragment(metadata: LedgerMetadata, fragment: int, bookie: str) -> NDArray[np.int64]:
+    """The entries of a closed fragment that a bookie of its ensemble should have, in order."""
+    entries = span(metadata, fragment)
+    ids = np.arange(entries.start, entries.stop, dtype=np.int64)
+    ensemble = tuple(metadata.fragments[fragment].ensemble)
+    belong: NDArray[np.bool_] = is_in_write_set(ensemble.index(bookie), ids, len(ensemble), metadata.write_quorum)  # type: ignore
+    return ids[belong]
+
+
+class Pace:
+    """Lets so many bytes a second through."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._next = 0.0
+
+    async def take(self, size: int) -> None:
+        """Wait until so many more bytes may be copied."""
+        now = time.monotonic()
+        start = max(now, self._next)
+        self._next = start + size / self._rate
+        if start > now:
+            await asyncio.sleep(start - now)
+
+
+@dataclass
+class Copied:
+    """Counts of the entries that were copied so far. ``lacking``: entries that no bookie could give, undamaged."""
+
+    entries: int = 0
+    bytes: int = 0
+    lacking: int = 0
+
+
+@dataclass
+class Copier:
+    """Copies entries of one ledger, with its digests and from its write sets, at a pace. ``gone``: bookies that are
+    asked last."""
+
+    store: Store
+    ledger: int
+    metadata: LedgerMetadata
+    pace: Pace
+    copied: Copied
+    _: KW_ONLY
+    gone: Collection[str] = ()
+    at_once: int = AT_ONCE
+
+    def __post_init__(self) -> None:
+        self._digests = Digests(self.metadata.digest_type, self.metadata.password or b"")
+
+    async def copy(
+        self, entries: NDArray[np.int64], without: str, put: Callable[[int, int, bytes], Awaitable[object]]
+    ) -> int:
+        """Get entries from the bookies of their write sets ``without`` one, and ``put`` each: its id, its LAC and its
+        body. Gives how many could not be had."""
+        left = iter(entries.tolist())
+
+        async def copy_on() -> int:
+            lacking = 0
+            for entry_id in left:
+                lacking += not await self._copy(entry_id, without, put)
+            return lacking
+
+        tasks = [asyncio.create_task(copy_on()) for _ in range(min(self.at_once, len(entries)))]
+        try:
+            lacking = sum(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self.copied.lacking += lacking
+        return lacking
+
+    async def _copy(self, entry_id: int, without: str, put: Callable[[int, int, bytes], Awaitable[object]]) -> bool:
+        for bookie in sources(self.metadata, entry_id, without, self.gone):
+            response = await self.store.ask(bookie, ReadEntry(self.ledger, entry_id))
+            body = response.body if isinstance(response, ReadEntryResponse) else None
+            entry = self._digests.open_entry(body, self.ledger, entry_id)
+            if entry is not None and body is not None:
+                await self.pace.take(len(body))
+                await put(entry_id, entry.lac, body)
+                self.copied.entries += 1
+                self.copied.bytes += len(body)
+                return True
+        return False
+
+
+async def replace(store: Store, ledger: int, gone: str, pace: Pace, copied: Copied) -> int:
+    """Give a ledger another bookie wherever one that is gone stands in its ensembles, with all entries that belong
+    there; gives in how many fragments. A ledger of which the last fragment has it is closed first, by a recovery.
+
+    Raises what :func:`replace_fragments` and :meth:`Store.recover_ledger` raise.
+    """
+    replaced = 0
+    while True:
+        metadata = await store.ledger_metadata(ledger)
+        if waits_for_end(metadata, (gone,)):
+            await store.recover_ledger(ledger, password=metadata.password or b"")
+        replaced += await replace_fragments(store, ledger, (gone,), pace, copied)
+        if gone not in {
+            each for fragment in (await store.ledger_metadata(ledger)).fragments for each in fragment.ensemble
+        }:
+            return replaced
+
+
+async def replace_fragments(
+    store: Store, ledger: int, gone: Collection[str], pace: Pace, copied: Copied, at_once: int = AT_ONCE
+) -> int:
+    """Give the closed fragments of a ledger another bookie for each that is gone, with all entries that belong there;
+    gives how many were replaced.
+
+    The metadata are changed when a bookie has all of a fragment, one by one, so that a repair which is broken off goes
+    on where it was. Raises :class:`ReadError` if an entry can not be had, :class:`WriteError` if the other bookie does
+    not take it, and :class:`NotEnoughBookiesError` if there is none.
+    """
+    replaced = 0
+    while True:
+        found = await store.metadata.read_ledger(ledger)
+        left = replaceable(found.metadata, gone)
+        if not left:
+            return replaced
+        (place, lost), *_ = left
+        bookies = (await store.bookies()).writable
+        new = replacement((*found.metadata.fragments[place].ensemble, *gone), random.sample(bookies, len(bookies)))
+        if new is None:
+            raise NotEnoughBookiesError(
+                f"there is no bookie that could take the place of {lost} in ledger {ledger}: start another one"
+            )
+        copier = Copier(store, ledger, found.metadata, pace, copied, gone=gone, at_once=at_once)
+        await _copy_all(copier, place, lost, new)
+        try:
+            await store.metadata.write_ledger(ledger, with_replacement(found.metadata, place, lost, new), found.version)
+        # its writer has changed an ensemble, or somebody else repairs it: what was copied does no harm
+        except BadVersionError:
+            continue
+        replaced += 1
+
+
+async def refill(
+    store: Store,
+    ledger: int,
+    metadata: LedgerMetadata,
+    place: int,
+    bookie: str,
+    pace: Pace,
+    copied: Copied,
+    at_once: int = AT_ONCE,
+) -> None:
+    """Copy all entries of a closed fragment that belong to a bookie of its ensemble to that bookie, which has lost
+    some. Raises :class:`ReadError` or :class:`WriteError`."""
+    await _copy_all(Copier(store, ledger, metadata, pace, copied, at_once=at_once), place, bookie, bookie)
+
+
+async def has_ends(store: Store, ledger: int, metadata: LedgerMetadata, place: int, bookie: str) -> bool | None:
+    """Whether a bookie has the first and the last entry of a closed fragment that belong to it, undamaged; None if
+    that can not be known now.
+
+    BookKeeper's ``LedgerChecker`` looks at these two by default.
+    """
+    digests = Digests(metadata.digest_type, metadata.password or b"")
+    entries = belonging_of_fragment(metadata, place, bookie)
+    is_known = True
+    for entry_id in dict.fromkeys(int(each) for each in entries[[0, -1] if len(entries) else []]):
+        response = await store.ask(bookie, ReadEntry(ledger, entry_id))
+        if isinstance(response, ReadEntryResponse) and response.code is Code.OK:
+            if digests.open_entry(response.body, ledger, entry_id) is None:
+                return False
+        elif isinstance(response, ReadEntryResponse) and response.code in NEGATIVES:
+            return False
+        else:
+            is_known = False
+    return True if is_known else None
+
+
+async def _copy_all(copier: Copier, place: int, lost: str, new: str) -> None:
+    """Copy what belongs to a bookie in a closed fragment to another one, or to itself."""
+    store, ledger, metadata = copier.store, copier.ledger, copier.metadata
+    key = master_key(metadata.password or b"")
+
+    async def put(entry_id: int, lac: int, body: bytes) -> None:
+        response = await store.ask(new, AddEntry(ledger, entry_id, lac, body, key, recovery=True))
+        if not isinstance(response, AddEntryResponse) or response.code is not Code.OK:
+            raise WriteError(f"bookie {new} does not take entries of ledger {ledger} now")
+
+    lacking = await copier.copy(belonging_of_fragment(metadata, place, lost), lost, put)
+    if lacking:
+        raise ReadError(f"{lacking} entries of ledger {ledger} can not be had from any bookie now")

@@ -1,0 +1,63 @@
+"""How a client of the store works: its limits and its times, with a default for each."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any, Self
+
+import msgspec
+
+from fencepost.connections.tls import Tls
+from fencepost.connections.users import Credentials
+from fencepost.ledger.client import given
+from fencepost.ledger.security import Security
+from fencepost.ledger.wire.frames import DEFAULT_LIMIT
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are in seconds, sizes in bytes.
+
+    ``request_timeout``: a bookie that has not answered by then has failed, and what stands in line behind other
+    requests has as long since the last answer. ``connect_timeout``: for a connection to a bookie or to the metadata
+    service. ``reconnect_delay``: how long after a failed connection the next is tried, doubled each time up to
+    ``reconnect_delay_limit``. ``quarantine``: how long a bookie that has failed is chosen last for new ensembles.
+    ``session_timeout``: of the session with the metadata service. ``metadata_timeout``: operations that need the
+    metadata service fail when it was not to be reached for so long.
+
+    ``unanswered_limit``: bytes of requests to one bookie without an answer; a bookie that is further behind has failed.
+    ``frame_limit``: the largest message, and a little more than the largest entry; bookies of BookKeeper take 5 MiB by
+    default. ``tls``: speak TLS to bookies, with these files or this context. ``credentials``: the
+    user as whom it authenticates with bookies.
+
+    ``speculation_delay``: a bookie that has not answered a read by then is not waited for alone. ``poll_wait``: how
+    long a bookie holds the question for the next entry. ``recovery_in_flight``: entries that a recovery reads at once.
+    """
+
+    request_timeout: float = 5.0
+    connect_timeout: float = 10.0
+    reconnect_delay: float = 0.05
+    reconnect_delay_limit: float = 2.0
+    quarantine: float = 30.0
+    session_timeout: float = 10.0
+    metadata_timeout: float = 30.0
+    unanswered_limit: int = 128 * 1024 * 1024
+    frame_limit: int = DEFAULT_LIMIT
+    tls: ssl.SSLContext | Tls | None = None
+    credentials: Credentials | None = None
+    speculation_delay: float = 0.1
+    poll_wait: float = 1.0
+    recovery_in_flight: int = 64
+
+    @classmethod
+    def of_environment(cls, **changes: Any) -> Self:
+        """These with the TLS and the credentials that the environment names, see
+        :class:`fencepost.ledger.security.Security` and :class:`fencepost.connections.users.Credentials`."""
+        return cls(**{"tls": Security.of_environment().tls(), "credentials": Credentials.read(), **changes})
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name in ("unanswered_limit", "frame_limit", "recovery_in_flight"):
+                given.whole(name, value, 1)
+            elif name not in ("tls", "credentials"):
+                given.seconds(name, value, may_be_none=False)

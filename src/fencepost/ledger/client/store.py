@@ -1,0 +1,442 @@
+"""The store as a client sees it: it creates, opens, lists and deletes ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from fencepost.errors import OptionError
+from fencepost.ledger.client import given
+from fencepost.ledger.client.calls import Calls
+from fencepost.ledger.client.driver import Driver
+from fencepost.ledger.client.reader import LedgerReader
+from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.client.writer import LedgerWriter, strange
+from fencepost.ledger.errors import (
+    DigestMismatchError,
+    IllegalOperationError,
+    LedgerExistsError,
+    NotEnoughBookiesError,
+    StoreError,
+)
+from fencepost.ledger.messages import NO_ENTRY_YET, Request, Response
+from fencepost.ledger.metadata.client import Bookies, MetadataClient
+from fencepost.ledger.roles.reader import ReaderSettings
+from fencepost.ledger.roles.recoverer import Recoverer, RecovererSettings
+from fencepost.ledger.roles.writer import WriterSettings
+from fencepost.ledger.rules.ensembles import are_quorums
+from fencepost.ledger.rules.metadata import OF_LOG, DigestType, LedgerMetadata
+from fencepost.traces import TraceWriter
+
+_log = logging.getLogger("fencepost.ledgers")
+
+TRIES = 100
+"""Ids that are tried for a new ledger, at most, when bookies know them already."""
+
+
+H = TypeVar("H", bound=AbstractAsyncContextManager[Any])
+
+
+class Opening(Generic[H]):
+    """A handle that is being opened: ``await`` it, or use it with ``async with``, which closes it at the end."""
+
+    def __init__(self, opened: Callable[[], Awaitable[H]]) -> None:
+        self._open = opened
+        self._handle: H | None = None
+
+    def __await__(self) -> Generator[Any, None, H]:
+        return self._open().__await__()
+
+    async def opened(self) -> H:
+        """The handle, once it is open."""
+        return await self._open()
+
+    async def __aenter__(self) -> H:
+        self._handle = await self._open()
+        await self._handle.__aenter__()
+        return self._handle
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._handle is not None
+        await self._handle.__aexit__(kind, error, traceback)
+
+
+class Store:
+    """The ledgers of a cluster of bookies and its metadata service, as one client sees them.
+
+    :func:`fencepost.connect` gives a :class:`fencepost.client.Client`, which has logs, too.
+    """
+
+    writers: type[LedgerWriter] = LedgerWriter
+    """The handles of ledgers that are written."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        """Carries out the operations, and writes the trace of this client if there is one."""
+
+    @classmethod
+    async def connect(cls, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> Self:
+        """See :func:`fencepost.connect`."""
+        metadata = await MetadataClient.connect(
+            uri,
+            session_timeout=settings.session_timeout,
+            connect_timeout=settings.connect_timeout,
+            operation_timeout=settings.metadata_timeout,
+        )
+        tracing = None
+        try:
+            await metadata.instance_id()
+            if trace is not None:
+                tracing = TraceWriter(trace, node=f"client-{secrets.token_hex(4)}", started={"kind": "client"})
+            return cls(await Driver.start(metadata, settings, tracing))
+        except BaseException:
+            await metadata.close()
+            if tracing is not None:
+                tracing.close()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the session and all connections. Ledgers that are open stay so; the next client that opens one recovers
+        it.
+        """
+        await self.driver.close()
+
+    @property
+    def metadata(self) -> MetadataClient:
+        """The session with the metadata service. Raises as :meth:`.Driver.must_work`."""
+        self.driver.must_work()
+        return self.driver.metadata
+
+    # -- ledgers -------------------------------------------------------------------------------------------------------
+
+    def create_ledger(
+        self,
+        *,
+        ensemble: int = 3,
+        write_quorum: int | None = None,
+        ack_quorum: int | None = None,
+        digest: DigestType | str = DigestType.CRC32C,
+        password: bytes | str = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger: int | None = None,
+        deferred_sync: bool = False,
+        explicit_lac_interval: float = 0.1,
+        in_flight: int = 1000,
+        in_flight_bytes: int = 64 * 1024 * 1024,
+    ) -> Opening[LedgerWriter]:
+        """Create a ledger: ``async with store.create_ledger() as ledger`` closes it at the end, ``await`` leaves that
+        to the caller.
+
+        Each entry goes to ``write_quorum`` bookies of an ensemble of so many (by default to all of it), and is
+        confirmed when ``ack_quorum`` of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``,
+        ``hmac`` or ``dummy``, of which only ``hmac`` protects from clients that do not have the password. ``ledger``:
+        its id, by default the next one, and never that of a ledger that was deleted, whose entries bookies may still
+        have. ``deferred_sync``: entries are confirmed before they are durable; call ``force``.
+        ``explicit_lac_interval``: seconds after which readers learn the last add confirmed though no entry follows that
+        carries it; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once,
+        at most.
+
+        Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`, and
+        :class:`UnauthorizedAccessError` if a bookie knows the id of ``ledger`` already: somebody wrote to it or fenced
+        it before. Where no id is given, the next one is taken then, and a warning says so.
+        """
+        settings = writer_settings(
+            ensemble,
+            write_quorum,
+            ack_quorum,
+            digest,
+            password,
+            custom_metadata,
+            in_flight,
+            in_flight_bytes,
+            deferred_sync,
+            explicit_lac_interval,
+        )
+
+        ledger = None if ledger is None else given.ledger_id(ledger)
+
+        async def create() -> LedgerWriter:
+            return await self._created(settings, ledger, in_flight_bytes)
+
+        return Opening(create)
+
+    async def reserve_ledger(
+        self,
+        *,
+        ensemble: int = 3,
+        write_quorum: int | None = None,
+        ack_quorum: int | None = None,
+        digest: DigestType | str = DigestType.CRC32C,
+        password: bytes | str = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger: int | None = None,
+    ) -> int:
+        """Create a ledger for a writer to come, the first that adopts it; gives its id. Takes and raises what
+        :meth:`create_ledger` does.
+        """
+        settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True)
+        ledger = None if ledger is None else given.ledger_id(ledger)
+        writer = await self._created(settings, ledger, 1)
+        writer.release()
+        return writer.id
+
+    def adopt_ledger(
+        self,
+        ledger: int,
+        *,
+        password: bytes | str = b"",
+        explicit_lac_interval: float = 0.1,
+        in_flight: int = 1000,
+        in_flight_bytes: int = 64 * 1024 * 1024,
+    ) -> Opening[LedgerWriter]:
+        """Be the writer of a ledger that is reserved, as if this client had created it. Only one client can, once.
+
+        Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`LedgerClosedError`, and
+        :class:`LedgerExistsError` if the ledger has a writer already.
+        """
+
+        ledger = given.ledger_id(ledger)
+
+        async def adopt() -> LedgerWriter:
+            known = await self.ledger_metadata(ledger)
+            settings = writer_settings(
+                known.ensemble_size,
+                known.write_quorum,
+                known.ack_quorum,
+                known.digest_type,
+                password,
+                None,
+                in_flight,
+                in_flight_bytes,
+                False,
+                explicit_lac_interval,
+            )
+            writer = self.writers(self.driver, ledger, settings, in_flight_bytes)
+            try:
+                await writer.begin("adopt")
+            except LedgerExistsError:
+                raise LedgerExistsError(
+                    f"ledger {ledger} has a writer already: only a ledger that is reserved is adopted"
+                ) from None
+            return writer
+
+        return Opening(adopt)
+
+    async def _created(self, settings: WriterSettings, ledger: int | None, in_flight_bytes: int) -> LedgerWriter:
+        refused = 0
+        while True:
+            number = await self.metadata.new_ledger_id() if ledger is None else ledger
+            writer = self.writers(self.driver, number, settings, in_flight_bytes)
+            try:
+                await writer.begin("create")
+            except LedgerExistsError:  # somebody has chosen this id by hand
+                if ledger is not None:
+                    raise
+                continue
+            except NotEnoughBookiesError:
+                raise NotEnoughBookiesError(
+                    f"ledger {number} needs {settings.ensemble_size} bookies to write to, and there are"
+                    f" {len(self.driver.bookies.writable)}: start more, or ask for a smaller ensemble"
+                ) from None
+            bookie = await writer.known_to()
+            if bookie is None:
+                return writer
+            writer.release()
+            with suppress(StoreError):
+                await self.metadata.delete_ledger(number, version=0)
+            refused += 1
+            if ledger is not None or refused == TRIES:
+                raise strange(number, bookie)
+            _log.warning("%s", strange(number, bookie, "the next id is taken"))
+
+    def open_ledger(
+        self,
+        ledger: int,
+        *,
+        recover: bool = False,
+        password: bytes | str = b"",
+        digest: DigestType | str | None = None,
+        prefetch: int = 1000,
+        prefetch_bytes: int = 16 * 1024 * 1024,
+        confirmed: int = NO_ENTRY_YET,
+    ) -> Opening[LedgerReader]:
+        """Open a ledger to read it. With ``recover`` it is closed first, and a client that still writes it is fenced
+        off.
+
+        ``digest``: the one that the caller expects, if any; the metadata say which it is. ``prefetch`` and
+        ``prefetch_bytes``: how many entries and bytes are asked for ahead. ``confirmed``: an entry that the caller
+        knows to be confirmed, from another reader. The entries up to it are there to read, and the bookies are not
+        asked for the last add confirmed.
+
+        Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`DigestMismatchError`, and with
+        ``recover`` all that :meth:`recover_ledger` raises.
+        """
+
+        ledger, key = given.ledger_id(ledger), given.password(password)
+        wanted = None if digest is None else _digest(digest)
+        prefetch = given.whole("prefetch", prefetch, 1)
+        prefetch_bytes = given.whole("prefetch_bytes", prefetch_bytes, 1)
+        confirmed = given.whole("confirmed", confirmed, NO_ENTRY_YET)
+
+        async def opened() -> LedgerReader:
+            if recover:
+                await self.recover_ledger(ledger, password=key)
+            settings = self.driver.settings
+            reader = LedgerReader(
+                self.driver,
+                ledger,
+                ReaderSettings(
+                    key,
+                    int(settings.speculation_delay * 1_000_000),
+                    int(settings.poll_wait * 1_000_000),
+                    lac=confirmed,
+                ),
+                prefetch,
+                prefetch_bytes,
+            )
+            await reader.open()
+            if wanted is not None and wanted is not reader.metadata.digest_type:
+                await reader.close()
+                actual = reader.metadata.digest_type.name.lower()
+                raise DigestMismatchError(f"ledger {ledger} has the digest {actual}, not {wanted.name.lower()}")
+            return reader
+
+        return Opening(opened)
+
+    async def recover_ledger(
+        self, ledger: int, *, password: bytes | str = b"", progress: Callable[[int], None] | None = None
+    ) -> LedgerMetadata:
+        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. A client that still writes it is
+        fenced off.
+
+        ``progress`` is called with the last entry that was found, ten times a second.
+
+        The ledger has all entries that were confirmed. A ledger that is closed already is left as it is. Raises
+        :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`,
+        :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it is not possible now.
+        """
+        ledger = given.ledger_id(ledger)
+        settings = RecovererSettings(given.password(password), self.driver.settings.recovery_in_flight)
+        role = Recoverer(ledger, settings, traces=self.driver.trace is not None)
+        calls = Calls(self.driver, ledger, role)
+        try:
+            recovering = calls.start("recover")
+            while progress is not None and not recovering.done():
+                progress(role.found)
+                await asyncio.wait((recovering,), timeout=0.1)
+            metadata: LedgerMetadata = await self.driver.patiently(recovering)
+            return metadata
+        finally:
+            calls.close()
+
+    async def list_ledgers(self) -> AsyncIterator[int]:
+        """The ids of all ledgers, in order."""
+        async for ledger in self.metadata.ledgers():
+            yield ledger
+
+    async def ledger_metadata(self, ledger: int) -> LedgerMetadata:
+        """The metadata of a ledger. Raises :class:`NoSuchLedgerError`."""
+        return (await self.metadata.read_ledger(given.ledger_id(ledger))).metadata
+
+    async def delete_ledger(self, ledger: int, *, of_log: str | None = None) -> None:
+        """Delete a ledger, in any state. Its bookies make room when they next compare with the metadata.
+
+        A log deletes its ledgers itself, when it is trimmed or deleted. ``of_log``: delete one of this log all the
+        same; if the log still has it, its entries are missing there from then on.
+
+        Raises :class:`NoSuchLedgerError`, and :class:`IllegalOperationError` for a ledger of another log than
+        ``of_log``.
+        """
+        must_be_of_log(ledger, await self.ledger_metadata(ledger), of_log)
+        await self.metadata.delete_ledger(ledger)
+
+    async def ask(self, bookie: str, request: Request) -> Response | None:
+        """Send a request of the wire protocol to one bookie; gives its answer, None if there is none."""
+        return await self.driver.ask(bookie, request)
+
+    async def bookies(self) -> Bookies:
+        """The bookies that are registered: those that can be written to, and those that can only be read."""
+        return await self.metadata.bookies()
+
+
+def writer_settings(
+    ensemble: int,
+    write_quorum: int | None,
+    ack_quorum: int | None,
+    digest: DigestType | str,
+    password: bytes | str,
+    custom_metadata: Mapping[str, bytes] | None,
+    in_flight: int = 1,
+    in_flight_bytes: int = 1,
+    deferred_sync: bool = False,
+    explicit_lac_interval: float = 0.1,
+    reserves: bool = False,
+) -> WriterSettings:
+    """The settings of the writer of a new ledger, as :meth:`Store.create_ledger` takes them.
+
+    Raises :class:`fencepost.OptionError`.
+    """
+    ensemble = given.whole("ensemble", ensemble, 1)
+    write_quorum = ensemble if write_quorum is None else given.whole("write_quorum", write_quorum, 1)
+    ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else given.whole("ack_quorum", ack_quorum, 1)
+    if not are_quorums(ensemble, write_quorum, ack_quorum):
+        raise OptionError(
+            f"ensemble {ensemble}, write_quorum {write_quorum}, ack_quorum {ack_quorum}: an ack quorum is at least 1"
+            " and at most the write quorum, and that at most the ensemble"
+        )
+    given.whole("in_flight_bytes", in_flight_bytes, 1)
+    return WriterSettings(
+        ensemble,
+        write_quorum,
+        ack_quorum,
+        given.password(password),
+        _digest(digest),
+        given.custom_metadata(custom_metadata),
+        random.SystemRandom().getrandbits(63),
+        given.whole("in_flight", in_flight, 1),
+        bool(deferred_sync),
+        int(given.seconds("explicit_lac_interval", explicit_lac_interval) * 1_000_000),
+        reserves=reserves,
+    )
+
+
+def must_be_of_log(ledger: int, metadata: LedgerMetadata, log: str | None) -> None:
+    """Whether a ledger may be deleted by somebody who takes it for one of a log, or (None) of none. Raises
+    :class:`IllegalOperationError`.
+    """
+    owner = dict(metadata.custom_metadata).get(OF_LOG)
+    actual = None if owner is None else owner.decode(errors="backslashreplace")
+    if actual == log:
+        return
+    if actual is None:
+        raise IllegalOperationError(f"ledger {ledger} is not of the log {log}, nor of any other")
+    raise IllegalOperationError(
+        f"ledger {ledger} is of the log {actual}, where its entries would be missing: trim or delete the log, or give"
+        f" {{of_log}} with the name of the log",
+        "of_log",
+    )
+
+
+def _digest(digest: DigestType | str) -> DigestType:
+    if isinstance(digest, DigestType):
+        return digest
+    try:
+        return DigestType[digest.upper()]
+    except (AttributeError, KeyError):
+        known = ", ".join(each.name.lower() for each in DigestType)
+        raise OptionError(f"digest {digest!r}: there is {known}") from None

@@ -1,0 +1,197 @@
+"""The handle of a ledger's writer: it appends entries and closes the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fencepost.ledger.client.appender import Appender, Batch, Data, Sink, copied
+from fencepost.ledger.client.calls import Calls, error_of
+from fencepost.ledger.client.driver import Driver
+from fencepost.ledger.client.loops import LOOPS, RowLoops
+from fencepost.ledger.errors import LedgerClosedError, StoreError, UnauthorizedAccessError
+from fencepost.ledger.messages import NO_ENTRY_YET, ReadEntry
+from fencepost.ledger.roles.interface import Confirmed, Error, Result
+from fencepost.ledger.roles.writer import Writer, WriterSettings
+from fencepost.ledger.rules.codes import Code
+from fencepost.ledger.rules.metadata import LedgerMetadata, current_ensemble
+
+ASKING = 1.0
+"""Seconds that a bookie is waited for that is asked about a new ledger, at most."""
+
+
+class LedgerWriter(Appender[int]):
+    """A ledger that this client has created, and is the only one to append to.
+
+    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way; a
+    caller that appends more waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is
+    recovered by the next who opens it so.
+    """
+
+    def __init__(self, driver: Driver, ledger: int, settings: WriterSettings, in_flight_bytes: int) -> None:
+        super().__init__(driver, settings.in_flight_limit, in_flight_bytes)
+        self.id = ledger
+        """The ledger."""
+        self._role = Writer(ledger, settings, loops=RowLoops(LOOPS), traces=driver.trace is not None)
+        self._last_confirmed = -1
+        """The last entry that was reported as confirmed."""
+        self._confirmed_length = 0
+        self._has_failed = False
+        """Whether the writer can not go on, though its ledger is not closed."""
+        closed = LedgerClosedError(f"ledger {ledger} is closed")
+        self._calls = Calls(driver, ledger, self._role, self._entries_confirmed, self._not_appended, closed)
+        self._calls.on_failure.append(self._failed)
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata of the ledger, as this writer last wrote or read them."""
+        return self._role.view.known()
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The last entry that is confirmed, together with all before it; -1 if none is."""
+        return self._role.lac
+
+    @property
+    def length(self) -> int:
+        """Bytes of data that were appended, confirmed or not."""
+        return self._role.length + self._entries_size
+
+    def __repr__(self) -> str:
+        return f"<ledger {self.id}, last add confirmed {self.last_add_confirmed}>"
+
+    # -- appending -----------------------------------------------------------------------------------------------------
+
+    async def append(self, data: Data) -> int:
+        """Append an entry; its id, once it is confirmed: an ack quorum of bookies has it, and all entries before it.
+
+        Raises :class:`LedgerFencedError`, :class:`NotEnoughBookiesError`, :class:`WriteError` or another
+        :class:`StoreError`; the entry may be in the ledger or not then, and likewise when the append is cancelled while
+        it waits.
+        """
+        entry = copied(data)
+        if not self._enters(len(entry)):
+            await self._room(len(entry))
+        return await self._put_one(entry)
+
+    def submit(self, data: Data) -> asyncio.Future[int]:
+        """Append an entry without waiting for room; the future has what :meth:`append` gives or raises.
+
+        It is for whoever limits by other means what is under way, as all of it is in memory.
+        """
+        entry = copied(data)
+        if not self._enters(len(entry)):
+            self._reserve(len(entry))
+        return self._put_one(entry)
+
+    def submit_many(self, entries: list[bytes], sink: Sink) -> None:
+        """Append entries that are not too large without waiting for room; ``sink`` hears what comes of each, for which
+        see :class:`Sink`. It is for whoever limits by other means what is under way.
+        """
+        if entries:
+            size = sum(map(len, entries))
+            self._reserve(size, len(entries))
+            self._push()
+            self._give(entries, size, sink)
+
+    def _place(self, ledger: int, entry: int) -> int:
+        return entry
+
+    def _refusal(self) -> StoreError | None:
+        return self._calls.error if self._calls.is_closed else None
+
+    def _send(self, batch: Batch, entries: list[bytes]) -> None:
+        batch.token = self._calls.calls + 1  # the role may answer before its call returns
+        self._calls.append(entries)
+
+    def _entries_confirmed(self, confirmed: Confirmed) -> None:
+        """Entries are confirmed."""
+        entry, size = self._last_confirmed + 1, confirmed.length - self._confirmed_length
+        self._last_confirmed, self._confirmed_length = confirmed.entry_id, confirmed.length
+        self._confirm(self.id, entry, confirmed.entry_id + 1 - entry, size)
+
+    # -- force and close -----------------------------------------------------------------------------------------------
+
+    async def force(self) -> int:
+        """Make all that is confirmed durable on every bookie of the ensemble, and confirm it to readers; gives the last
+        add confirmed.
+
+        It is needed only where a ledger was created with ``deferred_sync``. Raises :class:`WriteError`.
+        """
+        return int(await self._ask("force"))
+
+    async def close(self) -> int:
+        """Wait for the appends that are under way, and close the ledger; gives its last entry, -1 if it is empty.
+
+        After :class:`NotEnoughBookiesError` or :class:`WriteError` the ledger is closed at its last add confirmed.
+        Raises :class:`LedgerFencedError` if somebody else recovers the ledger: it ends where that ends it. It can be
+        called again.
+        """
+        if not self._calls.is_closed or self._has_failed:
+            await self._ask("close")
+            self._calls.leave()
+        return self.last_add_confirmed
+
+    def release(self, error: StoreError | None = None) -> None:
+        """Write no more, and leave the ledger as it is: another client may adopt or recover it. With an ``error`` the
+        appends that are under way fail with it.
+        """
+        if error is None:
+            self._calls.leave()
+        else:
+            self._calls.fail(error)
+
+    async def begin(self, operation: str) -> None:
+        """``create`` the ledger, or ``adopt`` it: :class:`fencepost.ledger.client.store.Store` does it once."""
+        try:
+            await self._ask(operation)
+        except BaseException:
+            self._calls.leave()
+            raise
+
+    async def known_to(self) -> str | None:
+        """A bookie of the new ledger that knows its id already, if one says so. None is waited for longer than
+        :data:`ASKING`. They are asked for its last entry, which changes nothing: when Java's bookies are asked for the
+        LAC of a ledger that they do not know, they fail readers who come after its first entry.
+        """
+        ask, request = self._driver.ask, ReadEntry(self.id, NO_ENTRY_YET)
+        asked = {asyncio.ensure_future(ask(each, request)): each for each in current_ensemble(self.metadata)}
+        answered, _ = await asyncio.wait(asked, timeout=ASKING)
+        codes = {asked[each]: response.code for each in answered if (response := each.result()) is not None}
+        return next((bookie for bookie, code in codes.items() if code in (Code.OK, Code.NO_ENTRY)), None)
+
+    async def _ask(self, operation: str) -> Any:
+        self._push()
+        return await self._calls.ask(operation)
+
+    def _not_appended(self, result: Result) -> None:
+        """Entries that were appended together, or those that are left of them, are not confirmed."""
+        batch = next(each for each in self._batches if each.token == result.token)
+        self._batches.remove(batch)
+        is_strange = result.error is Error.UNAUTHORIZED  # its password is that in the metadata
+        self._give_back(batch, strange(self.id) if is_strange else error_of(result.error, self.id))
+
+    def _failed(self, error: StoreError) -> None:
+        """Nothing comes of what is under way."""
+        self._has_failed = True
+        self._push()
+        self._give_all_back(error)
+
+
+REFUSED = (
+    "bookies refuse entries of ledger {ledger}: one is larger than they take (nettyMaxFrameSizeBytes), or they know the"
+    " ledger by another key than its writer's"
+)
+
+
+def strange(ledger: int, bookie: str = "", then: str = "create one with another id") -> UnauthorizedAccessError:
+    """The error that a bookie knew the id of a new ledger before it was created, or that bookies refuse its writer's
+    entries.
+    """
+    return UnauthorizedAccessError(
+        f"{f'bookie {bookie} knows ledger {ledger} already' if bookie else REFUSED.format(ledger=ledger)}:"
+        " somebody wrote to this id or fenced it before the ledger was created, or had a ledger of this id that was"
+        f" deleted; {then}"
+    )

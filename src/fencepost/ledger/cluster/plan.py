@@ -1,0 +1,153 @@
+"""The plan of a cluster, as its directory keeps it: ports, and the processes that run or ran."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.files.storage import Storage, reason
+from fencepost.ledger.cluster.identity import Identity
+from fencepost.ledger.cluster.ports import HOST, free_ports, is_free
+
+FILE = "cluster.json"
+LOCK = "lock"
+CONTROL = "control"
+LOGS = "logs"
+METADATA = "metadata"
+SETTINGS = {METADATA: "metadata.toml", "bookie": "bookie.toml"}
+"""Files of settings, for the metadata service and for all bookies; who starts a cluster may put them there before."""
+
+METADATA_PORT = 2181
+BOOKIE_PORT = 3181
+BOOKIES = 3
+MOST_BOOKIES = 100
+
+
+class Plan(msgspec.Struct):
+    """The ports of a cluster, which never change, and its processes by their names: ``metadata``, ``1``, ``2`` and so
+    on.
+    """
+
+    metadata_port: int
+    bookie_ports: list[int]
+    up: Identity | None = None
+    """The process that runs the cluster, or ran it last."""
+    processes: dict[str, Identity] = {}
+
+    @property
+    def uri(self) -> str:
+        """The URI of the ledgers for clients."""
+        return f"zk://{HOST}:{self.metadata_port}/ledgers"
+
+    def names(self) -> list[str]:
+        """The parts of the cluster in the order in which they are started."""
+        return [METADATA, *(str(number) for number in range(1, len(self.bookie_ports) + 1))]
+
+    def port(self, name: str) -> int:
+        """The port of a part."""
+        return self.metadata_port if name == METADATA else self.bookie_ports[int(name) - 1]
+
+
+def read(directory: Path) -> Plan | None:
+    """The plan of the cluster in a directory; None if there is none. Raises SystemFailure if it can not be read."""
+    content = Storage(str(directory)).load(FILE)
+    if content is None:
+        return None
+    try:
+        return msgspec.json.decode(content, type=Plan)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SystemFailure(f"{directory / FILE} is damaged ({error}): {_PUT_BACK}") from None
+
+
+_PUT_BACK = (
+    'write {"metadata_port": 2181, "bookie_ports": [3181, 3182]} there, with any free port for the metadata service,'
+    " and in the order of the bookies those that bookie-N/journal/current/VERSION names"
+)
+
+
+def write(directory: Path, plan: Plan) -> None:
+    """Replace the plan in a directory, in one step."""
+    Storage(str(directory)).replace(FILE, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
+
+
+def planned(directory: Path, bookies: int | None, metadata_port: int | None, bookie_port: int | None) -> Plan:
+    """The plan of a cluster that is to run in a directory: the one that is there, with more bookies if asked for, or a
+    new one.
+
+    Raises OptionError if what is asked for is not what is there.
+    """
+    plan = read(directory)
+    found = _parts_in(directory)
+    if plan is None:
+        if found:
+            raise SystemFailure(f"{directory / FILE} is missing, and {found[0]} is there: {_PUT_BACK}")
+        _refuse_strangers(directory)
+        return _new(bookies or BOOKIES, metadata_port, bookie_port)
+    there = len(plan.bookie_ports)
+    if unknown := [name for name in found if name not in map(label, plan.names())]:
+        raise SystemFailure(f"{directory / FILE} is an older copy, without {unknown[0]}: {_PUT_BACK}")
+    if bookies is not None and bookies < there:
+        raise OptionError(f"{directory} has {there} bookies, and ledgers on them: give --bookies {there} or more")
+    if metadata_port not in (None, plan.metadata_port):
+        raise OptionError(
+            f"the metadata service in {directory} has port {plan.metadata_port}: leave --metadata-port out"
+        )
+    if bookie_port not in (None, plan.bookie_ports[0]):
+        raise OptionError(
+            f"the bookies in {directory} have ports from {plan.bookie_ports[0]} on: leave --bookie-port out"
+        )
+    if bookies is not None and bookies > there:
+        last = plan.bookie_ports[-1]
+        wanted = list(range(last + 1, last + 1 + bookies - there))
+        plan.bookie_ports += free_ports(wanted, {plan.metadata_port, *plan.bookie_ports})
+    return plan
+
+
+def label(name: str) -> str:
+    """The name of a part's directory and log."""
+    return f"bookie-{name}" if name.isdigit() else name
+
+
+def _parts_in(directory: Path) -> list[str]:
+    """The directories of parts that are there."""
+    names = (each.name for each in directory.glob("*") if each.is_dir())
+    return sorted(name for name in names if name == METADATA or re.fullmatch(r"bookie-\d+", name))
+
+
+def _refuse_strangers(directory: Path) -> None:
+    try:
+        strangers = sorted(set(os.listdir(directory)) - {LOCK, LOGS, CONTROL, *SETTINGS.values()})
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SystemFailure(f"{directory} can not be used: {reason(error)}") from None
+    if strangers:
+        raise OptionError(
+            f"{directory} has {strangers[0]} in it, but no cluster ({FILE}): name a new or an empty directory"
+        )
+
+
+def _new(bookies: int, metadata_port: int | None, bookie_port: int | None) -> Plan:
+    if metadata_port is not None and not is_free(metadata_port):
+        raise OptionError(f"--metadata-port {metadata_port}: somebody listens on {HOST}:{metadata_port} already")
+    metadata = metadata_port or free_ports([METADATA_PORT], set())[0]
+    if bookie_port is None:
+        return Plan(metadata, free_ports(list(range(BOOKIE_PORT, BOOKIE_PORT + bookies)), {metadata}))
+    ports = list(range(bookie_port, bookie_port + bookies))
+    if ports[-1] > 65_535:
+        raise OptionError(
+            f"--bookie-port {bookie_port}: {bookies} bookies need ports up to {ports[-1]}, and there are 65535"
+        )
+    if metadata in ports:
+        raise OptionError(
+            f"--bookie-port {bookie_port}: the bookies have ports up to {ports[-1]}, and {metadata} is the metadata"
+            " service's"
+        )
+    for port in ports:
+        if not is_free(port):
+            raise OptionError(f"--bookie-port {bookie_port}: somebody listens on {HOST}:{port} already")
+    return Plan(metadata, ports)

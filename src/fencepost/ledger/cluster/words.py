@@ -1,0 +1,35 @@
+"""Figures of the metadata service about itself and about bookies, by the four-letter words that it answers without a
+session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from fencepost.ledger.cluster.ports import HOST
+
+_REGISTERED = re.compile(r"^\t/ledgers/available/(readonly/)?([^/\s]+)$", re.MULTILINE)
+
+
+async def ask(port: int, word: str, patience: float) -> str | None:
+    """The answer of a port to a word, an empty one too; None if nobody takes the connection, or the answer does not
+    end within so many seconds.
+    """
+    try:
+        async with asyncio.timeout(patience):
+            reader, writer = await asyncio.open_connection(HOST, port)
+            try:
+                writer.write(word.encode())
+                return (await reader.read() if word else b"").decode(errors="replace")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return None
+
+
+def registered(dump: str | None) -> dict[str, bool] | None:
+    """The bookies in an answer to ``dump``, and whether each is read-only; None if that is no such answer."""
+    if dump is None or not dump.startswith("SessionTracker dump:"):
+        return None
+    return {bookie: bool(read_only) for read_only, bookie in _REGISTERED.findall(dump)}

@@ -1,0 +1,504 @@
+"""Entry logs as files: writing sections, reading entries, and coming back after a crash or damage.
+
+A section counts from when it is synced. It is written by :meth:`EntryLogs.write`, :meth:`EntryLogs.sync` makes it
+durable, and :meth:`EntryLogs.commit` lets reads find what is in it; only then may whatever it replaces be removed:
+journal files, other entry logs.
+
+So when entry logs are opened, the journal tells whether the last section was durable. If the files of the journal and
+the entry logs that it replaces are all there still, the last section is cut off, and its entries come from the journal:
+even if it can be read, the sync of it may have failed. If they are not, then it was synced, and what can not be read of
+it is damage.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fencepost.files.folders import SECTOR, File, Files, NoRoom, Part
+from fencepost.ledger.disk.index import Index, Place, Placed
+from fencepost.ledger.disk.journal import Damage, aligned, refuse_later
+from fencepost.ledger.disk.ledgers import LedgerState
+from fencepost.ledger.disk.reserve import NO_RESERVE, Reserve
+from fencepost.ledger.disk.sections import (
+    HEADER,
+    Contents,
+    Run,
+    Runs,
+    Section,
+    contents_at,
+    entries_of,
+    entry_body,
+    entry_bytes,
+    file_header,
+    layout,
+    runs_of,
+    section_at,
+    section_header,
+)
+from fencepost.ledger.rules.codes import Code
+
+SUFFIX = ".log"
+PIECE = 1 << 20
+"""Bytes that are written together, and synced before more are: the journal's next sync waits for no more than these on
+a disk that both share.
+"""
+
+STRETCH = 1 << 20
+"""Bytes that are read together at the most, unless an entry is larger."""
+GAP = 1 << 12
+"""Bytes between two entries that are read for nothing rather than to read twice."""
+
+NO_LIMIT = 1 << 62
+"""More bytes than there are."""
+_NEAR = 1 << 17
+"""Bytes that are read at least to find a section."""
+
+_TRIES = 10
+
+
+class Entries(Protocol):
+    """Entries that are written to an entry log, in the order of their ledgers and ids."""
+
+    def runs(self) -> Runs:
+        """Their runs."""
+
+    def pieces(self) -> Iterator[Part]:
+        """Their bytes as they lie in an entry log, in pieces of about ``PIECE`` bytes. A piece is gone when the next
+        one is asked for.
+        """
+
+
+class Bodies:
+    """Entries whose bodies are given by ledger and entry id."""
+
+    def __init__(self, bodies: Mapping[int, Mapping[int, bytes]]) -> None:
+        self._bodies = bodies
+        self._in_order = [(ledger, sorted(bodies[ledger])) for ledger in sorted(bodies)]
+
+    def runs(self) -> Runs:
+        """Their runs."""
+        found: list[Run] = []
+        for ledger, ids in self._in_order:
+            bodies = self._bodies[ledger]
+            found += runs_of(ledger, ids, [len(bodies[entry_id]) for entry_id in ids])
+        return Runs.of(found)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Their bytes."""
+        parts: list[bytes] = []
+        size = 0
+        for ledger, ids in self._in_order:
+            bodies = self._bodies[ledger]
+            for entry_id in ids:
+                data = entry_bytes(ledger, entry_id, bodies[entry_id])
+                parts.append(data)
+                size += len(data)
+                if size >= PIECE:
+                    yield b"".join(parts)
+                    parts, size = [], 0
+        if parts:
+            yield b"".join(parts)
+
+
+def name_of(log: int) -> str:
+    """The file of an entry log."""
+    return f"{log:08}{SUFFIX}"
+
+
+def known_journals(files: Files, journals: Collection[int], has_lost_files: bool) -> Collection[int] | None:
+    """The files of the journal that entry logs are checked against when they are opened. With ``has_lost_files`` the
+    entry logs or the journal may be gone: then references from one to the other do not count.
+    """
+    if not has_lost_files:
+        return journals
+    return (journals or None) if logs_in(files) else ()
+
+
+def logs_in(files: Files) -> list[int]:
+    """The numbers of the entry logs in a folder, in order."""
+    return sorted(int(name.removesuffix(SUFFIX)) for name in files.names() if name.endswith(SUFFIX))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The sections of an entry log that can be read up to the first thing that can not, and the length of the file.
+
+    ``complete``: that nothing follows the last of them.
+    """
+
+    sections: tuple[Section, ...]
+    length: int
+
+    @property
+    def complete(self) -> bool:
+        return self.end >= self.length
+
+    @property
+    def end(self) -> int:
+        """The end of the readable part; beyond the file if the entries of the last section are cut off."""
+        return aligned(self.sections[-1].end) if self.sections else SECTOR
+
+
+def scan(file: File, log: int) -> Scan:
+    """Find the sections of an entry log. Their entries are not read, unless sections are small. Raises
+    :class:`LaterFormat`.
+    """
+    sections: list[Section] = []
+    at = SECTOR
+    near = _Near(file)
+    beginning = near.read(0, SECTOR)[:SECTOR]
+    if beginning != file_header(log):
+        refuse_later(f"entry log {name_of(log)}", beginning, file_header(log))
+    else:
+        while at < file.end and (section := _read_section(near, log, at)) is not None:
+            sections.append(section)
+            at = aligned(section.end)
+    return Scan(tuple(sections), file.end)
+
+
+class _Near:
+    """A file that is read from its beginning on. What is near to what was wanted is read with it, so that small
+    sections take few reads.
+    """
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self._start = 0
+        self._data = b""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes from an offset on, fewer than ``size`` of them only at the end of the file."""
+        at = offset - self._start
+        if at + size > len(self._data):
+            self._start, self._data, at = offset, self.file.read(offset, max(size, _NEAR)), 0
+        return self._data[at : at + size]
+
+
+def _read_section(near: _Near, log: int, offset: int) -> Section | None:
+    """The section at an offset, without its entries; None if there is none that can be read."""
+    found = contents_at(near.read(offset, HEADER), log, offset)
+    if found is None or HEADER + found[1] > near.file.end - offset:
+        return None
+    return section_at(near.read(offset, HEADER + found[1]), log, offset)
+
+
+def read_entries(file: File, section: Section) -> Iterator[tuple[int, int, bytes | None]]:
+    """Ledger, id and body of every entry of a section; None for a body that can not be read."""
+    for offset, run in section.placed():
+        for entry_id, body in entries_of(run, file.read(offset, run.size)):
+            yield run.ledger, entry_id, body
+
+
+def _placed(section: Section) -> Placed:
+    return Placed(section.log, section.entries, section.runs, section.contents.forgotten)
+
+
+class EntryLogs:
+    """The entry logs of a bookie, opened, with their index.
+
+    ``logs``: those that there are. ``journal_start``: the journal is needed from this file on. ``states``: what the
+    last sections say of ledgers. ``sequence``: that of the last section. ``cut_off``: bytes of a section that was never
+    finished, which are gone now.
+
+    Sections are written by one thread at a time; reads come from any.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        index: Index,
+        journals: Collection[int] | None,
+        limit: int = 1 << 30,
+        has_lost_files: bool = False,
+        reserve: Reserve = NO_RESERVE,
+    ) -> None:
+        """Read what there is, given the numbers of the files of the journal, or None if that is lost. Raises
+        :class:`Damage` if something is missing or can not be read, ``OSError`` if the disk fails.
+
+        ``has_lost_files``: one of the two may have been lost, and what was written since may have been cut off by a
+        crash: nobody counts on that. ``reserve``: what sections take where there is no other room.
+        """
+        self.has_lost_files = has_lost_files
+        self.files = files
+        self.index = index
+        self.limit = limit
+        self.reserve = reserve
+        self.logs: dict[int, File] = {}
+        self.sizes: dict[int, int] = {}
+        self.states: dict[int, LedgerState] = {}
+        self.log_of_state: dict[int, int] = {}
+        """The entry log that has the last state of each ledger."""
+        self.journal_start = 1
+        self.sequence = 0
+        self.cut_off = 0
+        self.current = 0
+        self._unfinished = False
+        """Whether a section was begun, and is not known to be durable."""
+        self._recover(journals)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """If there is no section, write an empty one, which says that the journal has a first file. That must be
+        durable already.
+        """
+        if not self.sequence:
+            section = self.write(Bodies({}))
+            self.sync(section)
+            self.commit(section)
+
+    def write(
+        self,
+        entries: Entries,
+        states: Iterable[LedgerState] = (),
+        forgotten: Iterable[int] = (),
+        journal_start: int | None = None,
+        without: Collection[int] = (),
+    ) -> Section:
+        """Write a section at the end of the current entry log, or of a new one; not durable yet.
+
+        ``without`` are entry logs that are removed once the section is durable. A section that was begun and is not
+        followed by :meth:`sync` and :meth:`commit` leaves all as it was, since nothing is written any more until the
+        entry logs are opened again: whoever tries, in another thread than the one that failed, gets an ``OSError`` too.
+        Raises :class:`NoRoom` before anything is written; the same may be tried again.
+        """
+        if self._unfinished:
+            raise OSError(errno.EIO, "an earlier section of an entry log could not be written or synced")
+        self._unfinished = True
+        try:
+            file = self._file_to_write()
+            contents = Contents(
+                journal_start if journal_start is not None else self.journal_start,
+                [log for log in self.logs if log not in without],
+                entries.runs().data,
+                list(states),
+                list(forgotten),
+            )
+            section = layout(self.current, file.end, self.sequence + 1, contents)
+            end = aligned(section.end)
+            # A disk that knows of all of it takes each piece in less time, too.
+            self.reserve.or_of_it(lambda: file.preallocate(end), end - file.end)
+        except NoRoom:
+            self._unfinished = False
+            raise
+        before, left = section_header(section), section.end - section.entries
+        after = bytes(end - section.end)
+        if not left:
+            file.append(before + after)
+        for piece in entries.pieces():
+            left -= len(piece)
+            file.append([before, piece] if left else [before, piece, after])
+            before = b""
+            if left:
+                file.sync()
+        return section
+
+    def sync(self, section: Section) -> None:
+        """Make a section durable."""
+        self.logs[section.log].sync()
+
+    def commit(self, section: Section) -> None:
+        """Let reads find what is in a section that is durable."""
+        self.sequence = section.sequence
+        self.sizes[section.log] = aligned(section.end)
+        self._report(section)
+        self.index.load([_placed(section)])
+        self._unfinished = False
+
+    def remove(self, logs: Iterable[int]) -> None:
+        """Remove entry logs that the last section does without. Whoever reads one of them goes on to do so."""
+        for log in sorted(logs):
+            self.files.remove(name_of(log))
+            del self.logs[log], self.sizes[log]
+            self.index.live.pop(log, None)
+
+    def _file_to_write(self) -> File:
+        current = self.logs.get(self.current)
+        if current is not None and self.sizes[self.current] < self.limit:
+            return current
+        log = max(self.logs, default=0) + 1
+        file = self.reserve.or_of_it(lambda: self.files.create(name_of(log)), 0)
+        try:
+            self.reserve.or_of_it(lambda: file.preallocate(SECTOR), SECTOR)
+        except NoRoom:
+            self.files.remove(name_of(log))
+            raise
+        file.append(file_header(log))
+        file.sync()
+        self.files.sync()
+        self.logs[log], self.sizes[log], self.current = file, SECTOR, log
+        return file
+
+    def _report(self, section: Section) -> None:
+        """Take into account what a section says besides where its entries are."""
+        contents = section.contents
+        self.journal_start = contents.journal_start
+        for ledger in contents.forgotten:
+            self.states.pop(ledger, None)
+            self.log_of_state.pop(ledger, None)
+        for state in contents.states:
+            self.states[state.ledger] = state
+            self.log_of_state[state.ledger] = section.log
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
+        """An entry: OK and its body, ``NO_ENTRY``, or ``IO_ERROR`` if it is there and can not be read."""
+        try:
+            for _ in range(_TRIES):
+                place = self.index.find(ledger, entry_id)
+                if place is None:
+                    return Code.NO_ENTRY, None
+                file = self.logs.get(place.log)
+                if (
+                    file is not None
+                ):  # otherwise it was compacted since the index was asked, which knows the new place by now
+                    body = entry_body(file.read(place.offset, place.size), ledger, entry_id)
+                    return (Code.OK, body) if body is not None else (Code.IO_ERROR, None)
+        except (Damage, OSError):
+            pass
+        return Code.IO_ERROR, None
+
+    def read_rows(
+        self,
+        ledgers: NDArray[np.int64],
+        entry_ids: NDArray[np.int64],
+        table: NDArray[np.int64],
+        most: int = NO_LIMIT,
+        now: bool = False,
+    ) -> tuple[int, int, NDArray[np.uint8] | None]:
+        """Read entries by compiled loops: those that have an id and whose rows in a table of
+        :class:`fencepost.ledger.kernels.found.FoundRows` are a ``MISS``.
+
+        Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; how many
+        get ``IO_ERROR``; and what the addresses point into. Of those with an error some may be read one by one: their
+        entry log was compacted since the index was asked, or one of their neighbours can not be read. ``now``: nothing
+        waits for a disk, and what would have to is an error. Raises :class:`Damage`.
+        """
+        from fencepost.ledger.kernels import cache as loops
+
+        asked = np.empty(len(table), np.int64)
+        asked = asked[: loops.find_missing(table, asked)]
+        if not len(asked):
+            return len(table), 0, None
+        is_all = len(asked) == len(table)
+        places = self.index.find_rows(ledgers if is_all else ledgers[asked], entry_ids if is_all else entry_ids[asked])
+        logs, offsets, sizes = map(np.ascontiguousarray, places)
+        order = np.empty(len(asked), np.int64)
+        count, chosen, in_order = loops.choose(table, asked, logs, offsets, sizes, most, order)
+        order = order[:chosen]
+        if not in_order:
+            order = order[np.lexsort((offsets[order], logs[order]))]
+        stretches = np.empty((chosen, loops.STRETCH_COLUMNS), np.int64)
+        read, total = loops.find_stretches(logs, offsets, sizes, order, STRETCH, GAP, stretches)
+        stretches = stretches[:read]
+        buffer = np.empty(total, np.uint8)
+        view = buffer.data
+        for nth, (_, log, start, length, at, _) in enumerate(stretches.tolist()):
+            file = self.logs.get(log)
+            if file is not None:
+                with suppress(OSError):
+                    read_into = file.read_now if now else file.read_into
+                    stretches[nth, loops.READ] = read_into(start, view[at : at + length])
+        errors = loops.check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table)
+        return count, errors, buffer
+
+    def read_at(self, place: Place, ledger: int, entry_id: int) -> bytes | None:
+        """The body of an entry at a place; None if it can not be read."""
+        return entry_body(self.logs[place.log].read(place.offset, place.size), ledger, entry_id)
+
+    # -- coming back --------------------------------------------------------------------------------------------------
+
+    def _recover(self, journals: Collection[int] | None) -> None:
+        logs = logs_in(self.files)
+        newest: dict[int, Scan] = {}
+        while len(newest) < len(logs) and sum(len(each.sections) for each in newest.values()) < 2:
+            log = logs[-1 - len(newest)]
+            newest[log] = scan(self.files.open(name_of(log)), log)
+        last = self._last_section(logs, newest, journals)
+        if last is None:
+            self._remove_dead(logs)
+            return
+        self.current = last.log
+        alive = set(last.contents.logs)
+        for log in sorted(alive):
+            if log not in logs:
+                raise Damage(f"entry log {name_of(log)} is missing")
+        self._remove_dead([log for log in logs if log not in alive])
+        self.index.load(self._placed(sorted(alive), last, newest))
+        self.sequence = last.sequence
+
+    def _placed(self, logs: Sequence[int], last: Section, newest: dict[int, Scan]) -> Iterator[Placed]:
+        """Open entry logs, and give the runs of their sections in order."""
+        for log in logs:
+            file = self.files.open(name_of(log), writable=log == last.log)
+            found = newest.pop(log, None) or scan(file, log)
+            if log == last.log:
+                end = aligned(last.end)
+                self.cut_off += file.end - end
+                if file.end != end:
+                    file.truncate(end)
+                file.sync()
+            elif found.end != file.end:
+                raise Damage(f"entry log {name_of(log)} can not be read from byte {found.end:,} on")
+            self.logs[log], self.sizes[log] = file, file.end
+            for section in found.sections:
+                if section.sequence <= last.sequence:
+                    self._report(section)
+                    yield _placed(section)
+
+    def _remove_dead(self, logs: Collection[int]) -> None:
+        """Remove entry logs that were compacted, or never finished. Their numbers are given again."""
+        for log in logs:
+            self.files.remove(name_of(log))
+        if logs:
+            self.files.sync()
+
+    def _last_section(
+        self, logs: Collection[int], newest: Mapping[int, Scan], journals: Collection[int] | None
+    ) -> Section | None:
+        """The section that counts as the last one, None if none does, given the newest entry logs that have two
+        sections together, if there are so many. Raises :class:`Damage` if something durable is missing.
+        """
+        sections = [section for log in sorted(newest) for section in newest[log].sections]
+        if not sections:
+            if len(logs) > 1:
+                raise Damage(f"entry log {name_of(min(logs))} can not be read")
+            if journals and 1 not in journals and not self.has_lost_files:
+                raise Damage(f"entry log {name_of(max(logs, default=1))} {'can not be read' if logs else 'is missing'}")
+            return None
+        last = sections.pop()
+        start = last.contents.journal_start
+        if journals is None:
+            # Nothing is in its place, and nothing says that it was synced.
+            is_whole = all(body is not None for *_, body in read_entries(self.files.open(name_of(last.log)), last))
+            return last if is_whole else sections.pop() if sections else None
+        if not sections and start == 1:
+            return last  # nothing is in it, and it relies on nothing
+        earlier = sections[-1].contents if sections else Contents(1, [last.log])
+        if all(number in journals for number in range(earlier.journal_start, start + 1)) and {*logs} >= {*earlier.logs}:
+            if not sections:
+                return None
+            last = sections.pop()
+        elif start not in journals:
+            raise Damage(
+                f"journal file {start} is missing, or what entry log {name_of(max(logs))} had in its place can not be"
+                " read"
+            )
+        elif last.end > newest[last.log].length and self.has_lost_files:
+            if not sections:
+                return None
+            last = sections.pop()
+        elif last.end > newest[last.log].length:
+            raise Damage(f"entry log {name_of(last.log)} is cut off at byte {newest[last.log].length:,}")
+        unfinished = [log for log in newest if log > last.log and not newest[log].sections]
+        if len(unfinished) > 1:
+            raise Damage(f"entry log {name_of(min(unfinished))} can not be read")
+        return last

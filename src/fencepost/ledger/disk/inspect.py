@@ -1,0 +1,250 @@
+"""Inspects the directories of a bookie, and whether they are whole: only reads, also beside a running bookie.
+
+A running bookie goes on meanwhile. What is read is what a bookie would start with at some moment; if files come and go
+too quickly for that, it is read anew.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from fencepost.errors import SystemFailure
+from fencepost.files.folders import File, Files, OsFiles, Part, Room
+from fencepost.ledger.disk.entry_logs import EntryLogs, logs_in, read_entries, scan
+from fencepost.ledger.disk.entry_logs import name_of as name_of_log
+from fencepost.ledger.disk.index import Index
+from fencepost.ledger.disk.journal import Damage, Tail
+from fencepost.ledger.disk.journal import scan as scan_journal
+from fencepost.ledger.disk.journal_files import journals_in, read_journal
+from fencepost.ledger.disk.journal_files import name_of as name_of_journal
+from fencepost.ledger.disk.ledger_store import LedgerStore
+from fencepost.ledger.disk.records import decode
+from fencepost.ledger.disk.sections import ENTRY_HEADER
+from fencepost.ledger.records import EntryAdded
+
+ATTEMPTS = 5
+"""How often files are read that change meanwhile."""
+
+
+class JournalSeen(msgspec.Struct, frozen=True):
+    """A file of the journal. ``needed``: a bookie that starts reads it. ``ending``: clean, torn or damaged."""
+
+    name: str
+    bytes: int
+    records: int
+    needed: bool
+    ending: str
+
+
+class EntryLogSeen(msgspec.Struct, frozen=True):
+    """An entry log. ``garbage`` is the share of its bytes, from 0 to 1, that is not in use."""
+
+    name: str
+    bytes: int
+    sections: int
+    entries: int
+    bytes_in_use: int
+    garbage: float
+
+
+class LedgerSeen(msgspec.Struct, frozen=True):
+    """A ledger. ``bytes`` are those of the bodies of its entries; ``in_journal`` are the entries that are in no entry
+    log yet.
+    """
+
+    ledger: int
+    entries: int
+    in_journal: int
+    first_entry: int
+    last_entry: int
+    bytes: int
+    lac: int
+    fenced: bool
+    limbo: bool
+
+
+class Inspection(msgspec.Struct, frozen=True):
+    """The result of an inspection. ``problems`` are lines that each name a problem; with some, the bookie may refuse to
+    start, or serve not every entry.
+
+    ``verified`` is the number of entries whose checksums were compared.
+    """
+
+    journals: list[JournalSeen]
+    entry_logs: list[EntryLogSeen]
+    ledgers: list[LedgerSeen]
+    problems: list[str]
+    verified: int = 0
+
+
+def inspect(journal_directory: str, ledger_directory: str, verify: bool = False) -> Inspection:
+    """Look into the directories of a bookie; with ``verify``, read every entry and compare its checksum.
+
+    Raises :class:`fencepost.SystemFailure` if the directories can not be read.
+    """
+    for path in (journal_directory, ledger_directory):
+        if not os.path.isdir(path):
+            raise SystemFailure(f"{path} is no directory of a bookie")
+    journals, logs = (_ReadOnly(OsFiles(path, create=False)) for path in (journal_directory, ledger_directory))
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _inspected(journals, logs, verify)
+        except (Damage, FileNotFoundError) as error:
+            if attempt == ATTEMPTS:
+                return _damaged(journals, logs, str(error))
+            time.sleep(0.02 * attempt)  # a checkpoint or a collection may have been under way
+        except OSError as error:
+            raise SystemFailure(f"{journal_directory}, {ledger_directory}: {error.strerror}") from None
+    raise AssertionError("there is at least one attempt")
+
+
+def _inspected(journals: Files, logs: Files, verify: bool) -> Inspection:
+    opened = EntryLogs(logs, Index(), {*journals_in(journals)})
+    found = read_journal(journals, opened.journal_start)
+    ledgers = LedgerStore(opened)
+    sizes: Counter[int] = Counter()
+    in_journal: dict[int, set[int]] = {}
+    for payload in found.records:
+        record = decode(payload)
+        ledgers.apply(record)
+        if type(record) is EntryAdded:
+            ledgers.cache.put(record.ledger, record.entry_id, record.body)
+    cache = ledgers.cache
+    for ledger in cache.ledgers():
+        indexed = {entry_id for located in opened.index.runs(ledger) for entry_id in located.run.ids}
+        in_journal[ledger] = {*cache.ids(ledger)} - indexed
+        sizes[ledger] += sum(len(cache.get(ledger, entry_id) or b"") for entry_id in in_journal[ledger])
+    problems: list[str] = []
+    return Inspection(
+        _journals_seen(journals, opened.journal_start, problems),
+        [_log_seen(opened, log) for log in sorted(opened.logs)],
+        [
+            _ledger_seen(ledgers, ledger, len(in_journal.get(ledger, ())), sizes[ledger])
+            for ledger in sorted(ledgers.states)
+        ],
+        problems,
+        _verify(opened, problems) if verify else 0,
+    )
+
+
+def _damaged(journals: Files, logs: Files, why: str) -> Inspection:
+    """The inspection of a bookie that would refuse to start."""
+    seen = []
+    for log in logs_in(logs):
+        found = scan(logs.open(name_of_log(log)), log)
+        entries = sum(section.runs.entries for section in found.sections)
+        seen.append(EntryLogSeen(name_of_log(log), found.length, len(found.sections), entries, 0, 0.0))
+    problems = [f"the bookie would refuse to start: {why}"]
+    return Inspection(_journals_seen(journals, 1, problems), seen, [], problems)
+
+
+def _journals_seen(journals: Files, start: int, problems: list[str]) -> list[JournalSeen]:
+    seen = []
+    for number in journals_in(journals):
+        file = journals.open(name_of_journal(number))
+        found = scan_journal(file.read(0, file.end), number)
+        needed = number >= start
+        if needed and found.tail is Tail.DAMAGED:
+            problems.append(f"{name_of_journal(number)} can not be read from byte {found.end:,} on")
+        seen.append(JournalSeen(name_of_journal(number), file.end, len(found.records), needed, found.tail.value))
+    return seen
+
+
+def _log_seen(opened: EntryLogs, log: int) -> EntryLogSeen:
+    sections = scan(opened.logs[log], log).sections
+    entries = sum(section.runs.entries for section in sections)
+    size, live = opened.sizes[log], opened.index.live[log]
+    held = sum(section.end - section.entries for section in sections)
+    return EntryLogSeen(
+        name_of_log(log), size, len(sections), entries, live, round(1 - live / held, 4) if held else 0.0
+    )
+
+
+def _ledger_seen(ledgers: LedgerStore, ledger: int, in_journal: int, bytes_in_journal: int) -> LedgerSeen:
+    state = ledgers.states[ledger]
+    ids = ledgers.entries_of(ledger)
+    size = sum(located.run.size - len(located.run) * ENTRY_HEADER for located in ledgers.logs.index.runs(ledger))
+    first, last = (ids[0], ids[-1]) if ids else (-1, -1)
+    return LedgerSeen(
+        ledger, len(ids), in_journal, first, last, size + bytes_in_journal, state.lac, state.fenced, state.limbo
+    )
+
+
+def _verify(opened: EntryLogs, problems: list[str]) -> int:
+    """Read all entries; how many. What is damaged and in use is a problem."""
+    count = 0
+    for log, file in sorted(opened.logs.items()):
+        for section in scan(file, log).sections:
+            for ledger, entry_id, body in read_entries(file, section):
+                count += 1
+                if body is None:
+                    place = opened.index.find(ledger, entry_id)
+                    if place is not None and place.log == log and opened.read_at(place, ledger, entry_id) is None:
+                        problems.append(f"{name_of_log(log)}: entry {entry_id} of ledger {ledger} can not be read")
+    return count
+
+
+class _ReadOnly:
+    """A folder in which nothing is changed: what would be cut off or removed just does not count."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def names(self) -> list[str]:
+        return self._files.names()
+
+    def size(self, name: str) -> int:
+        return self._files.size(name)
+
+    def create(self, name: str) -> File:
+        raise AssertionError("nothing is written")
+
+    def open(self, name: str, writable: bool = False) -> File:
+        return _ReadOnlyFile(self._files.open(name))
+
+    def rename(self, name: str, new: str) -> None:
+        raise AssertionError("nothing is written")
+
+    def remove(self, name: str) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def room(self) -> Room:
+        return self._files.room()
+
+
+class _ReadOnlyFile:
+    """An open file that is not changed."""
+
+    def __init__(self, file: File) -> None:
+        self.name = file.name
+        self.end = file.end
+        self._file = file
+
+    def append(self, data: bytes | Sequence[Part]) -> None:
+        raise AssertionError("nothing is written")
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._file.read(offset, min(size, self.end - offset)) if offset < self.end else b""
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        return self._file.read_into(offset, buffer[: max(0, self.end - offset)])
+
+    def read_now(self, offset: int, buffer: memoryview) -> int:
+        return self._file.read_now(offset, buffer[: max(0, self.end - offset)])
+
+    def sync(self) -> None:
+        pass
+
+    def preallocate(self, end: int) -> None:
+        raise AssertionError("nothing is written")
+
+    def truncate(self, length: int) -> None:
+        self.end = length

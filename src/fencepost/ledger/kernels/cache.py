@@ -1,0 +1,383 @@
+"""The loops of the write cache: its table of entries, the layout of these for an entry log, and reads
+from one.
+
+The table is rows and slots. A row has a ledger, an entry id, and the address and the bytes of a body; a row is added
+for each new entry, and stays where it is. A slot has the number of a row plus one, or 0: where a row is found is
+decided by a hash of ledger and entry id, and by the slots that were free (open addressing). Neighbours among the ids
+are neighbours among the slots.
+
+The row of entry id -1 is a ledger's own: it has the ledger's last entry id in place of an address.
+
+The loops that change or search the table keep the interpreter's lock, which excludes one another, and take some
+microseconds. All others let others run.
+"""
+
+from __future__ import annotations
+
+from numba import types
+
+from fencepost.ledger.kernels import found
+from fencepost.ledger.kernels import runs as _runs  # noqa: F401 - whoever has these loops needs those of runs, too
+from fencepost.ledger.kernels.entries import ENTRY_ID as GIVEN_ENTRY_ID
+from fencepost.ledger.kernels.entries import LEDGER as GIVEN_LEDGER
+from fencepost.ledger.kernels.entries import OFFSET as GIVEN_OFFSET
+from fencepost.ledger.kernels.entries import SIZE as GIVEN_SIZE
+from fencepost.ledger.kernels.native import (
+    address,
+    copy_from,
+    crc32c,
+    inner,
+    load_int32,
+    load_int64,
+    njit,
+    store_int32,
+    store_int64,
+)
+from fencepost.ledger.rules.codes import Code
+
+LEDGER, ENTRY_ID, ADDRESS, SIZE = range(4)
+"""The columns of a row of the table."""
+COLUMNS = 4
+
+ROWS, ENTRIES = range(2)
+"""The counts of a table: its rows, and the entries that are in them."""
+
+_OWN = -1
+"""In place of a size: the row is a ledger's own."""
+_GONE = -2
+"""In place of a size: the entry was dropped, or with it the ledger whose own the row was."""
+_LAST = -1
+"""The entry id of a ledger's own row."""
+_STEP = 9
+"""From a slot to the next one that is tried: odd, so that all are reached, and beyond the neighbours."""
+
+_MISS = found.MISS
+_OK, _NO_ENTRY, _IO_ERROR = Code.OK.value, Code.NO_ENTRY.value, Code.IO_ERROR.value
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_BUFFER = types.Array(types.uint8, 1, "C")
+_SLOTS = types.Array(types.int32, 1, "C")
+_NUMBERS = types.Array(types.int64, 1, "C")
+_GIVEN = types.Array(types.int64, 1, "C", readonly=True)
+_ROWS = types.Array(types.int64, 2, "C")
+_GIVEN_ROWS = types.Array(types.int64, 2, "C", readonly=True)
+_INT = types.int64
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+@inner
+def _first_slot(slots, seed, ledger, entry_id):
+    """Where the search for a key begins. The ``seed`` is another one in every process, so that nobody can choose keys
+    that meet.
+    """
+    hashed = (ledger ^ seed) * -7046029254386353131
+    hashed = ((hashed ^ (hashed >> 32)) + (entry_id >> 3)) * -4658895280553007687
+    hashed = (hashed ^ (hashed >> 29)) * -7723592293110705685
+    return ((hashed >> 20 << 3) + ((entry_id + (hashed >> 12)) & 7)) & (len(slots) - 1)
+
+
+@inner
+def _slot(slots, rows, seed, ledger, entry_id):
+    """The slot of a key: it has the row of the key, or it is free."""
+    at = _first_slot(slots, seed, ledger, entry_id)
+    while True:
+        row = slots[at] - 1
+        if row < 0 or (rows[row, ENTRY_ID] == entry_id and rows[row, LEDGER] == ledger):
+            return at
+        at = (at + _STEP) & (len(slots) - 1)
+
+
+@njit(_INT(_SLOTS, _ROWS, _NUMBERS, _INT, _BYTES, _GIVEN_ROWS, _INT), nogil=False)
+def put(slots, rows, counts, seed, data, table, start):
+    """Put the entries of a table of :class:`fencepost.ledger.kernels.entries.EntryRows` from the row ``start`` on; one
+    with the same key is replaced. Gives the row before which it stops: the rows are full there, or the table ends.
+    """
+    block = address(data)
+    count, entries = counts[ROWS], counts[ENTRIES]
+    own = -1
+    at = start
+    while at < len(table) and count + 2 <= len(rows):
+        ledger, entry_id = table[at, GIVEN_LEDGER], table[at, GIVEN_ENTRY_ID]
+        if own < 0 or rows[own, LEDGER] != ledger:
+            slot = _slot(slots, rows, seed, ledger, _LAST)
+            own = slots[slot] - 1
+            if own < 0:
+                own = count
+                count += 1
+                slots[slot] = count
+                rows[own, LEDGER], rows[own, ENTRY_ID], rows[own, SIZE] = ledger, _LAST, _GONE
+            if rows[own, SIZE] == _GONE:
+                rows[own, ADDRESS], rows[own, SIZE] = entry_id, _OWN
+        slot = _slot(slots, rows, seed, ledger, entry_id)
+        row = slots[slot] - 1
+        if row < 0:
+            row = count
+            count += 1
+            rows[row, LEDGER], rows[row, ENTRY_ID], rows[row, SIZE] = ledger, entry_id, _GONE
+            slots[slot] = count
+        entries += rows[row, SIZE] == _GONE
+        rows[row, ADDRESS], rows[row, SIZE] = block + table[at, GIVEN_OFFSET], table[at, GIVEN_SIZE]
+        rows[own, ADDRESS] = max(rows[own, ADDRESS], entry_id)
+        at += 1
+    counts[ROWS], counts[ENTRIES] = count, entries
+    return at
+
+
+@njit(types.void(_SLOTS, _ROWS, _INT, _INT), nogil=False)
+def place(slots, rows, count, seed):
+    """Fill slots that are all free with the first rows."""
+    for row in range(count):
+        at = _first_slot(slots, seed, rows[row, LEDGER], rows[row, ENTRY_ID])
+        while slots[at]:
+            at = (at + _STEP) & (len(slots) - 1)
+        slots[at] = row + 1
+
+
+@njit(_INT(_SLOTS, _ROWS, _INT, _INT, _INT), nogil=False)
+def find(slots, rows, seed, ledger, entry_id):
+    """The row of an entry, -1 if it is not there."""
+    row = slots[_slot(slots, rows, seed, ledger, entry_id)] - 1
+    return row if row >= 0 and rows[row, SIZE] >= 0 else -1
+
+
+@njit(_INT(_SLOTS, _ROWS, _INT, _INT), nogil=False)
+def last(slots, rows, seed, ledger):
+    """The last entry id of a ledger, -1 if it has none."""
+    row = slots[_slot(slots, rows, seed, ledger, _LAST)] - 1
+    return rows[row, ADDRESS] if row >= 0 and rows[row, SIZE] == _OWN else -1
+
+
+@njit(_INT(_SLOTS, _ROWS, _INT, _GIVEN, _GIVEN, _ROWS), nogil=False)
+def find_rows(slots, rows, seed, ledgers, entry_ids, table):
+    """Find what a table of :class:`fencepost.ledger.kernels.found.FoundRows` still misses; gives how many rows miss it
+    after that.
+    """
+    missing = 0
+    for at in range(len(table)):
+        if table[at, found.CODE] == _MISS:
+            row = slots[_slot(slots, rows, seed, ledgers[at], entry_ids[at])] - 1
+            if row >= 0 and rows[row, SIZE] >= 0:
+                table[at, found.CODE] = _OK
+                table[at, found.ADDRESS], table[at, found.SIZE] = rows[row, ADDRESS], rows[row, SIZE]
+            else:
+                missing += 1
+    return missing
+
+
+@njit(types.void(_ROWS, _NUMBERS, _INT), nogil=False)
+def drop(rows, counts, ledger):
+    """Forget the entries of a ledger. Their rows stay, and are as good as none."""
+    for row in range(counts[ROWS]):
+        if rows[row, LEDGER] == ledger:
+            counts[ENTRIES] -= rows[row, SIZE] >= 0
+            rows[row, SIZE] = _GONE
+
+
+# -- entry logs -------------------------------------------------------------------------------------------------------
+
+_HEADER = 24
+"""Bytes of an entry in an entry log before its body: checksum and bytes of the body, 4 each, ledger and entry id, 8
+each.
+"""
+
+FIRST, LOG, START, LENGTH, AT, READ = range(6)
+"""The columns of a stretch of an entry log that is read at once: its first entry, as a place in the order; the entry
+log, its offset in that, and its bytes; where it goes in a buffer; and how many of its bytes could be read.
+"""
+STRETCH_COLUMNS = 6
+
+
+@inner
+def _follows(rows, one, other):
+    """Whether a row does not come before another one in the order of ledgers and ids."""
+    if rows[one, LEDGER] != rows[other, LEDGER]:
+        return rows[one, LEDGER] > rows[other, LEDGER]
+    return rows[one, ENTRY_ID] >= rows[other, ENTRY_ID]
+
+
+@njit(types.UniTuple(_INT, 2)(_ROWS, _INT, _ROWS, _NUMBERS))
+def sort(rows, count, orders, starts):
+    """Put the entries of the first rows in the order of their ledgers and ids: how many there are, and in which of two
+    ``orders`` they are left.
+
+    They are mostly in order already, ledger by ledger, so what is in order is merged with what comes after it (a
+    natural merge sort). ``starts`` has room for the place of each, and of the end.
+    """
+    found_rows, stretches = 0, 0
+    for row in range(count):
+        if rows[row, SIZE] >= 0:
+            if not found_rows or not _follows(rows, row, orders[0, found_rows - 1]):
+                starts[stretches] = found_rows
+                stretches += 1
+            orders[0, found_rows] = row
+            found_rows += 1
+    starts[stretches] = found_rows
+    side = 0
+    while stretches > 1:
+        source, target = orders[side], orders[1 - side]
+        merged = 0
+        for stretch in range(0, stretches, 2):
+            at, middle = starts[stretch], starts[stretch + 1]
+            end = starts[min(stretch + 2, stretches)]
+            one, other = at, middle
+            while one < middle and other < end:
+                if _follows(rows, source[other], source[one]):
+                    target[at] = source[one]
+                    one += 1
+                else:
+                    target[at] = source[other]
+                    other += 1
+                at += 1
+            while one < middle:
+                target[at] = source[one]
+                one += 1
+                at += 1
+            while other < end:
+                target[at] = source[other]
+                other += 1
+                at += 1
+            starts[merged] = starts[stretch]
+            merged += 1
+        starts[merged] = found_rows
+        stretches = merged
+        side = 1 - side
+    return found_rows, side
+
+
+@njit(types.void(_ROWS, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS))
+def columns(rows, order, ledgers, entry_ids, sizes):
+    """The ledgers, ids and bytes of entries, in order."""
+    for at in range(len(order)):
+        row = order[at]
+        ledgers[at], entry_ids[at], sizes[at] = rows[row, LEDGER], rows[row, ENTRY_ID], rows[row, SIZE]
+
+
+@njit(types.UniTuple(_INT, 2)(_ROWS, _GIVEN, _INT, _BUFFER))
+def lay_out(rows, order, start, buffer):
+    """Write entries as they lie in an entry log into a buffer, from a place in the order on, as many as it has room
+    for.
+
+    Gives the place of the next one, and the bytes that were written: none if already the first one is too large.
+    """
+    at = 0
+    while start < len(order):
+        row = order[start]
+        size = rows[row, SIZE]
+        end = at + _HEADER + size
+        if end > len(buffer):
+            break
+        store_int32(buffer, at + 4, size)
+        store_int64(buffer, at + 8, rows[row, LEDGER])
+        store_int64(buffer, at + 16, rows[row, ENTRY_ID])
+        copy_from(buffer, at + _HEADER, rows[row, ADDRESS], size)
+        store_int32(buffer, at, crc32c(buffer, at + 4, end, 0))
+        at = end
+        start += 1
+    return start, at
+
+
+@njit(_INT(_GIVEN_ROWS, _NUMBERS))
+def find_missing(table, asked):
+    """The rows of a table of :class:`fencepost.ledger.kernels.found.FoundRows` that entry logs are asked for: a
+    ``MISS`` with an id. How many.
+    """
+    count = 0
+    for row in range(len(table)):
+        if table[row, found.CODE] == _MISS and table[row, found.ENTRY_ID] >= 0:
+            asked[count] = row
+            count += 1
+    return count
+
+
+@njit(types.Tuple((_INT, _INT, types.boolean))(_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _NUMBERS))
+def choose(table, asked, logs, offsets, sizes, most, order):
+    """Choose what is read of the entries of the rows ``asked``, given the place of each, all 0 for one that is nowhere,
+    whose row is filled.
+
+    Gives how many rows of the table count, so many that their bodies come to ``most`` bytes, or all; how many entries
+    are read, of which ``order`` gets the numbers among those asked; and whether they are in the order of their places.
+    """
+    place, chosen, before, in_order = 0, 0, -1, True
+    for row in range(len(table)):
+        most -= table[row, found.SIZE]
+        if place < len(asked) and asked[place] == row:
+            most -= sizes[place]
+            if not logs[place]:
+                table[row, found.CODE] = _NO_ENTRY
+            else:
+                order[chosen] = place
+                chosen += 1
+                if before >= 0:
+                    forward = (
+                        offsets[place] >= offsets[before] if logs[place] == logs[before] else logs[place] > logs[before]
+                    )
+                    in_order = in_order and forward
+                before = place
+            place += 1
+        if most <= 0:
+            return row + 1, chosen, in_order
+    return len(table), chosen, in_order
+
+
+@njit(types.UniTuple(_INT, 2)(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _ROWS))
+def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
+    """Put entries, given in the order of their entry logs and offsets, together that are no more than ``gap`` bytes
+    apart, in stretches of up to ``most`` bytes, unless an entry is larger. Gives how many stretches there are, and
+    their bytes.
+    """
+    count, end, total = 0, 0, 0
+    for at in range(len(order)):
+        row = order[at]
+        log, start, stop = logs[row], offsets[row], offsets[row] + sizes[row]
+        if (
+            at
+            and log == stretches[count - 1, LOG]
+            and start - end <= gap
+            and stop - stretches[count - 1, START] <= most
+        ):
+            end = max(end, stop)
+        else:
+            end = stop
+            stretches[count, FIRST], stretches[count, LOG] = at, log
+            stretches[count, START], stretches[count, AT], stretches[count, READ] = start, total, 0
+            count += 1
+        stretches[count - 1, LENGTH] = end - stretches[count - 1, START]
+        total = stretches[count - 1, AT] + stretches[count - 1, LENGTH]
+    return count, total
+
+
+@njit(_INT(_BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS))
+def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table):
+    """Compare the entries of stretches that were read with what was looked for and with their checksums, and fill the
+    rows ``asked`` of a table of :class:`fencepost.ledger.kernels.found.FoundRows`; gives how many of them are an error.
+    Of ledgers and ids there is one for each row.
+    """
+    block = address(buffer)
+    errors = 0
+    for stretch in range(len(stretches)):
+        stop = stretches[stretch + 1, FIRST] if stretch + 1 < len(stretches) else len(order)
+        for place in range(stretches[stretch, FIRST], stop):
+            row = asked[order[place]]
+            start = offsets[order[place]] - stretches[stretch, START]
+            size = sizes[order[place]] - _HEADER
+            at = stretches[stretch, AT] + start
+            is_whole = (
+                size >= 0
+                and start + _HEADER + size <= stretches[stretch, READ]
+                and load_int32(buffer, at + 4) == size
+                and load_int64(buffer, at + 8) == ledgers[row]
+                and load_int64(buffer, at + 16) == entry_ids[row]
+                and load_int32(buffer, at) & 0xFFFFFFFF == crc32c(buffer, at + 4, at + _HEADER + size, 0)
+            )
+            if is_whole:
+                table[row, found.CODE], table[row, found.ADDRESS], table[row, found.SIZE] = (
+                    _OK,
+                    block + at + _HEADER,
+                    size,
+                )
+            else:
+                table[row, found.CODE] = _IO_ERROR
+                errors += 1
+    return errors

@@ -1,0 +1,40 @@
+"""Fields of protobuf messages, for the loops of both sides: numbers of variable length, by compiled code alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fencepost.ledger.kernels.native import inner
+
+
+@inner
+def varint(data, at, stop):
+    """A number of up to 63 bits and where it ends, -1 if there is none."""
+    value, shift = np.int64(0), np.int64(0)
+    while at < stop and shift < 63:
+        byte = np.int64(data[at])
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    return value, np.int64(-1)
+
+
+@inner
+def read_number(data, at, stop, tag):
+    """A field with a number, and where it ends, -1 if it is another one."""
+    if at < 0 or at >= stop or data[at] != tag:
+        return np.int64(0), np.int64(-1)
+    return varint(data, at + 1, stop)
+
+
+@inner
+def put_varint(out, at, value):
+    """Write a number that is not negative; where it ends."""
+    while value > 127:
+        out[at] = (value & 127) | 128
+        at += 1
+        value >>= 7
+    out[at] = value
+    return at + 1

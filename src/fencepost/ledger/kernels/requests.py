@@ -1,0 +1,121 @@
+"""Requests of one ledger that came together, as a bookie's role and its driver speak of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fencepost.ledger.kernels.found import CODE, COLUMNS, ENTRY_ID, MISS, SIZE, FoundRows
+from fencepost.ledger.rules.codes import Code
+
+
+@dataclass(slots=True, eq=False)
+class AddRows:
+    """Adds of one ledger (:class:`fencepost.ledger.roles.interface.Adds`).
+
+    ``requests``: int64, shape (adds, 3), their numbers, entry ids and ledgers; ``low`` and ``high``: the lowest and the
+    highest id. ``first``: their place among all that came together, ``size``: the bytes of all bodies.
+    """
+
+    ledger: int
+    master_key: bytes
+    recovery: bool
+    deferred_sync: bool
+    lac: int
+    requests: NDArray[np.int64]
+    low: int
+    high: int
+    first: int
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def entry_ids(self) -> Any:
+        """The entries that are added, in order."""
+        return self.requests[:, 1]
+
+    def last_place(self, entry_id: int) -> int:
+        """The place among them of the last add of an entry, -1 if there is none."""
+        if not self.low <= entry_id <= self.high:
+            return -1
+        places = np.flatnonzero(self.requests[:, 1] == entry_id)
+        return int(places[-1]) if len(places) else -1
+
+
+@dataclass(slots=True, eq=False)
+class ReadRows:
+    """Reads that came together and wait for storage, under one number. ``requests``: int64, shape (reads, 3), their
+    numbers, entry ids and ledgers.
+    """
+
+    number: int
+    requests: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    @property
+    def ledgers(self) -> NDArray[np.int64]:
+        """Whose entries are read."""
+        return self.requests[:, 2]
+
+    @property
+    def entry_ids(self) -> NDArray[np.int64]:
+        """Which entries are read."""
+        return self.requests[:, 1]
+
+
+@dataclass(slots=True, eq=False)
+class FoundReads:
+    """Reads of one ledger that have come to one code (:class:`fencepost.ledger.roles.interface.Reads`): those of
+    ``requests`` that are at ``places``, which are the same in ``found``. ``low`` and ``high``: the lowest and the
+    highest id, ``size``: the bytes of all bodies.
+    """
+
+    requests: NDArray[np.int64]
+    places: NDArray[np.int64]
+    found: FoundRows
+    low: int
+    high: int
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def entry_ids(self) -> list[int]:
+        """The entries that are read, in order."""
+        ids: list[int] = self.requests[self.places, 1].tolist()
+        return ids
+
+    def only(self, which: list[int]) -> FoundReads:
+        """Those at some places among them."""
+        return found_reads(self.requests, self.places[which], self.found)
+
+
+def found_reads(requests: NDArray[np.int64], places: NDArray[np.int64], found: FoundRows) -> FoundReads:
+    """Some of the reads, and what they have found."""
+    ids = requests[places, 1]
+    return FoundReads(requests, places, found, int(ids.min()), int(ids.max()), int(found.table[places, SIZE].sum()))
+
+
+def by_ledger_and_code(reads: ReadRows, found: FoundRows) -> list[tuple[int, Code, FoundReads]]:
+    """The results of reads, by ledger and code; missing entries are left out."""
+    ledgers, codes = reads.ledgers, found.table[:, CODE]
+    order = np.lexsort((codes, ledgers))
+    changes = (np.diff(ledgers[order]) != 0) | (np.diff(codes[order]) != 0)
+    return [
+        (int(ledgers[each[0]]), Code(int(codes[each[0]])), found_reads(reads.requests, each, found))
+        for each in np.split(order, np.flatnonzero(changes) + 1)
+        if codes[each[0]] != MISS
+    ]
+
+
+def found_nothing(reads: ReadRows, code: Code) -> FoundRows:
+    """All reads have come to one code, and nothing is found."""
+    table = np.zeros((len(reads), COLUMNS), np.int64)
+    table[:, CODE], table[:, ENTRY_ID] = code.value, reads.entry_ids
+    return FoundRows(table, ())

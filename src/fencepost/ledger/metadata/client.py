@@ -1,0 +1,917 @@
+"""The client of the metadata service: ledgers, bookies, cookies and ids in ZooKeeper's tree, in the
+layout of BookKeeper.
+
+kazoo speaks the protocol, in threads of its own; here everything is awaited on one event loop, and callbacks are called
+on it. An operation has one outcome: a lost connection, an expired session, or an answer that does not come in time make
+it :class:`OutcomeUnknownError`, and a later answer is dropped. When a session expires, another is opened, and
+listeners are notified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import math
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Self
+
+import msgspec
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import SASL
+from kazoo.protocol.states import KazooState
+
+from fencepost.connections import sasl
+from fencepost.connections.tls import Tls
+from fencepost.connections.users import CREDENTIALS, Credentials
+from fencepost.ledger import errors
+from fencepost.ledger.metadata import paths, registration, serialization
+from fencepost.ledger.metadata.address import Address, parse
+from fencepost.ledger.metadata.registration import BookieServiceInfo
+from fencepost.ledger.rules.metadata import LedgerMetadata
+from fencepost.ledger.security import Security
+
+_LOST = (
+    exceptions.ConnectionLoss,
+    exceptions.SessionExpiredError,
+    exceptions.ConnectionClosedError,
+    exceptions.OperationTimeoutError,
+    exceptions.SessionMovedError,
+)
+"""kazoo's errors after which it is not known whether an operation was done."""
+
+_LAYOUTS = "org.apache.bookkeeper.meta."
+_HIERARCHICAL = "HierarchicalLedgerManagerFactory"
+_LONG_HIERARCHICAL = "LongHierarchicalLedgerManagerFactory"
+
+_ANY_VERSION = -1
+
+PATIENT = 1.0
+"""Seconds without a session after which somebody who connects is told why."""
+
+LARGEST_NODE = 1_000_000
+"""Bytes of a node, at most: a metadata service takes 1 MiB for a request by default."""
+
+Watch = tuple[Callable[..., None], *tuple[Any, ...]]
+"""A function and its arguments."""
+
+_log = logging.getLogger("fencepost.ledger.metadata")
+_said = logging.getLogger("fencepost.ledgers")  # which is seen wherever nobody asked for a log
+_kazoo_log = logging.getLogger("fencepost.ledger.metadata.kazoo")
+# Clients try again by themselves: only who asks for it sees why. What a log says is seen wherever nobody asked.
+logging.getLogger("fencepost.ledger").addHandler(logging.NullHandler())
+
+
+class Session(enum.Enum):
+    """How the session with the metadata service is."""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    """The connection is lost. The session may go on, with another one."""
+    EXPIRED = "expired"
+    """The session is over, and with it what was ephemeral and all watches. The next one is being opened."""
+
+
+class LedgerInService(msgspec.Struct, frozen=True):
+    """The metadata of a ledger, the version to replace them on, and the time of their creation in milliseconds since
+    1970.
+    """
+
+    metadata: LedgerMetadata
+    version: int
+    created: int = 0
+
+
+class Bookies(msgspec.Struct, frozen=True):
+    """The ids of the bookies that are registered: those that can be written to, and those that can only be read."""
+
+    writable: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """The registration of a bookie: where it is, its version, and what it says, None if there is nothing but the
+    bookie's id.
+    """
+
+    path: str
+    version: int
+    info: BookieServiceInfo | None
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node: what is in it, its version, and the number of the session that it goes with, 0 if it stays."""
+
+    data: bytes
+    version: int
+    owner: int = 0
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads and sockets, with the TLS of the store."""
+
+    def __init__(self, tls: Tls | None) -> None:
+        super().__init__()
+        self.tls = tls
+
+    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: Any) -> socket.socket:
+        connection = socket.create_connection(address, timeout)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.tls is None:
+            return connection
+        try:
+            return self.tls.context.wrap_socket(connection, server_hostname=hostname)
+        except (OSError, ValueError) as error:
+            connection.close()
+            _log.warning("TLS is not agreed on with the metadata service at %s:%d: %s", *address[:2], error)
+            raise OSError(f"TLS is not agreed on: {error}") from error
+
+
+class MetadataClient:
+    """A session with the metadata service of one cluster. Make one with :meth:`connect`, and :meth:`close` it.
+
+    Whatever is awaited raises :class:`MetadataServiceError` if the service refuses it, and
+    :class:`OutcomeUnknownError`, which is one of those, if its answer was lost. Questions are asked again by themselves
+    until ``operation_timeout`` is over, and so is what can be done twice; a ledger is created, replaced or deleted
+    once.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        session_timeout: float,
+        operation_timeout: float,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.address = address
+        self.credentials = credentials
+        self.session_timeout = session_timeout
+        self.operation_timeout = operation_timeout
+        self.loop = asyncio.get_running_loop()
+        self.session = Session.DISCONNECTED
+        self._listeners: list[Callable[[Session], None]] = []
+        self._watches: dict[str, dict[Watch, None]] = {}
+        """The watches that are called when the node at a path changes or may have changed."""
+        self._long_paths = False
+        self._is_closed = False
+        self._is_refused = False
+        self._connected = asyncio.Event()
+        self._kazoo = self._new_session(tls)
+        self._kazoo.add_listener(self._told)
+
+    def _new_session(self, tls: Tls | None) -> Any:
+        """kazoo's client, not started yet."""
+        client = KazooClient(
+            hosts=self.address.hosts,
+            timeout=self.session_timeout,
+            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.2},
+            logger=_kazoo_log,
+            handler=_Handler(tls),
+            use_ssl=tls is not None,
+            sasl_options=None if self.credentials is None else {"mechanism": sasl.MECHANISM},
+        )
+        # kazoo leaves SASL to a library of its own, or else to this.
+        client._connection._authenticate_with_sasl = self._authenticate
+        return client
+
+    # -- the session ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def connect(
+        cls,
+        uri: str,
+        *,
+        session_timeout: float = 10.0,
+        connect_timeout: float = 15.0,
+        operation_timeout: float = 30.0,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
+    ) -> Self:
+        """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds. ``tls``: without it,
+        as :class:`fencepost.ledger.security.Security` of the environment says. ``credentials``: as whom to authenticate
+        by SASL, by default as :meth:`fencepost.connections.users.Credentials.read` has it. If it takes longer than
+        :data:`PATIENT`, a line says why.
+
+        The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no
+        address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
+        ledgers of the cluster have another layout than BookKeeper's hierarchical one.
+        """
+        security = Security.of_environment()
+        tls = tls or (security.tls() if security.metadata_tls else None)
+        client = cls(parse(uri), session_timeout, operation_timeout, tls, credentials or Credentials.read())
+        try:
+            client._kazoo.start_async()
+            async with asyncio.timeout(connect_timeout):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENT):
+                        await client._connected.wait()
+                if not client._connected.is_set():
+                    _said.warning(
+                        "the metadata service at %s %s; trying for %g s more",
+                        client.address.hosts,
+                        await client._refusal(),
+                        connect_timeout - PATIENT,
+                    )
+                    await client._connected.wait()
+            if client._is_refused and client.credentials is not None:
+                raise errors.MetadataServiceError(
+                    f"the metadata service at {client.address.hosts} does not let {client.credentials.user} in: is the"
+                    " password right, and is the user known there?"
+                )
+            await client._read_layout()
+        except BaseException as error:
+            await client.close()
+            if isinstance(error, TimeoutError):
+                raise errors.MetadataServiceError(
+                    f"no metadata service answers at {client.address.hosts} within {connect_timeout:g} s"
+                ) from None
+            raise
+        return client
+
+    def _told(self, state: str) -> None:
+        """Called by kazoo's thread. It tells of a connection before it authenticates."""
+        if state != KazooState.CONNECTED or self.credentials is None:
+            self._hop(self._session_changed, state)
+
+    def _authenticate(self, _: str, timeout: float) -> None:
+        """Authenticate by SASL on a new connection. Called by kazoo's thread, which tries again if it fails."""
+        assert self.credentials is not None
+        connection = self._kazoo._connection
+        client = sasl.Client("zookeeper", "zk-sasl-md5", *self.credentials, os.urandom(20).hex())
+        answer, xid = client.step(b""), 0
+        try:
+            while not client.is_complete:
+                xid += 1
+                connection._submit(SASL(answer), timeout, xid)
+                header, buffer, offset = connection._read_header(timeout)
+                if header.err:
+                    raise sasl.SaslError(f"error {header.err}")
+                token, _ = SASL.deserialize(buffer, offset)
+                answer = client.step(token)
+        except sasl.SaslError as error:
+            _log.error("the metadata service does not let %s in: %s", self.credentials.user, error)
+            self._hop(self._refused_in)
+            raise ConnectionDropped("the authentication failed") from error
+        self._hop(self._session_changed, KazooState.CONNECTED)
+
+    def _refused_in(self) -> None:
+        self._is_refused = True
+        self._connected.set()
+
+    async def _refusal(self) -> str:
+        """What its servers do, in words, as there is no session with any of them."""
+        for host, _, port in (each.rpartition(":") for each in self.address.hosts.split(",")):
+            try:
+                async with asyncio.timeout(PATIENT):
+                    _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                writer.close()
+                return "does not answer"
+            except ConnectionRefusedError:
+                continue
+            except socket.gaierror:
+                return f"can not be reached: there is no host {host}"
+            except (OSError, ValueError):
+                return "does not answer"
+        return "refuses connections"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the session: what is ephemeral is gone at once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(exceptions.KazooException):
+            await self.loop.run_in_executor(None, self._stop)
+
+    def _stop(self) -> None:
+        self._kazoo.stop()
+        self._kazoo.close()
+
+    def listen(self, callback: Callable[[Session], None]) -> Callable[[], None]:
+        """Call ``callback`` when the session changes; gives a function that ends that."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    @property
+    def session_id(self) -> int | None:
+        """The number of the session, None while there is none."""
+        client_id = self._kazoo.client_id
+        return None if client_id is None else client_id[0]
+
+    # -- the cluster ---------------------------------------------------------------------------------------------------
+
+    async def initialise(self) -> str:
+        """Make a new cluster, as ``bookkeeper shell initnewcluster`` does; gives its instance id. Raises
+        :class:`ClusterExistsError`.
+        """
+        instance_id = str(uuid.uuid4())
+        layout = f"2\n{_LAYOUTS}{self.address.layout or _HIERARCHICAL}:1"
+        parent = self.address.root.rpartition("/")[0]
+        if parent:
+            await self._make_path(parent)
+        transaction = self._kazoo.transaction()
+        transaction.create(self.address.root)
+        for name in (paths.AVAILABLE, paths.READ_ONLY):
+            transaction.create(self._path(name))
+        transaction.create(self._path(paths.INSTANCE_ID), instance_id.encode())
+        transaction.create(self._path(paths.LAYOUT), layout.encode())
+        results = await self._once("a new cluster", transaction.commit_async)
+        if any(isinstance(result, exceptions.NodeExistsError) for result in results):
+            raise errors.ClusterExistsError(f"there is a cluster at {self.address} already")
+        failed = next((result for result in results if isinstance(result, Exception)), None)
+        if failed is not None:
+            raise self._refused("a new cluster", failed)
+        await self._read_layout()
+        return instance_id
+
+    async def sync(self) -> None:
+        """Come back when all that was done before, by anybody, is seen by what is asked next: a server of a quorum may
+        be behind.
+        """
+        await self._asked(self._kazoo.sync_async, self.address.root)
+
+    async def is_initialised(self) -> bool:
+        """Whether there is a cluster at this address."""
+        return await self._asked(self._kazoo.exists_async, self._path(paths.LAYOUT)) is not None
+
+    async def instance_id(self) -> str:
+        """The id that was drawn for the cluster when it was made; bookies have it in their cookies. Raises
+        :class:`NoClusterError`.
+        """
+        try:
+            data, _ = await self._asked(self._kazoo.get_async, self._path(paths.INSTANCE_ID))
+        except exceptions.NoNodeError:
+            raise errors.NoClusterError(
+                f"there is no cluster at {self.address}: make one, or correct the address"
+            ) from None
+        return str(data.decode())
+
+    async def _read_layout(self) -> None:
+        try:
+            data, _ = await self._asked(self._kazoo.get_async, self._path(paths.LAYOUT))
+        except exceptions.NoNodeError:
+            return
+        version, _, manager = data.decode(errors="replace").partition("\n")
+        layout = manager.strip().partition(":")[0].removeprefix(_LAYOUTS)
+        if version not in ("1", "2") or layout not in (
+            _HIERARCHICAL,
+            _LONG_HIERARCHICAL,
+            "hierarchical",
+            "longhierarchical",
+        ):
+            raise errors.UnknownLayoutError(
+                f"the ledgers at {self.address} are laid out by {layout or version!r}, and only {_HIERARCHICAL} is"
+                " known"
+            )
+        if self.address.layout not in (None, layout):
+            raise errors.UnknownLayoutError(
+                f"the ledgers at {self.address} are laid out by {layout}, not by {self.address.layout}"
+            )
+        self._long_paths = layout in (_LONG_HIERARCHICAL, "longhierarchical")
+
+    # -- ledgers -------------------------------------------------------------------------------------------------------
+
+    async def create_ledger(self, ledger: int, metadata: LedgerMetadata) -> int:
+        """Create the metadata of a ledger; gives their version. Raises :class:`LedgerExistsError`."""
+        path, data = self._ledger_path(ledger), self._fitting(ledger, metadata)
+        while True:
+            try:
+                await self._once(f"ledger {ledger}", self._kazoo.create_async, path, data)
+                return 0
+            except exceptions.NodeExistsError:
+                raise errors.LedgerExistsError(f"ledger {ledger} exists already") from None
+            except exceptions.NoNodeError:
+                if not await self.is_initialised():
+                    raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
+                await self._make_path(path.rpartition("/")[0])
+
+    async def read_ledger(self, ledger: int, watch: Callable[[int], None] | None = None) -> LedgerInService:
+        """The metadata of a ledger, and their version. ``watch`` is called with the ledger once, when they have changed
+        or may have.
+
+        They may have when the connection was lost meanwhile. Raises :class:`NoSuchLedgerError`, and
+        :class:`UnknownLayoutError` if the metadata can not be read.
+        """
+        try:
+            watched = (watch, ledger) if watch is not None else None
+            data, stat = await self._asked(self._kazoo.get_async, self._ledger_path(ledger), watch=watched)
+        except exceptions.NoNodeError:
+            raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
+        try:
+            return LedgerInService(serialization.from_bytes(data), stat.version, stat.ctime)
+        except serialization.MetadataFormatError as error:
+            raise errors.UnknownLayoutError(
+                f"the metadata of ledger {ledger} are damaged or foreign: {error}"
+            ) from error
+
+    async def write_ledger(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
+        """Replace the metadata of a ledger if their version is still this one; gives the next. Raises
+        :class:`BadVersionError` if it is another, and :class:`NoSuchLedgerError`.
+        """
+        data = self._fitting(ledger, metadata)
+        try:
+            stat = await self._once(f"ledger {ledger}", self._kazoo.set_async, self._ledger_path(ledger), data, version)
+        except exceptions.BadVersionError:
+            raise errors.BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
+        except exceptions.NoNodeError:
+            raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
+        return int(stat.version)
+
+    async def delete_ledger(self, ledger: int, version: int = _ANY_VERSION) -> None:
+        """Delete the metadata of a ledger, by default whatever their version is; its bookies then forget it. Raises as
+        :meth:`write_ledger`."""
+        path = self._ledger_path(ledger)
+        try:
+            await self._once(f"ledger {ledger}", self._kazoo.delete_async, path, version)
+        except exceptions.BadVersionError:
+            raise errors.BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
+        except exceptions.NoNodeError:
+            raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
+        # The nodes above go too when they are empty, as Java's client has it; that may fail for many reasons, all good.
+        with contextlib.suppress(exceptions.KazooException, errors.MetadataServiceError):
+            while (path := path.rpartition("/")[0]) != self.address.root:
+                await self._once(path, self._kazoo.delete_async, path)
+
+    async def ledgers(self) -> AsyncIterator[int]:
+        """The ids of all ledgers, in order. Those that are created or deleted meanwhile may be among them or not."""
+        try:
+            tops = await self._asked(self._kazoo.get_children_async, self.address.root)
+        except exceptions.NoNodeError:
+            raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
+        tops = sorted((each for each in tops if paths.TOP.fullmatch(each)), key=lambda each: (len(each), each))
+        for top in tops:
+            async for path in self._leaves(top, 2 if len(top) == 2 else 4):
+                ledger = paths.ledger_of(path)
+                if ledger is not None:
+                    yield ledger
+
+    async def all_metadata(self, at_once: int = 100) -> AsyncIterator[tuple[int, LedgerMetadata]]:
+        """All ledgers with their metadata, in order, of which so many are read at once."""
+        some: list[int] = []
+        async for ledger in self.ledgers():
+            some.append(ledger)
+            if len(some) == at_once:
+                for found in await self._read_some(some):
+                    yield found
+                some.clear()
+        for found in await self._read_some(some):
+            yield found
+
+    async def missing(self, ledgers: Iterable[int], at_once: int = 64) -> tuple[int, ...]:
+        """Those of some ledgers that are not there, in the order given. One question answers for up to 10,000 ledgers
+        whose ids are neighbours; so many questions are asked at once.
+        """
+        places = {ledger: paths.ledger_path(ledger, self._long_paths).rpartition("/") for ledger in ledgers}
+        folders, there = sorted({folder for folder, _, _ in places.values()}), set[tuple[str, str]]()
+        for some in range(0, len(folders), at_once):
+            asked = folders[some : some + at_once]
+            for folder, names in zip(asked, await asyncio.gather(*map(self.names_in, asked)), strict=True):
+                there.update((folder, name) for name in names or ())
+        return tuple(ledger for ledger, (folder, _, name) in places.items() if (folder, name) not in there)
+
+    async def _read_some(self, ledgers: Sequence[int]) -> list[tuple[int, LedgerMetadata]]:
+        async def read(ledger: int) -> tuple[int, LedgerMetadata] | None:
+            try:
+                return ledger, (await self.read_ledger(ledger)).metadata
+            except errors.NoSuchLedgerError:  # it was deleted meanwhile
+                return None
+
+        return [found for found in await asyncio.gather(*map(read, ledgers)) if found is not None]
+
+    async def _leaves(self, path: str, depth: int) -> AsyncIterator[str]:
+        if depth == 0:
+            yield path
+            return
+        with contextlib.suppress(exceptions.NoNodeError):
+            for child in sorted(await self._asked(self._kazoo.get_children_async, self._path(path))):
+                async for leaf in self._leaves(f"{path}/{child}", depth - 1):
+                    yield leaf
+
+    async def new_ledger_id(self) -> int:
+        """An id that no ledger has had: the number of a sequential node. Up to 2^31 - 2 they are of one kind, then of
+        another.
+        """
+        if await self._asked(self._kazoo.exists_async, self._path(paths.LONG_ID_GENERATOR)) is None:
+            number = await self._sequential(paths.ID_GENERATOR)
+            if number is not None:
+                return number
+            await self._make_path(self._path(paths.LONG_ID_GENERATOR))
+        while True:
+            children = await self._asked(self._kazoo.get_children_async, self._path(paths.LONG_ID_GENERATOR))
+            highs = [int(name[4:]) for name in children if name.startswith("HOB-") and name[4:].isdecimal()]
+            high = max(highs, default=1)
+            folder = f"{paths.LONG_ID_GENERATOR}/HOB-{high:010}"
+            number = await self._sequential(folder)
+            if number is not None:
+                return high << 32 | number
+            await self._make_path(self._path(f"{paths.LONG_ID_GENERATOR}/HOB-{high + 1:010}"))
+
+    async def _sequential(self, folder: str) -> int | None:
+        """The next number of a folder, None when all are used up. A number whose answer is lost is drawn in vain."""
+        prefix = self._path(f"{folder}/ID-")
+        path = await self._asked(self._kazoo.create_async, prefix, b"", None, True, True, True)
+        text = path.removeprefix(prefix)
+        with contextlib.suppress(exceptions.KazooException, errors.MetadataServiceError):
+            await self._once(path, self._kazoo.delete_async, path)  # it would go with the session in any case
+        return int(text) if text.isdecimal() and int(text) < paths.FIRST_LONG_ID else None
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    async def bookies(self) -> Bookies:
+        """The bookies that are registered now. Raises :class:`NoClusterError`."""
+        return await self._read_bookies(None)
+
+    async def watch_bookies(self, callback: Callable[[Bookies], None]) -> Callable[[], None]:
+        """Call ``callback`` with the bookies now and whenever they have changed, until the function that this gives is
+        called.
+        """
+        watching = _BookieWatch(self, callback)
+        await watching.read()
+        return watching.stop
+
+    async def _read_bookies(self, watch: Watch | None) -> Bookies:
+        try:
+            writable = await self._asked(self._kazoo.get_children_async, self._path(paths.AVAILABLE), watch=watch)
+        except exceptions.NoNodeError:
+            raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
+        try:
+            read_only = await self._asked(self._kazoo.get_children_async, self._path(paths.READ_ONLY), watch=watch)
+        except exceptions.NoNodeError:
+            read_only = []
+        return Bookies(tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)))
+
+    async def bookie_info(self, bookie: str) -> BookieServiceInfo | None:
+        """The registration of a bookie; None if it is not registered, or by its id alone. Raises ``ValueError`` if
+        that can not be read.
+        """
+        for folder in (paths.AVAILABLE, paths.READ_ONLY):
+            with contextlib.suppress(exceptions.NoNodeError):
+                data, _ = await self._asked(self._kazoo.get_async, self._path(f"{folder}/{bookie}"))
+                return registration.from_bytes(data) if data else None
+        return None
+
+    async def read_registration(self, bookie: str, watch: Callable[[str], None]) -> Registered | None:
+        """How a bookie is registered, None if it is not. ``watch`` is called with the bookie once, when that has
+        changed or may have.
+
+        Raises ``ValueError`` for a registration that can not be read.
+        """
+        for folder in (paths.AVAILABLE, paths.READ_ONLY):
+            path = self._path(f"{folder}/{bookie}")
+            if await self._asked(self._kazoo.exists_async, path, watch=(watch, bookie)) is None:
+                continue
+            with contextlib.suppress(exceptions.NoNodeError):
+                data, stat = await self._asked(self._kazoo.get_async, path)
+                return Registered(path, stat.version, registration.from_bytes(data) if data else None)
+        return None
+
+    async def replace_registration(self, registered: Registered, info: BookieServiceInfo) -> None:
+        """Have a bookie registered otherwise, for the life of its own session. Raises :class:`BadVersionError` if that
+        has changed meanwhile.
+        """
+        try:
+            await self._once(
+                registered.path, self._kazoo.set_async, registered.path, registration.to_bytes(info), registered.version
+            )
+        except (exceptions.BadVersionError, exceptions.NoNodeError):
+            raise errors.BadVersionError(f"the registration {registered.path} was changed by somebody else") from None
+
+    async def register_bookie(
+        self, bookie: str, info: BookieServiceInfo, read_only: bool = False, replace: bool = False
+    ) -> None:
+        """Register a bookie for the life of this session, as writable or as read-only, and no more as the other.
+
+        Another session that has registered it is waited for, one session timeout at the most, and then
+        :class:`BookieExistsError` is raised; with ``replace``, for whoever knows that the process of that session is
+        gone, its registration is deleted.
+        """
+        folder, other = (paths.READ_ONLY, paths.AVAILABLE) if read_only else (paths.AVAILABLE, paths.READ_ONLY)
+        path, data = self._path(f"{folder}/{bookie}"), registration.to_bytes(info)
+        end = math.inf
+        while True:
+            try:
+                await self._asked(self._kazoo.create_async, path, data, None, True)
+                break
+            except exceptions.NoNodeError:
+                if not await self.is_initialised():
+                    raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
+                await self._make_path(self._path(folder))
+            except exceptions.NodeExistsError:
+                if not replace:  # the time before the service answered is not the other session's
+                    end = min(end, self.loop.time() + self.session_timeout * 1.5)
+                if await self._is_registered(path, data, replace):
+                    break
+                if self.loop.time() > end:
+                    raise errors.BookieExistsError(
+                        f"another process is registered as the bookie {bookie}, and its session does not expire"
+                    ) from None
+        with contextlib.suppress(exceptions.NoNodeError):
+            await self._asked(self._kazoo.delete_async, self._path(f"{other}/{bookie}"))
+
+    async def _is_registered(self, path: str, data: bytes, replace: bool) -> bool:
+        """Whether a registration is this session's own. Another one's is deleted, or waited for a while."""
+        gone = asyncio.Event()
+        stat = await self._asked(self._kazoo.exists_async, path, watch=(gone.set,))
+        if stat is None:
+            return False
+        with contextlib.suppress(exceptions.NoNodeError):
+            if stat.ephemeralOwner == self.session_id:
+                await self._asked(self._kazoo.set_async, path, data)
+                return True
+            if replace:
+                await self._asked(self._kazoo.delete_async, path)
+                return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.session_timeout / 4):
+                await gone.wait()
+        return False
+
+    async def unregister_bookie(self, bookie: str) -> None:
+        """End the registration of a bookie, if there is one."""
+        for folder in (paths.AVAILABLE, paths.READ_ONLY):
+            with contextlib.suppress(exceptions.NoNodeError):
+                await self._asked(self._kazoo.delete_async, self._path(f"{folder}/{bookie}"))
+
+    # -- cookies -------------------------------------------------------------------------------------------------------
+
+    async def read_cookie(self, bookie: str) -> tuple[bytes, int]:
+        """The bytes of a bookie's cookie, and their version. Raises :class:`NoSuchCookieError`."""
+        try:
+            data, stat = await self._asked(self._kazoo.get_async, self._path(f"{paths.COOKIES}/{bookie}"))
+        except exceptions.NoNodeError:
+            raise errors.NoSuchCookieError(f"the metadata service has no cookie of the bookie {bookie}") from None
+        return data, stat.version
+
+    async def write_cookie(self, bookie: str, data: bytes, version: int | None = None) -> int:
+        """Create a bookie's cookie, or replace that of ``version``; gives the version that it has then.
+
+        Raises :class:`CookieExistsError`, :class:`NoSuchCookieError` or :class:`BadVersionError`.
+        """
+        path, what = self._path(f"{paths.COOKIES}/{bookie}"), f"the cookie of the bookie {bookie}"
+        try:
+            if version is not None:
+                return int((await self._once(what, self._kazoo.set_async, path, data, version)).version)
+            await self._make_path(self._path(paths.COOKIES))
+            await self._once(what, self._kazoo.create_async, path, data)
+            return 0
+        except exceptions.NodeExistsError:
+            raise errors.CookieExistsError(f"the metadata service has {what} already") from None
+        except exceptions.NoNodeError:
+            raise errors.NoSuchCookieError(f"the metadata service does not have {what}") from None
+        except exceptions.BadVersionError:
+            raise errors.BadVersionError(f"{what} was changed by somebody else") from None
+
+    async def delete_cookie(self, bookie: str, version: int = _ANY_VERSION) -> None:
+        """Delete a bookie's cookie. Raises as :meth:`write_cookie`."""
+        path, what = self._path(f"{paths.COOKIES}/{bookie}"), f"the cookie of the bookie {bookie}"
+        try:
+            await self._once(what, self._kazoo.delete_async, path, version)
+        except exceptions.NoNodeError:
+            raise errors.NoSuchCookieError(f"the metadata service does not have {what}") from None
+        except exceptions.BadVersionError:
+            raise errors.BadVersionError(f"{what} was changed by somebody else") from None
+
+    # -- nodes by their paths ------------------------------------------------------------------------------------------
+
+    async def names_in(self, below: str, watch: Callable[[str], None] | None = None) -> list[str] | None:
+        """The names of the nodes in a node, which is given by its path below the cluster's root, "" for the root; None
+        if there is none.
+
+        ``watch`` is called with ``below`` once, when they have changed or may have; where there is none, it is not.
+        """
+        path = self._path(below) if below else self.address.root
+        try:
+            watched = (watch, below) if watch is not None else None
+            names: list[str] = await self._asked(self._kazoo.get_children_async, path, watch=watched)
+            return names
+        except exceptions.NoNodeError:
+            return None
+
+    async def read_node(self, below: str, watch: Callable[[str], None] | None = None) -> Node | None:
+        """A node by its path below the cluster's root; None if there is none. ``watch`` is called with the path once,
+        when it was created, changed or deleted, or may have been."""
+        path = self._path(below)
+        if watch is not None and await self._asked(self._kazoo.exists_async, path, watch=(watch, below)) is None:
+            return None
+        try:
+            data, stat = await self._asked(self._kazoo.get_async, path)
+        except exceptions.NoNodeError:
+            return None
+        return Node(data, stat.version, stat.ephemeralOwner)
+
+    async def create_node(
+        self, below: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str | None:
+        """Create a node, and those above that are missing; gives its path, None if there is one already. An answer
+        that is lost is asked for again: then the one that is there already may be its own, and there may be two that
+        are ``sequential``."""
+        path = self._path(below)
+        while True:
+            try:
+                made = await self._asked(self._kazoo.create_async, path, data, None, ephemeral, sequential)
+                return str(made).removeprefix(f"{self.address.root}/")
+            except exceptions.NodeExistsError:
+                return None
+            except exceptions.NoNodeError:  # somebody may have deleted the one above meanwhile, which was empty
+                if not await self.is_initialised():
+                    raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
+                await self._make_path(path.rpartition("/")[0])
+
+    async def write_node(self, below: str, data: bytes, version: int = _ANY_VERSION) -> bool:
+        """Replace what is in a node if its version is this one; whether that was done. After an answer that
+        was lost it may have been though this says that it was not."""
+        try:
+            await self._asked(self._kazoo.set_async, self._path(below), data, version)
+        except (exceptions.BadVersionError, exceptions.NoNodeError):
+            return False
+        return True
+
+    async def delete_node(self, below: str, version: int = _ANY_VERSION) -> bool:
+        """Delete a node if its version is this one and it is empty; whether it is gone now."""
+        try:
+            await self._asked(self._kazoo.delete_async, self._path(below), version)
+        except exceptions.NoNodeError:
+            return True
+        except (exceptions.BadVersionError, exceptions.NotEmptyError):
+            return False
+        return True
+
+    # -- kazoo ---------------------------------------------------------------------------------------------------------
+
+    def _path(self, below: str) -> str:
+        return f"{self.address.root}/{below}"
+
+    def _ledger_path(self, ledger: int) -> str:
+        try:
+            return self._path(paths.ledger_path(ledger, self._long_paths))
+        except ValueError as error:
+            raise errors.NoSuchLedgerError(str(error)) from None
+
+    def _fitting(self, ledger: int, metadata: LedgerMetadata) -> bytes:
+        """The bytes of metadata that a service takes; it cuts the connection of a client that sends more."""
+        data = serialization.to_bytes(metadata)
+        if len(data) > LARGEST_NODE:
+            raise errors.MetadataServiceError(
+                f"the metadata of ledger {ledger} have {len(data):,} bytes: a metadata service takes {LARGEST_NODE:,}"
+            )
+        return data
+
+    async def _make_path(self, path: str) -> None:
+        """Create a node, and those above that are missing."""
+        missing = [path]
+        while missing:
+            try:
+                await self._asked(self._kazoo.create_async, missing[-1])
+                missing.pop()
+            except exceptions.NodeExistsError:
+                missing.pop()
+            except exceptions.NoNodeError:
+                missing.append(missing[-1].rpartition("/")[0])
+
+    async def _once(self, what: str, operation: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of an operation that is done once. Raises kazoo's errors that say how it stands, and ours for the
+        others.
+        """
+        try:
+            async with asyncio.timeout(self.operation_timeout):
+                return await self._answer(operation(*arguments))
+        except (*_LOST, TimeoutError):
+            raise errors.OutcomeUnknownError(
+                f"the metadata service at {self.address.hosts} did not answer: whether {what} was changed is not known"
+            ) from None
+        except (
+            exceptions.NoNodeError,
+            exceptions.NodeExistsError,
+            exceptions.BadVersionError,
+            exceptions.NotEmptyError,
+        ):
+            raise
+        except exceptions.KazooException as error:
+            raise self._refused(what, error) from None
+
+    async def _asked(self, operation: Callable[..., Any], *arguments: Any, watch: Watch | None = None) -> Any:
+        """The result of an idempotent operation: it is repeated until it is answered or the time is over."""
+        if watch is not None:
+            self._watches.setdefault(arguments[0], {})[watch] = None
+            arguments = (*arguments, self._watch_fired)
+        end = self.loop.time() + self.operation_timeout
+        while True:
+            try:
+                return await self._once(arguments[0], operation, *arguments)
+            except errors.OutcomeUnknownError:
+                if self._is_closed or self.loop.time() > end:
+                    raise errors.OutcomeUnknownError(
+                        f"the metadata service at {self.address.hosts} did not answer for {self.operation_timeout:g} s"
+                    ) from None
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(end):
+                        await self._connected.wait()
+
+    async def _answer(self, asked: Any) -> Any:
+        """The answer of kazoo, from its thread to this loop."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+
+        def resolve() -> None:
+            if not future.done():
+                error = asked.exception
+                if error is None:
+                    future.set_result(asked.value)
+                else:
+                    future.set_exception(error)
+
+        asked.rawlink(lambda _: self._hop(resolve))
+        return await future
+
+    def _refused(self, what: str, error: Exception) -> errors.MetadataServiceError:
+        if isinstance(error, exceptions.SessionClosedRequireSaslError):
+            return errors.MetadataServiceError(
+                f"the metadata service at {self.address.hosts} wants clients to authenticate: name a file with"
+                f" user:password in {CREDENTIALS}"
+            )
+        reason = str(error) or type(error).__name__.removesuffix("Error")
+        return errors.MetadataServiceError(f"the metadata service at {self.address.hosts} refused {what}: {reason}")
+
+    def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            self.loop.call_soon_threadsafe(call, *arguments)
+
+    def _session_changed(self, state: str) -> None:
+        if self._is_closed:
+            return
+        if state == KazooState.CONNECTED:
+            self.session = Session.CONNECTED
+            self._connected.set()
+        else:
+            self.session = Session.EXPIRED if state == KazooState.LOST else Session.DISCONNECTED
+            self._connected.clear()
+        for listener in [*self._listeners]:
+            listener(self.session)
+
+    def _watch_fired(self, event: Any) -> None:
+        self._hop(self._changed, event.path)
+
+    def _changed(self, path: str | None) -> None:
+        """Notify the watches of a node, or, without a path, all watches: kazoo forgets its watches with a
+        connection.
+        """
+        changed = [path] if path is not None else [*self._watches]
+        for each in changed:
+            for callback, *arguments in self._watches.pop(each, {}):
+                callback(*arguments)
+
+
+class _BookieWatch:
+    """Reads the bookies anew whenever they have changed, one reading at a time."""
+
+    def __init__(self, client: MetadataClient, callback: Callable[[Bookies], None]) -> None:
+        self.client = client
+        self.callback = callback
+        self.known: Bookies | None = None
+        self.reading: asyncio.Task[None] | None = None
+        self.has_changed = False
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        if self.reading is not None:
+            self.reading.cancel()
+
+    async def read(self) -> None:
+        """Read the bookies, and tell of them if they are others."""
+        self.has_changed = False
+        bookies = await self.client._read_bookies((self._changed,))
+        if bookies != self.known and not self.is_stopped:
+            self.known = bookies
+            self.callback(bookies)
+
+    def _changed(self) -> None:
+        self.has_changed = True
+        if self.reading is None and not self.is_stopped and not self.client._is_closed:
+            self.reading = self.client.loop.create_task(self._read_again())
+
+    async def _read_again(self) -> None:
+        try:
+            while self.has_changed:
+                try:
+                    await self.read()
+                except Exception as error:  # whatever it is: who waits for bookies is to hear of them
+                    if self.client._is_closed:
+                        return
+                    _log.warning("the bookies can not be read, which is tried again: %s", error)
+                    self.has_changed = True
+                    await asyncio.sleep(1)
+        finally:
+            self.reading = None

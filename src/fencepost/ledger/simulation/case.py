@@ -1,0 +1,216 @@
+"""The case of one run of the simulator: its seed, the sizes that the seed chooses, and the faults that may happen in
+it.
+
+Every draw of a run comes from a stream of its own, so that one fault more or less changes nothing else at the outset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from zlib import crc32
+
+from fencepost.errors import OptionError
+from fencepost.ledger.rules.protections import ALL, Protections
+
+HORIZON = 400_000
+"""Microseconds after which nothing goes wrong any more."""
+
+DEADLINE = 10 * HORIZON
+"""When a ledger that can be closed has to be closed and read, at the latest."""
+
+NETWORK = ("delays", "breaks", "half_open", "partitions")
+CRASHES = ("bookie_crashes", "power_failures", "client_crashes", "lost_answers", "expired_sessions")
+DISKS = ("slow_disks", "failed_syncs", "bit_rot", "full_disks", "wiped_disks")
+CLIENTS = ("races", "impostors")
+BOOTS = ("clean_restarts", "lost_directories", "boot_crashes", "lost_marks")
+EVERYTHING = (*NETWORK, *CRASHES, *DISKS, *CLIENTS)
+FAULTS = (*EVERYTHING, *BOOTS)
+"""The kinds of faults."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A campaign: the kinds of faults that may happen, whether the protocol tolerates them, and whether a seed takes
+    some of them or all. ``repairs``: bookies may run without their adds in the journal, and repair themselves.
+    """
+
+    name: str
+    doc: str
+    faults: tuple[str, ...]
+    tolerated: bool = True
+    sampled: bool = True
+    repairs: bool = False
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("calm", "nothing goes wrong", ()),
+        Profile("network", "messages are slow, connections break, the network is parted", (*NETWORK, "races")),
+        Profile("crashes", "bookies and clients crash, sessions expire", (*CRASHES, "races")),
+        Profile(
+            "disks",
+            "power fails, disks are slow, full, damaged, wiped, or fail to sync",
+            ("power_failures", *DISKS, "races"),
+        ),
+        Profile(
+            "races",
+            "several clients recover the ledger of a writer that lives, bookies crash meanwhile, and one client has"
+            " another key",
+            ("delays", "breaks", "partitions", "bookie_crashes", "lost_answers", "races", "impostors"),
+        ),
+        Profile("everything", "any of all that the protocol tolerates", EVERYTHING),
+        Profile(
+            "beyond",
+            "more disks are wiped and damaged than the protocol tolerates: the store must refuse, and not lie",
+            EVERYTHING,
+            tolerated=False,
+        ),
+        Profile(
+            "no-journal",
+            "bookies run without their adds in the journal, now and then, crash anywhere, lose directories and marks,"
+            " and repair themselves",
+            (*NETWORK, *CRASHES, "slow_disks", "races", *BOOTS),
+            repairs=True,
+        ),
+    )
+}
+
+DEFAULT = "everything"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run. ``left_out`` are the numbers of the faults of its schedule that do not happen. ``promises``: what it is
+    held to, everything if there are none.
+    """
+
+    seed: int
+    profile: str = DEFAULT
+    faults: tuple[str, ...] = ()
+    entries: int = 10
+    bookies: int = 5
+    ensemble: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
+    recoverers: int = 1
+    readers: int = 1
+    left_out: tuple[int, ...] = ()
+    protections: Protections = ALL
+    promises: tuple[str, ...] = ()
+
+    @property
+    def tolerated(self) -> bool:
+        """Whether no more is damaged than the protocol tolerates."""
+        return PROFILES[self.profile].tolerated
+
+    def moments(self) -> list[int]:
+        """The times around which most things happen, in microseconds: what goes wrong is worst when it goes wrong at
+        once.
+        """
+        random = self.stream("moments").random
+        return [20_000 + int(random() * (HORIZON - 50_000)) for _ in range(1 + int(random() * 3))]
+
+    def stream(self, name: str) -> Random:
+        """The random numbers for one purpose."""
+        return Random(self.seed << 32 | crc32(f"{self.profile} {name}".encode()))
+
+
+SETTINGS = (
+    "faults",
+    "entries",
+    "bookies",
+    "ensemble",
+    "write_quorum",
+    "ack_quorum",
+    "recoverers",
+    "readers",
+    "left_out",
+)
+"""The settings of a case that can be set by hand."""
+
+
+def drawn(seed: int, profile: str = DEFAULT, protections: Protections = ALL, promises: tuple[str, ...] = ()) -> Case:
+    """The case that a seed stands for in a profile. Raises :class:`fencepost.OptionError` if there is no such
+    profile.
+    """
+    if profile not in PROFILES:
+        raise OptionError(f"there is no profile {profile}: there are {', '.join(PROFILES)}")
+    kinds = PROFILES[profile]
+    blank = Case(seed, profile)
+    random = blank.stream("sizes").random
+    chances = blank.stream("faults").random
+    faults = tuple(kind for kind in kinds.faults if not kinds.sampled or chances() < 0.6)
+    write_quorum = (2, 3, 3, 3, 4)[int(random() * 5)]
+    ack_quorum = max(1 + (random() < 0.9), write_quorum - int(random() * 2.2))
+    ack_quorum = min(ack_quorum, write_quorum)
+    ensemble = write_quorum + (random() < 0.3)
+    return Case(
+        seed,
+        profile,
+        faults,
+        entries=2 + int(random() * random() * 200),
+        bookies=ensemble + ack_quorum - 1 + int(random() * 2),
+        ensemble=ensemble,
+        write_quorum=write_quorum,
+        ack_quorum=ack_quorum,
+        recoverers=(2 + int(random() * 3) if "races" in faults else int(random() * 2)),
+        readers=int(random() * 4),
+        protections=protections,
+        promises=promises,
+    )
+
+
+def near(moments: list[int], random: Callable[[], float]) -> int:
+    """A time close to one of some moments, or anywhere before the horizon."""
+    if random() < 0.3:
+        return 2_000 + int(random() * (HORIZON - 2_000))
+    moment = moments[int(random() * len(moments))]
+    spread = (2_000, 8_000, 40_000)[int(random() * 3)]
+    return max(2_000, moment + int((random() - 0.4) * spread))
+
+
+def with_settings(case: Case, settings: dict[str, str]) -> Case:
+    """A case with some of it set by hand. Raises :class:`fencepost.OptionError` if it is not possible so."""
+    changed: dict[str, object] = {}
+    for name, text in settings.items():
+        if name not in SETTINGS:
+            raise OptionError(f"-D {name}: a case has no {name}, it has {', '.join(SETTINGS)}")
+        parts = tuple(part for part in text.split(",") if part)
+        if name == "faults":
+            unknown = [part for part in parts if part not in FAULTS]
+            if unknown:
+                raise OptionError(f"-D faults: there is no fault {unknown[0]}, there are {', '.join(FAULTS)}")
+            changed[name] = parts
+        elif name == "left_out":
+            changed[name] = tuple(_number(name, part) for part in parts)
+        else:
+            changed[name] = _number(name, text)
+    made = replace(case, **changed)  # type: ignore[arg-type]
+    if not 1 <= made.ack_quorum <= made.write_quorum <= made.ensemble <= made.bookies:
+        raise OptionError(
+            "-D: an ack quorum is at most a write quorum, that is at most the ensemble, and that at most all bookies, "
+            f"but they are {made.ack_quorum}, {made.write_quorum}, {made.ensemble} and {made.bookies}"
+        )
+    if max(made.entries, made.bookies, made.recoverers, made.readers) > 1000:
+        raise OptionError("-D: give no number above 1000")
+    return made
+
+
+def settings_of(case: Case) -> dict[str, str]:
+    """The settings that have to be set by hand for ``case`` to come of its seed."""
+    plain = drawn(case.seed, case.profile)
+    found = {}
+    for name in SETTINGS:
+        value = getattr(case, name)
+        if value != getattr(plain, name):
+            found[name] = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return found
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise OptionError(f"-D {name}: {text!r} is not a whole number")
+    return int(text)

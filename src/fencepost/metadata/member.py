@@ -1,0 +1,496 @@
+"""A metadata service as a member of a quorum: the log is the replicated one, and the tree what it leaves on every
+member.
+
+A client is connected to any member. Its changes go to the leader, which stamps each with the time and puts it into the
+log; when a change is committed, every member applies it, and the one that it came from answers. So every client sees
+its own changes, and watches fire where they are. Zxids count the changes that were applied, so all members have the
+same ones, and they only rise. Reads are answered by the member, from the changes that it has applied. A sync, and a
+session that comes to another connection, go through the log, too: everything that was acknowledged to anybody before is
+applied ahead of them.
+
+Every connection has a token. A session belongs to the connection that opened it or came with it last, by the log; what
+another one still has under way for it is not done, as in ZooKeeper (-118, session moved). So the changes of a session
+are done in the order in which its client asked for them, whatever becomes of members.
+
+The leader alone decides which sessions are over. Members tell it whom they hear from. A new leader gives every session
+its whole timeout.
+
+When the leader changes, nobody knows what becomes of what was under way: connections that wait for it are closed, and
+their clients find out. A member that knows of no leader for a while closes all of them, so that clients go where there
+is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from fencepost.ledger.disk.journal import Damage
+from fencepost.metadata import protocol, snapshot, words
+from fencepost.metadata.acl import Ids
+from fencepost.metadata.codes import Code
+from fencepost.metadata.expiry import Expiry
+from fencepost.metadata.protocol import Change, CloseSession, Connect, CreateSession
+from fencepost.metadata.server import Connection, Item, Service
+from fencepost.metadata.settings import Settings
+from fencepost.metadata.tree import Session, Transaction, Tree
+from fencepost.quorum.driver.host import QuorumHost
+from fencepost.quorum.driver.links import Return
+from fencepost.quorum.driver.node import QuorumNode
+from fencepost.quorum.files.directory import Contents
+from fencepost.quorum.files.snapshots import SUFFIX
+from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.log import Batch
+
+_logger = logging.getLogger(__name__)
+
+_SILENCE = 2.0
+"""Seconds without an answer of the leader after which the connections of clients are closed."""
+_LAST_ANSWERS = 1.0
+"""Seconds that a leader which is to end gives the others to have what it has taken."""
+_LOOK = 100
+"""Milliseconds between two looks at that."""
+
+
+class Mark(protocol.Request, frozen=True, gc=False):
+    """A place in the log: what is ahead of it is applied before it is answered."""
+
+
+class Attach(protocol.Request, frozen=True, gc=False):
+    """A session belongs to the connection from which this comes, if the password is right."""
+
+    password: bytes
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A request that a member wants in the log. The member knows it again by ``number``; ``token`` is that of the
+    connection.
+    """
+
+    number: int
+    token: int
+    session: int
+    ids: Ids
+    request: Change | Mark | Attach
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A record of the log: what was asked by a process (drawn anew at each start), and the time in milliseconds since
+    1970.
+    """
+
+    process: int
+    time: int
+    asked: Asked
+
+
+class Forward(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+    """A member to the leader of an epoch: put this into the log. In a later epoch of the same leader it is not done:
+    what the member sent before may have been lost with the earlier one, and what a client asks for is done in its
+    order.
+    """
+
+    process: int
+    epoch: int
+    asked: tuple[Asked, ...]
+
+
+class Heard(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+    """A member to the leader: the clients of these sessions were heard of."""
+
+    sessions: tuple[int, ...]
+
+
+class Owners(msgspec.Struct, frozen=True, array_like=True):
+    """The first record of a snapshot: which connections sessions belong to."""
+
+    owners: tuple[tuple[int, int], ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_read_entry = msgspec.msgpack.Decoder(Entry).decode
+_read_call = msgspec.msgpack.Decoder(Forward | Heard).decode
+_read_owners = msgspec.msgpack.Decoder(Owners).decode
+
+
+def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
+    """The state of a snapshot: znodes and sessions, and which connections sessions belong to. Raises
+    :class:`fencepost.ledger.disk.journal.Damage`."""
+    if not records:
+        return Tree(), {}
+    try:
+        owners = dict(_read_owners(records[0]).owners)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Damage(f"the snapshot has a record that is none: {error}") from error
+    return snapshot.read(records[1:], "the snapshot"), owners
+
+
+class Member(Service):
+    """The service of one member. It begins with :meth:`take_part`."""
+
+    def __init__(self, settings: Settings, host: QuorumHost, failed: Callable[[BaseException], None]) -> None:
+        super().__init__(settings, Tree(), failed)
+        self.host = host
+        self.node: QuorumNode | None = None
+        self.owners: dict[int, int] = {}
+        """The token of the connection that a session belongs to."""
+        self.process = int.from_bytes(os.urandom(7))
+        self.words = words.answers(self)
+        self._decides = False
+        self._epoch = -1
+        self._leader: Node | None = None
+        self._lost_at = -1.0  # when the connection with the leader was lost, until it is heard of again
+        self._number = 0
+        self._tokens: dict[Connection, int] = {}
+        self._in_flight: dict[int, Item] = {}
+        self._unsent: list[tuple[Item, Asked]] = []
+        self._last: dict[Connection, Item] = {}  # the last request of a connection that is in flight, or unsent
+        self._scheduled = False
+        self._touched: set[int] = set()
+        # the replicas of the processes that have wanted something of this leader
+        self._askers: dict[int, ReplicaKey] = {}
+        self._stamp = 0
+
+    async def take_part(self) -> None:
+        """Wait until there is a cluster, and take part in it."""
+        self.begin(await self.host.open())
+
+    def begin(self, contents: Contents) -> None:
+        """Take part, with the state that was kept."""
+        self.tree, self.owners = restored(contents.state)
+        contents.state = []
+        self.node = self.host.begin(contents, self)
+        self._every(max(10, self.settings.tick_time // 4), self._report_heard)
+        self._every(_LOOK, self._look_for_leader)
+
+    async def stop(self) -> None:
+        """End cleanly: what a leader has taken is answered, if that is quick, and it hands over."""
+        self._is_closing = True
+        end = self._loop.time() + _LAST_ANSWERS
+        while (
+            self.outstanding
+            and not self._stopped
+            and self.node is not None
+            and self.node.leads
+            and self._loop.time() < end
+        ):
+            await asyncio.sleep(0.001)
+        self._end()
+        await self.host.close()
+
+    @property
+    def mode(self) -> str:
+        """The role that it reports to operators, in ZooKeeper's words."""
+        if self.node is None or not self.node.replica.is_voter:
+            return "observer"
+        if len(self.node.replica.voters) == 1:
+            return "standalone"
+        return "leader" if self.node.leads else "follower"
+
+    def disk_sizes(self) -> tuple[int, int]:
+        """The bytes of snapshots, and of the log."""
+        files = self.host.files
+        sizes = {name: files.size(name) for name in files.names()}
+        of_snapshots = sum(size for name, size in sizes.items() if name.endswith(SUFFIX))
+        return of_snapshots, sum(sizes.values()) - of_snapshots
+
+    # -- from clients to the leader -----------------------------------------------------------------------------------
+
+    def _enqueue(self, item: Item) -> None:
+        if self._stopped:
+            return
+        connection = item.connection
+        asked: Change | Mark | Attach
+        if item.change is not None:
+            asked, session = item.change, item.asker.session
+        elif isinstance(item.answer, Connect):
+            asked, session = Attach(item.answer.password or b""), item.answer.session
+        elif isinstance(item.answer, protocol.Sync) or connection is None or connection not in self._last:
+            asked, session = Mark(), item.asker.session
+        else:
+            self._count(item)
+            self._last[connection].behind.append(item)
+            return
+        self._count(item)
+        self._number += 1
+        token = 0
+        if connection is not None:
+            token = self._tokens.get(connection, 0)
+            if not token:
+                token = self._tokens[connection] = int.from_bytes(os.urandom(7)) | 1
+            self._last[connection] = item
+        self._unsent.append((item, Asked(self._number, token, session, item.asker.ids, asked)))
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        if not self._scheduled and self._leader is not None and self._lost_at < 0 and self._unsent:
+            self._scheduled = True
+            self._loop.call_soon(self._send)
+
+    def flush(self) -> None:
+        """Write what is to be written, and begin at once with what has come if the log waits for something to do."""
+        super().flush()
+        if self._scheduled and self.node is not None and self.node.leads and not self.node.is_writing:
+            self._send()
+
+    def _send(self) -> None:
+        """Give the leader what has gathered."""
+        self._scheduled = False
+        node, leader = self.node, self._leader
+        if node is None or leader is None or self._stopped or not self._unsent:
+            return
+        unsent, self._unsent = self._unsent, []
+        for item, asked in unsent:
+            if item.connection is not None and item.connection.closing and not item.connection.session:
+                self._uncount(item)  # whoever wanted a session did not wait for it
+                self._last.pop(item.connection, None)
+            else:
+                self._in_flight[asked.number] = item
+        unsent = [each for each in unsent if each[1].number in self._in_flight]
+        self._report_heard()
+        if not unsent:  # nor is there a batch without records
+            return
+        if node.leads:
+            self._put_into_log(self.process, [asked for _, asked in unsent])
+        else:
+            size, some = 0, []
+            for item, asked in unsent:
+                some.append(asked)
+                size += item.size
+                if size > node.limits.batch:
+                    self.host.links.notify(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
+                    size, some = 0, []
+            if some:
+                self.host.links.notify(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
+
+    def _put_into_log(self, process: int, asked: Sequence[Asked]) -> None:
+        assert self.node is not None
+        self._stamp = max(self._stamp, self.wall_clock())
+        for each in asked:
+            # Its client is there now, however long it takes until that is committed.
+            if (
+                isinstance(each.request, Attach)
+                and (opened := self._session_of(each.session, each.request.password)) is not None
+            ):
+                self._hear(each.session, opened.timeout)
+        self.node.append([_encode(Entry(process, self._stamp, each)) for each in asked])
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._tokens.pop(connection, None)
+        super().lost(connection)
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def heard(self, connection: Connection) -> None:
+        """A client sent something."""
+        self.heard_at = self.now()
+        if connection.session:
+            self._hear(connection.session, connection.timeout)
+
+    def _hear(self, session: int, timeout: int) -> None:
+        """A session lives for its timeout from now on, and for a tick more, as members tell the leader a little
+        later.
+        """
+        if self._decides:
+            self.expiry.heard(session, timeout + self.settings.tick_time, self.now())
+        else:
+            self._touched.add(session)
+
+    def _hear_all(self, sessions: Iterable[int]) -> None:
+        for session in sessions:
+            opened = self.tree.sessions.get(session)
+            if opened is not None:
+                self._hear(session, opened.timeout)
+
+    def _report_heard(self) -> None:
+        touched, self._touched = self._touched, set()
+        if touched and self._leader is not None and self.node is not None:
+            if self._decides:
+                self._hear_all(touched)
+            elif not self.node.leads:
+                self.host.links.notify(self._leader.endpoint, _encode(Heard(tuple(touched))))
+
+    def _delete_due(self) -> None:
+        if self._decides:
+            super()._delete_due()
+
+    # -- what other members want --------------------------------------------------------------------------------------
+
+    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+        """Another member wants something of the leader of an epoch. If this is not that leader, nothing happens: the
+        other one will learn of that.
+        """
+        try:
+            call = _read_call(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            _logger.warning("%s sent what is no call: %s", source, error)
+            return
+        if isinstance(call, Heard):
+            if self._decides:
+                self._hear_all(call.sessions)
+        elif self.node is not None and self.node.leads and not self._stopped and call.epoch == self.node.replica.epoch:
+            self._askers[call.process] = source
+            self._put_into_log(call.process, call.asked)
+
+    # -- what the quorum says -----------------------------------------------------------------------------------------
+
+    def apply(self, batch: Batch) -> None:
+        """Records are committed. Members whose clients wait for them are sent the high watermark at once."""
+        askers: set[int] = set()
+        for record in batch.records:
+            try:
+                entry = _read_entry(record)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise Damage(f"the log has an entry that is none: {error}") from error
+            self._apply_entry(entry)
+            askers.add(entry.process)
+        if batch.records:
+            self._flush_group()
+        if self._decides and self.node is not None:
+            for process in askers & self._askers.keys():
+                self.node.send_high_watermark(self._askers[process])
+
+    def _apply_entry(self, entry: Entry) -> None:
+        asked = entry.asked
+        request, session, token = asked.request, asked.session, asked.token
+        item = self._in_flight.pop(asked.number, None) if entry.process == self.process else None
+        if item is not None:
+            self._uncount(item)
+            self.latencies.add(self.now() - item.since)
+            if item.connection is not None and self._last.get(item.connection) is item:
+                del self._last[item.connection]
+        if isinstance(request, Attach):
+            self._attach_session(session, token, request.password)
+        elif not isinstance(request, Mark):
+            if token and not isinstance(request, CreateSession) and self.owners.get(session, token) != token:
+                self._refuse_moved(item)
+            else:
+                self._apply(Transaction(self.tree.zxid + 1, entry.time, session, asked.ids, request), item)
+                if isinstance(request, CreateSession):
+                    self.owners[self.tree.last_session] = token
+                elif isinstance(request, CloseSession):
+                    self.owners.pop(session, None)
+        if item is None:
+            return
+        if item.answer is not None:
+            self._answer(item.asker, item, item.answer)
+        for each in item.behind:
+            self._uncount(each)
+            self.latencies.add(self.now() - each.since)
+            if each.answer is not None and each.connection is not None:
+                # Identities may have come meanwhile, but the session is there since the connect request was answered.
+                self._answer(each.asker, each, each.answer)
+
+    def _attach_session(self, session: int, token: int, password: bytes) -> None:
+        """A session belongs to another connection from now on."""
+        opened = self._session_of(session, password)
+        if opened is None:
+            return
+        self.owners[session] = token
+        if self._decides:
+            self._hear(session, opened.timeout)
+        before = self.by_session.get(session)
+        if before is not None and self._tokens.get(before) != token:
+            before.close(abort=True)
+
+    def _session_of(self, number: int, password: bytes) -> Session | None:
+        """The session of a number, if it is there and the password is right."""
+        opened = self.tree.sessions.get(number)
+        return opened if opened is not None and hmac.compare_digest(opened.password, password) else None
+
+    def _resume(self, connection: Connection, number: int) -> None:
+        if self.owners.get(number) == self._tokens.get(connection):
+            super()._resume(connection, number)
+        else:
+            connection.refused()  # there is no such session, or it has another password
+
+    def _refuse_moved(self, item: Item | None) -> None:
+        if item is not None and item.connection is not None:
+            item.connection.send(protocol.reply(item.xid, self.tree.zxid, Code.SESSION_MOVED))
+            item.connection.close()
+
+    def snapshot(self) -> Iterator[Sequence[bytes]]:
+        """The state as it is at the first step."""
+        owners = _encode(Owners(tuple(self.owners.items())))
+        of_tree = snapshot.records(self.tree)
+        yield [owners, *next(of_tree)]
+        yield from of_tree
+
+    def restore(self, records: Sequence[bytes]) -> None:
+        """The state is that of a snapshot: clients here are not notified of the changes in between."""
+        self.tree, self.owners = restored(records)
+        self._lose_in_flight()
+        self._close_all()
+
+    def leader_changed(self, epoch: int, leader: Node | None, mine: bool) -> None:
+        """There is another leader, or the same one leads anew: what was sent to the one before may be lost."""
+        if epoch != self._epoch or leader != self._leader:
+            self._lose_in_flight()
+            self._decides = False
+            self._askers.clear()
+            self.expiry = Expiry(self.settings.tick_time, self.now())
+        self._epoch, self._leader = epoch, leader
+        if leader is None:
+            return
+        self._touched.update(self.by_session)
+        self._lost_at = -1.0
+        self._send_soon()
+
+    def became_leader(self, epoch: int) -> None:
+        """This member decides from now on; every session has its whole timeout."""
+        _logger.info("this member leads since epoch %d", epoch)
+        self._decides = True
+        self.expiry = Expiry(self.settings.tick_time, self.now())
+        self._hear_all(self.tree.sessions)
+
+    def failed(self, error: BaseException) -> None:
+        """The disk failed."""
+        self._fail(error)
+
+    def link_lost(self, endpoint: str) -> None:
+        """The connection to a member broke; if it leads, what was sent to it may be lost."""
+        if self._leader is not None and self._leader.endpoint == endpoint and not (self.node and self.node.leads):
+            self._lost_at = self._loop.time()
+            self._lose_in_flight()
+
+    def _lose_in_flight(self) -> None:
+        """Nobody knows what becomes of what was sent to the leader: its connections are closed."""
+        in_flight, self._in_flight = self._in_flight, {}
+        lost = dict.fromkeys(item.connection for item in in_flight.values() if item.connection is not None)
+        kept = [(item, asked) for item, asked in self._unsent if item.connection not in lost]
+        dropped = [item for item, _ in self._unsent if item.connection in lost]
+        self._unsent = kept
+        for item in (*in_flight.values(), *dropped):
+            for each in (item, *item.behind):
+                self._uncount(each)
+            if item.connection is not None:
+                self._last.pop(item.connection, None)
+        for connection in lost:
+            connection.close(abort=True)
+
+    def _look_for_leader(self) -> None:
+        """Without a leader nothing can be said of sessions: clients are better off elsewhere. One that is heard of
+        again is sent what waits.
+        """
+        if self.node is not None and 0 <= self._lost_at < self.node.heard_at:
+            self._lost_at = -1.0
+            self._send_soon()
+        if self.node is not None and self.node.silence > _SILENCE and self.connections:
+            _logger.warning("no leader answers: the connections of %d clients are closed", len(self.connections))
+            self._lose_in_flight()
+            self._close_all()
+
+    def _close_all(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for item, _ in unsent:
+            for each in (item, *item.behind):
+                self._uncount(each)
+        self._last.clear()
+        for connection in list(self.connections):
+            connection.close(abort=True)

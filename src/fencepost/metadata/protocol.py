@@ -1,0 +1,554 @@
+"""The records of ZooKeeper's protocol: requests as they arrive, and the bytes of what is answered.
+
+Every message is a frame: four bytes of length, then the message. The first one of a connection is a connect request.
+All later ones begin with a header: ``xid``, by which the client knows the answer, and the kind of the request.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from fencepost.metadata.acl import ACL, ACLs, Id
+from fencepost.metadata.codes import Code
+from fencepost.metadata.jute import INT, JuteError, Reader, string
+
+T = TypeVar("T")
+
+# -- kinds of requests ------------------------------------------------------------------------------------------------
+
+ERROR = -1
+CREATE = 1
+DELETE = 2
+EXISTS = 3
+GET_DATA = 4
+SET_DATA = 5
+GET_ACL = 6
+SET_ACL = 7
+GET_CHILDREN = 8
+SYNC = 9
+PING = 11
+GET_CHILDREN2 = 12
+CHECK = 13
+MULTI = 14
+CREATE2 = 15
+RECONFIG = 16
+CHECK_WATCHES = 17
+REMOVE_WATCHES = 18
+CREATE_CONTAINER = 19
+DELETE_CONTAINER = 20
+CREATE_TTL = 21
+MULTI_READ = 22
+AUTH = 100
+SET_WATCHES = 101
+SASL = 102
+GET_EPHEMERALS = 103
+GET_ALL_CHILDREN_NUMBER = 104
+SET_WATCHES2 = 105
+ADD_WATCH = 106
+WHO_AM_I = 107
+CREATE_SESSION = -10
+CLOSE_SESSION = -11
+
+NOTIFICATION_XID = -1
+
+# -- flags of a create ------------------------------------------------------------------------------------------------
+
+EPHEMERAL_MODES = (1, 3)
+SEQUENTIAL_MODES = (2, 3, 6)
+CONTAINER_MODE = 4
+TTL_MODES = (5, 6)
+MODES = range(7)
+"""Persistent, ephemeral, persistent sequential, ephemeral sequential, container, with a time to live, and that
+sequential.
+"""
+
+
+class Request(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
+    """Something that is asked for. Requests that change the state are also what the log holds, as arrays of
+    MessagePack.
+    """
+
+
+# -- requests that change the state -----------------------------------------------------------------------------------
+
+
+class Create(Request, frozen=True, gc=False):
+    """Create a znode. ``kind`` is CREATE, CREATE2, CREATE_CONTAINER or CREATE_TTL, ``flags`` one of MODES."""
+
+    kind: int
+    path: str
+    data: bytes | None
+    acl: ACLs | None
+    flags: int
+    ttl: int = -1
+
+
+class CreateTTL(Create, frozen=True, gc=False):
+    """Create a znode with a time to live, in milliseconds: ``flags`` is one of TTL_MODES. A service that has no such
+    znodes writes a :class:`Create` into the log, as all did once, and that is refused.
+    """
+
+
+class Delete(Request, frozen=True, gc=False):
+    path: str
+    version: int
+
+
+class SetData(Request, frozen=True, gc=False):
+    path: str
+    data: bytes | None
+    version: int
+
+
+class SetACL(Request, frozen=True, gc=False):
+    path: str
+    acl: ACLs | None
+    version: int
+
+
+class Check(Request, frozen=True, gc=False):
+    """Check the version of a znode; part of a multi only."""
+
+    path: str
+    version: int
+
+
+class Multi(Request, frozen=True, gc=False):
+    """Do all of it or nothing."""
+
+    operations: tuple[Create | CreateTTL | Delete | SetData | Check, ...]
+
+
+class DeleteContainer(Request, frozen=True, gc=False):
+    """Delete a container that is empty again, or a znode whose time is over: that one has the ``mzxid``, so nobody has
+    set its data since. The service itself asks for it, never a client.
+    """
+
+    path: str
+    mzxid: int = 0
+
+
+class CreateSession(Request, frozen=True, gc=False):
+    """Open a session. ``timeout`` is in milliseconds; the password was drawn at random."""
+
+    timeout: int
+    password: bytes
+
+
+class CloseSession(Request, frozen=True, gc=False):
+    """End a session: its client closed it, or it expired."""
+
+    expired: bool = False
+
+
+class Refused(Request, frozen=True, gc=False):
+    """A request that takes its place in the order of changes, and changes nothing."""
+
+    code: int
+
+
+Change = (
+    Create | CreateTTL | Delete | SetData | SetACL | Multi | DeleteContainer | CreateSession | CloseSession | Refused
+)
+
+# -- requests that change nothing -------------------------------------------------------------------------------------
+
+
+class Exists(Request, frozen=True, gc=False):
+    path: str
+    watch: bool
+
+
+class GetData(Request, frozen=True, gc=False):
+    path: str
+    watch: bool
+
+
+class GetChildren(Request, frozen=True, gc=False):
+    path: str
+    watch: bool
+    stat: bool
+    """Whether the znode's stat is asked for too."""
+
+
+class GetACL(Request, frozen=True, gc=False):
+    path: str
+
+
+class GetEphemerals(Request, frozen=True, gc=False):
+    prefix: str | None
+
+
+class GetAllChildrenNumber(Request, frozen=True, gc=False):
+    path: str
+
+
+class MultiRead(Request, frozen=True, gc=False):
+    operations: tuple[GetData | GetChildren, ...]
+
+
+class Sync(Request, frozen=True, gc=False):
+    path: str
+
+
+class Ping(Request, frozen=True, gc=False):
+    pass
+
+
+class WhoAmI(Request, frozen=True, gc=False):
+    pass
+
+
+class Token(Request, frozen=True, gc=False):
+    """A token of SASL: what the client sent, and what the server answers."""
+
+    token: bytes
+
+
+class SetWatches(Request, frozen=True, gc=False):
+    """Set watches again after a reconnect, and tell of what happened since ``zxid``."""
+
+    zxid: int
+    data: tuple[str, ...]
+    exist: tuple[str, ...]
+    child: tuple[str, ...]
+    persistent: tuple[str, ...] = ()
+    recursive: tuple[str, ...] = ()
+
+
+class AddWatch(Request, frozen=True, gc=False):
+    path: str
+    recursive: bool
+
+
+class CheckWatches(Request, frozen=True, gc=False):
+    path: str
+    kind: int
+
+
+class RemoveWatches(Request, frozen=True, gc=False):
+    path: str
+    kind: int
+
+
+Query = (
+    Exists | GetData | GetChildren | GetACL | GetEphemerals | GetAllChildrenNumber | MultiRead
+    | Sync | Ping | WhoAmI | Token | SetWatches | AddWatch | CheckWatches | RemoveWatches
+)  # fmt: skip
+
+
+class Auth(Request, frozen=True, gc=False):
+    scheme: str | None
+    credentials: bytes | None
+
+
+class Connect(Request, frozen=True, gc=False):
+    """The first message of a connection. ``read_only`` is None for clients of before ZooKeeper 3.4, which do not know
+    it.
+    """
+
+    zxid: int
+    timeout: int
+    session: int
+    password: bytes | None
+    read_only: bool | None
+
+
+_HEADER = struct.Struct(">ii")
+
+
+class NullACL(JuteError):
+    """A multi has a create without an ACL: the one malformed multi that takes no zxid in ZooKeeper."""
+
+
+# -- reading requests -------------------------------------------------------------------------------------------------
+
+WATCHER_KINDS = range(1, 6)
+"""Children, data, any, persistent, persistent recursive."""
+
+
+def read_connect(data: bytes) -> Connect:
+    """The connect request in a frame; raises :class:`JuteError`."""
+    reader = Reader(data)
+    reader.int32()
+    zxid, timeout, session, password = reader.int64(), reader.int32(), reader.int64(), reader.buffer()
+    return Connect(zxid, timeout, session, password, reader.boolean() if reader.at < len(data) else None)
+
+
+def read_header(data: bytes) -> tuple[int, int]:
+    """The xid and the kind of a request; raises :class:`JuteError`."""
+    if len(data) < _HEADER.size:
+        raise JuteError("a request begins with a header of eight bytes")
+    xid, kind = _HEADER.unpack_from(data)
+    return xid, kind
+
+
+def read_change(kind: int, data: bytes, at: int = 0) -> Change:
+    """The record of a request that changes the state; raises :class:`JuteError`, and KeyError for a kind that does
+    not.
+    """
+    return _CHANGES[kind](Reader(data, at))
+
+
+def with_ttl(change: Change) -> Change:
+    """A change as a service takes it that has znodes with a time to live."""
+    if isinstance(change, Multi):
+        return Multi(tuple(map(_with_ttl, change.operations)))
+    return _with_ttl(change)
+
+
+def _with_ttl(request: T) -> T | CreateTTL:
+    if isinstance(request, Create) and request.flags in TTL_MODES:
+        return CreateTTL(*msgspec.structs.astuple(request))
+    return request
+
+
+def read_query(kind: int, data: bytes, at: int = 0) -> Query:
+    """The record of a request that changes nothing; raises :class:`JuteError`, and KeyError for a kind that is no
+    such.
+    """
+    return _QUERIES[kind](Reader(data, at))
+
+
+def read_auth(data: bytes, at: int = 0) -> Auth:
+    reader = Reader(data, at)
+    reader.int32()
+    return Auth(reader.optional_string(), reader.buffer())
+
+
+def _create(kind: int) -> Callable[[Reader], Create]:
+    def read(reader: Reader) -> Create:
+        path, data, acl, flags = reader.string(), reader.buffer(), _acls(reader), reader.int32()
+        return Create(kind, path, data, acl, flags, reader.int64() if kind == CREATE_TTL else -1)
+
+    return read
+
+
+def _record(kind: Callable[..., T], *values: Callable[[Reader], Any]) -> Callable[[Reader], T]:
+    """A function that reads the values of a record, one after the other."""
+    return lambda reader: kind(*[value(reader) for value in values])
+
+
+def _operations(reader: Reader, known: dict[int, Callable[[Reader], T]]) -> list[T]:
+    found: list[T] = []
+    while True:
+        kind, done, _ = reader.int32(), reader.boolean(), reader.int32()
+        if done:
+            return found
+        if kind not in known:
+            raise JuteError(f"a multi can not have an operation of kind {kind}")
+        found.append(known[kind](reader))
+
+
+def _create_in_multi(kind: int) -> Callable[[Reader], Create]:
+    read = _create(kind)
+
+    def checked(reader: Reader) -> Create:
+        request = read(reader)
+        if request.flags not in MODES:
+            raise JuteError(f"no znode has the flags {request.flags}")
+        if request.acl is None:
+            raise NullACL("an ACL in a multi is null")
+        if kind != CREATE_TTL and request.flags in TTL_MODES:
+            raise JuteError(f"the flags {request.flags} need a time to live")
+        if request.flags == CONTAINER_MODE:
+            return msgspec.structs.replace(request, kind=CREATE_CONTAINER)
+        if kind == CREATE_TTL and request.flags not in TTL_MODES:  # ZooKeeper goes by the flags
+            return msgspec.structs.replace(request, kind=CREATE)
+        return request
+
+    return checked
+
+
+def _watched(reader: Reader) -> str:
+    """The path of a read in a multi, whose wish for a watch is not heard."""
+    path, _ = reader.string(), reader.boolean()
+    return path
+
+
+def _add_watch(reader: Reader) -> AddWatch:
+    path, mode = reader.string(), reader.int32()
+    if mode not in (0, 1):
+        raise JuteError(f"no watch has the mode {mode}")
+    return AddWatch(path, mode == 1)
+
+
+def _watcher_kind(reader: Reader) -> int:
+    kind = reader.int32()
+    if kind not in WATCHER_KINDS:
+        raise JuteError(f"no watcher has the kind {kind}")
+    return kind
+
+
+def _acls(reader: Reader) -> ACLs | None:
+    return reader.vector(lambda: ACL(reader.int32(), Id(reader.optional_string(), reader.optional_string())))
+
+
+_IN_MULTI: dict[int, Callable[[Reader], Create | Delete | SetData | Check]] = {
+    **{kind: _create_in_multi(kind) for kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL)},
+    DELETE: _record(Delete, Reader.string, Reader.int32),
+    SET_DATA: _record(SetData, Reader.string, Reader.buffer, Reader.int32),
+    CHECK: _record(Check, Reader.string, Reader.int32),
+}
+_IN_MULTI_READ: dict[int, Callable[[Reader], GetData | GetChildren]] = {
+    GET_DATA: lambda reader: GetData(_watched(reader), False),
+    GET_CHILDREN: lambda reader: GetChildren(_watched(reader), False, False),
+}
+_CHANGES: dict[int, Callable[[Reader], Change]] = {
+    **{kind: _create(kind) for kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL)},
+    DELETE: _record(Delete, Reader.string, Reader.int32),
+    SET_DATA: _record(SetData, Reader.string, Reader.buffer, Reader.int32),
+    SET_ACL: _record(SetACL, Reader.string, _acls, Reader.int32),
+    MULTI: lambda reader: Multi(tuple(_operations(reader, _IN_MULTI))),
+    DELETE_CONTAINER: _record(DeleteContainer, Reader.string),
+    CREATE_SESSION: lambda reader: CreateSession(reader.int32(), reader.buffer() or b""),
+    CLOSE_SESSION: _record(CloseSession, Reader.boolean),
+    ERROR: _record(Refused, Reader.int32),
+}
+_QUERIES: dict[int, Callable[[Reader], Query]] = {
+    EXISTS: _record(Exists, Reader.string, Reader.boolean),
+    GET_DATA: _record(GetData, Reader.string, Reader.boolean),
+    GET_CHILDREN: lambda reader: GetChildren(reader.string(), reader.boolean(), False),
+    GET_CHILDREN2: lambda reader: GetChildren(reader.string(), reader.boolean(), True),
+    GET_ACL: _record(GetACL, Reader.string),
+    SYNC: _record(Sync, Reader.string),
+    GET_EPHEMERALS: _record(GetEphemerals, Reader.optional_string),
+    GET_ALL_CHILDREN_NUMBER: _record(GetAllChildrenNumber, Reader.string),
+    MULTI_READ: lambda reader: MultiRead(tuple(_operations(reader, _IN_MULTI_READ))),
+    PING: _record(Ping),
+    WHO_AM_I: _record(WhoAmI),
+    SASL: lambda reader: Token(reader.buffer() or b""),
+    SET_WATCHES: _record(SetWatches, Reader.int64, Reader.strings, Reader.strings, Reader.strings),
+    SET_WATCHES2: _record(SetWatches, Reader.int64, *[Reader.strings] * 5),
+    ADD_WATCH: _add_watch,
+    CHECK_WATCHES: _record(CheckWatches, Reader.string, _watcher_kind),
+    REMOVE_WATCHES: _record(RemoveWatches, Reader.string, _watcher_kind),
+}
+CHANGES = frozenset({CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL, DELETE, SET_DATA, SET_ACL, MULTI, CLOSE_SESSION})
+"""The kinds of requests of clients that change the state."""
+QUERIES = frozenset(_QUERIES)
+"""The kinds of requests that do not."""
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+_STAT = struct.Struct(">qqqqiiiqiiq")
+_REPLY = struct.Struct(">iiqi")  # the frame's length, xid, zxid, error
+_EVENT = struct.Struct(">iqiii")  # xid, zxid, error, kind of event, state of the connection
+_MULTI = struct.Struct(">ibi")  # kind, done, error
+_CONNECTED = struct.Struct(">iiiqi16s")  # the frame's length, protocol version, timeout, session, password
+_SYNC_CONNECTED = 3
+
+
+class Stat(msgspec.Struct, frozen=True, gc=False):
+    """The state of a znode as a client reads it; times are in milliseconds since 1970."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    children: int
+    pzxid: int
+
+    def encoded(self) -> bytes:
+        return _STAT.pack(*msgspec.structs.astuple(self))
+
+
+class Result(msgspec.Struct, frozen=True, gc=False):
+    """The body of the answer to a request, after the header."""
+
+    def encoded(self) -> bytes:
+        return b""
+
+
+class Done(Result, frozen=True, gc=False):
+    """Nothing but that it is done."""
+
+
+class Created(Result, frozen=True, gc=False):
+    """The path of a new znode, and its stat if it was asked for."""
+
+    path: str
+    stat: Stat | None
+
+    def encoded(self) -> bytes:
+        return string(self.path) if self.stat is None else string(self.path) + self.stat.encoded()
+
+
+class StatOf(Result, frozen=True, gc=False):
+    stat: Stat
+
+    def encoded(self) -> bytes:
+        return self.stat.encoded()
+
+
+class Body(Result, frozen=True, gc=False):
+    """What a request that changes nothing has found, as a client reads it."""
+
+    data: bytes
+
+    def encoded(self) -> bytes:
+        return self.data
+
+
+class NumberOf(Result, frozen=True, gc=False):
+    number: int
+
+    def encoded(self) -> bytes:
+        return INT.pack(self.number)
+
+
+class MultiResult(Result, frozen=True, gc=False):
+    """For each operation its kind, its code and its result."""
+
+    results: tuple[tuple[int, Code, Result], ...]
+
+    def encoded(self) -> bytes:
+        parts = []
+        for kind, code, result in self.results:
+            if result is _NOT_DONE:
+                parts.append(_MULTI.pack(ERROR, False, code) + INT.pack(code))
+            else:
+                kind = CREATE2 if kind in (CREATE_CONTAINER, CREATE_TTL) else kind
+                parts.append(_MULTI.pack(kind, False, 0) + result.encoded())
+        parts.append(_MULTI.pack(-1, True, -1))
+        return b"".join(parts)
+
+
+_NOT_DONE = Done()
+
+
+def not_done(codes: Iterable[Code]) -> MultiResult:
+    """The result of a multi that failed: a code for each operation."""
+    return MultiResult(tuple((ERROR, code, _NOT_DONE) for code in codes))
+
+
+def reply(xid: int, zxid: int, code: int, result: Result | None = None) -> bytes:
+    """The frame that answers a request. ``zxid`` is that of the last change of the state that the answer saw."""
+    if result is None:
+        return _REPLY.pack(16, xid, zxid, code)
+    body = result.encoded()
+    return _REPLY.pack(16 + len(body), xid, zxid, code) + body
+
+
+def event(kind: int, zxid: int, path: str) -> bytes:
+    """The frame that tells a watcher what happened; ``zxid`` is -1 where it is not known."""
+    body = _EVENT.pack(NOTIFICATION_XID, zxid, 0, kind, _SYNC_CONNECTED) + string(path)
+    return INT.pack(len(body)) + body
+
+
+def connected(timeout: int, session: int, password: bytes, read_only: bool | None) -> bytes:
+    """The frame that answers a connect request; timeout and session are 0 if there is no such session any more.
+
+    ``read_only`` is what the request had: a client that does not know it gets no such byte.
+    """
+    tail = b"" if read_only is None else b"\0"
+    return _CONNECTED.pack(36 + len(tail), 0, timeout, session, 16, password) + tail

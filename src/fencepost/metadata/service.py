@@ -1,0 +1,160 @@
+"""Runs a metadata service on a directory until it is asked to end: the process behind ``fencepost metadata``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fencepost.connections.loop import loop_factory
+from fencepost.errors import SystemFailure
+from fencepost.files.folders import Lock, OsFiles
+from fencepost.metadata.member import Member
+from fencepost.metadata.settings import Settings
+from fencepost.quorum.driver.host import TIMES, QuorumHost
+from fencepost.quorum.driver.node import Limits
+from fencepost.quorum.kafka.listener import KafkaListener
+from fencepost.traces import TraceWriter
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """The quorum that a service is a member of, and be it the only one.
+
+    ``host_id``: its id; None: that of its directory, or 1 if that is empty. ``hosts``: the endpoints of the members
+    that are known, by their ids; without any, an empty directory becomes a quorum of one, at a port that it chooses and
+    keeps. ``listen``: where it listens to them, if that is not its endpoint. ``kafka_port``: where Kafka's tools are
+    answered, too. ``auto_join``: a member that is no voter makes itself one.
+    """
+
+    host_id: int | None = None
+    hosts: Mapping[int, str] = field(default_factory=dict)
+    listen: str = ""
+    kafka_port: int | None = None
+    auto_join: bool = False
+
+
+ALONE = Quorum()
+
+
+def run(
+    directory: Path,
+    settings: Settings,
+    serving: Callable[[Member], None],
+    trace: Path | None = None,
+    quorum: Quorum = ALONE,
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``serving`` is called as soon as clients can connect. ``trace``: a folder for a
+    trace of what is written, and of what the quorum decides.
+
+    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port can not be had, or the
+    disk fails.
+    """
+    try:
+        files = OsFiles(str(directory))
+        lock = Lock(str(directory))
+    except BlockingIOError as error:
+        raise SystemFailure(f"{directory} is in use by another metadata service") from error
+    except OSError as error:
+        raise SystemFailure(f"{directory} can not be used: {error.strerror}") from error
+    _allow_many_connections()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_serve(files, settings, serving, trace, quorum))
+    finally:
+        lock.release()
+
+
+def _until_ended() -> tuple[asyncio.Future[BaseException | None], Callable[..., None]]:
+    """A future that is done at a signal, or with the reason when the disk fails; and what says so."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[BaseException | None] = loop.create_future()
+
+    def end(reason: BaseException | None = None) -> None:
+        if not ended.done():
+            ended.set_result(reason)
+
+    def raised(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a callback has left undone when it raised is not known, and somebody may wait for it. An error in what a
+        connection has sent ends that connection alone.
+        """
+        error = context.get("exception")
+        loop.default_exception_handler(context)
+        if "handle" in context and isinstance(error, Exception) and not isinstance(error, ConnectionError):
+            end(error)
+
+    loop.set_exception_handler(raised)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    return ended, end
+
+
+async def _serve(
+    files: OsFiles, settings: Settings, serving: Callable[[Member], None], trace: Path | None, quorum: Quorum
+) -> None:
+    ended, end = _until_ended()
+    host = QuorumHost(
+        files,
+        quorum.host_id,
+        quorum.hosts,
+        msgspec.structs.replace(TIMES, auto_join=quorum.auto_join),
+        limits=Limits(
+            snapshot_records=settings.snap_count,
+            snapshots=settings.snap_retain_count,
+            pre_allocation=settings.pre_alloc_size << 10,
+        ),
+        max_frame=2 * settings.jute_maxbuffer + (8 << 20),
+        listen=quorum.listen,
+        tls=settings.tls_of_quorum,
+    )
+    member = Member(settings, host, end)
+    tracing = None
+    if trace is not None:
+        tracing = TraceWriter(trace, node=f"metadata-{host.me.key.host_id}", started={"kind": "metadata"})
+        host.emit = tracing.emit
+    taking_part = asyncio.ensure_future(member.take_part())
+    either: list[asyncio.Future[Any]] = [taking_part, ended]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not taking_part.done():
+        taking_part.cancel()
+        await asyncio.gather(taking_part, return_exceptions=True)
+        await member.stop()
+        await _end_trace(tracing)
+        return
+    await taking_part
+    member.trace = tracing
+    servers = await member.serve()
+    kafka = KafkaListener(host)
+    if quorum.kafka_port is not None:
+        await kafka.listen(quorum.kafka_port)
+    serving(member)
+    reason = await ended
+    for server in servers:
+        server.close()
+    await kafka.close()
+    try:
+        await member.stop()
+    except OSError as error:
+        reason = reason or error
+    await _end_trace(tracing, reason)
+    if reason is not None:
+        raise SystemFailure(f"the metadata service ended: {reason}") from reason
+
+
+async def _end_trace(tracing: TraceWriter | None, reason: BaseException | None = None) -> None:
+    if tracing is not None:
+        await asyncio.to_thread(tracing.close, {} if reason is None else {"error": str(reason)})
+
+
+def _allow_many_connections() -> None:
+    """Take as many files as this user may have, since every connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

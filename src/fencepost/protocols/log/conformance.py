@@ -1,0 +1,759 @@
+"""The conformance of traces of logs: which events of writers, and of whoever trims a log, are which steps.
+
+The protocol is :class:`fencepost.protocols.log.running.RunningLog`. A client of it is one writer of a log, which may
+lead several times. An entry of it is a run of appends that have gone the same way: that were written, acknowledged, and
+closed in or out together. So a trace of millions of entries is one of some hundred for each ledger.
+
+Some steps have no event when they happen, and are inferred from later events: which of the updates that were not
+answered were carried out, which entries had come to a ledger when it was fenced, who has recovered a ledger that no
+leader of the trace has, and that somebody who does not trace has attached ledgers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import ModelValue
+from fencepost.log.chain import SUBJECT
+from fencepost.log.rules import Attaching, Status, Update
+from fencepost.protocols.log.log import Becomes
+from fencepost.protocols.log.running import RunningLog
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
+from fencepost.traces.validation.traces import each_change_once
+
+MOST_RUNS = 200
+"""Runs of appends that a ledger is split into, about."""
+
+CHAIN = "chain"
+
+Place: TypeAlias = tuple[str, int, int]
+"""An event: node, incarnation, number."""
+
+Writer: TypeAlias = tuple[str, int, str]
+"""A client of the protocol: node, incarnation, actor."""
+
+
+class _Ledger(msgspec.Struct):
+    """All that the trace says of a ledger, whenever it says so.
+
+    ``ends``: numbers of entries at which it is said to end, or to be acknowledged up to, when it is closed. ``base``:
+    the number of the append that is its first entry. ``written``, ``acknowledged``: of so many entries.
+    ``owner_closed``: the owner has closed it. ``fenced``: a leader has gone to fence it. ``found_fenced``,
+    ``found_closed``: its owner has found that somebody else has it, or has closed it, which it may have done itself,
+    without being answered.
+    """
+
+    owner: Writer | None = None
+    base: int = 0
+    written: int = 0
+    acknowledged: int = 0
+    last_entry: int | None = None
+    owner_closed: bool = False
+    fenced: bool = False
+    found_fenced: bool = False
+    found_closed: bool = False
+    is_of_batch: bool = False
+    ends: set[int] = set()
+
+    @property
+    def kept(self) -> int:
+        """How many of its entries count as written before it was fenced."""
+        if self.owner_closed:
+            return self.written
+        if self.last_entry is not None:
+            return min(self.written, max(self.last_entry + 1, self.acknowledged))
+        return self.acknowledged if self.fenced or self.found_fenced else self.written
+
+
+class _Update(msgspec.Struct):
+    """An update of the chain that was sent. ``answer``: the event that tells what came of it, ``made``: the version
+    that it has made, if it has.
+    """
+
+    event: Event
+    answer: Event | None = None
+    made: int | None = None
+
+    @property
+    def is_unanswered(self) -> bool:
+        return self.answer is None or self.answer.action.endswith("_unanswered")
+
+    @property
+    def what(self) -> Any:
+        """The change that is made once, however often it is tried: a ledger or a batch is put into the log, or the
+        log is sealed (None). A trim is each its own.
+        """
+        parameters = self.event.parameters
+        if self.event.action == "sends_trim":
+            return self.event.place
+        return tuple(parameters["ledgers"]) if "ledgers" in parameters else parameters["ledger"]
+
+
+class LogConformance(Conformance):
+    """One log in one run."""
+
+    name: ClassVar[str] = "log"
+    protocol: ClassVar[type[Protocol]] = RunningLog
+    subjects: ClassVar[str] = f"{SUBJECT}.+"
+
+    def __init__(self, subject: str, events: Sequence[Event]) -> None:
+        super().__init__(subject, events := each_change_once(events))
+        self.writers: dict[Writer, int] = {}
+        self.numbers: dict[int, int] = {}
+        """The numbers that ledgers have in the protocol."""
+        self.ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
+        self.updates: dict[Place, _Update] = {}
+        """The updates by the events that they are sent by; ``answers``: by the events of their outcomes."""
+        self.answers: dict[Place, _Update] = {}
+        self.reads: dict[int, Event] = {}
+        """By the version of the chain that was read, one event with its contents."""
+        self.fences: dict[int, list[Place]] = defaultdict(list)
+        """The events of fences of each ledger."""
+        self.changed: set[int] = set()
+        """The versions that were made to withdraw batches."""
+        self.sealed_before: set[Place] = set()
+        """The looks at batches of clients that have found the log sealed."""
+        self.untraced: dict[int, tuple[int | None, tuple[int, ...]]] = {}
+        """The versions that no event of the trace has written: the last ledger before each, and the ledgers that the
+        version has added; a ledger that is not known has a negative id.
+        """
+        self.batches: dict[str, list[int]] = defaultdict(list)
+        """The numbers of the batches of each writer."""
+        self.attempts: set[tuple[object, ...]] = set()
+        self.deleted = False
+        self.written_by: dict[int, str | None] = {}
+        """The versions that the metadata service has traced, and by which client of a simulator, or session, they were
+        written.
+        """
+        pending: dict[Writer, _Update] = {}
+        self._found_sealed: set[Writer] = set()
+        for event in events:
+            if event.subject is not None:
+                self._look(event, pending)
+        self.first = min(self.reads, default=0)
+        self._infer_updates()
+        for last, ledgers in self.untraced.values():
+            if last is not None and ledgers:
+                self.ledgers[last].fenced = True
+        self.cuts = {writer: self._cuts(writer) for writer in self.writers}
+        self.offsets: dict[Writer, int] = {}
+        entries = 0
+        for writer, cuts in self.cuts.items():
+            self.offsets[writer] = entries
+            entries += max(0, len(cuts) - 1)
+        self.runs = entries
+        self.acknowledged: dict[int, int] = {}
+        """The first append of each ledger that is not acknowledged, of those whose steps are known."""
+        self.unseen = self._unseen()
+
+    # -- looking ahead -------------------------------------------------------------------------------------------------
+
+    def _look(self, event: Event, pending: dict[Writer, _Update]) -> None:
+        action, parameters, writer = event.action, event.parameters, _writer(event)
+        if action == "metadata_written":
+            self.written_by[parameters["version"]] = parameters.get("client") or parameters.get("session")
+            return
+        if action in ("metadata_deleted", "log_deleted"):
+            self.deleted = True
+            return
+        if action not in _STEPS:
+            return
+        if action not in _BY_SOMEBODY:
+            self.writers.setdefault(writer, len(self.writers))
+        for each in parameters.get("ledgers", ()):
+            self.ledgers[each].is_of_batch = True
+        if parameters.get("writer") is not None:
+            self.batches[parameters["writer"]].append(parameters["number"])
+        number: int = parameters.get("ledger", -1)
+        ledger = self.ledgers[number] if number is not None and number >= 0 else None
+        match action:
+            case "sends_update" | "sends_trim" | "sends_batch":
+                pending[writer] = self.updates[event.place] = _Update(event)
+                if action == "sends_trim":
+                    self.reads.setdefault(parameters["version"], event)
+            case "get_last_ledger" | "look_up_chain" | "delete_superseded_batch" | "delete_withdrawn_batch":
+                self.reads.setdefault(parameters["version"], event)
+                if action == "delete_withdrawn_batch":
+                    self.changed.add(parameters["made"])
+                elif action == "get_last_ledger":
+                    (self._found_sealed.add if parameters["status"] is None else self._found_sealed.discard)(writer)
+            case "look_up_batch":
+                self.attempts.add((parameters["writer"], parameters["number"], *parameters["ledgers"]))
+                if writer in self._found_sealed:
+                    self.sealed_before.add(event.place)
+            case "create_ledger" if ledger is not None:
+                ledger.owner = writer
+            case "write_entry" if ledger is not None:
+                ledger.owner = writer
+                ledger.base = parameters["append"] - parameters["entry"]
+                ledger.written = parameters["entry"] + parameters["count"]
+            case "acknowledge_entry" if ledger is not None:
+                ledger.acknowledged = max(ledger.acknowledged, parameters["entry"] + 1)
+            case "fence_last_ledger" if ledger is not None:
+                ledger.fenced = True
+                self.fences[number].append(event.place)
+            case "close_own_ledger" if ledger is not None:
+                ledger.owner_closed = True
+                ledger.acknowledged = max(ledger.acknowledged, parameters["acknowledged"])
+            case "close_own_ledger_bad_version" if ledger is not None:
+                ledger.found_fenced = ledger.found_closed = True
+                ledger.acknowledged = max(ledger.acknowledged, parameters["acknowledged"])
+            case "ledger_fenced" if ledger is not None:
+                ledger.found_fenced = True
+        if ledger is not None and parameters.get("last_entry") is not None:
+            ledger.ends.update((parameters["last_entry"] + 1, parameters.get("acknowledged", 0)))
+            if ledger.last_entry is None:
+                ledger.last_entry = parameters["last_entry"]
+        if action in _ANSWERS and writer in pending:
+            update = self.answers[event.place] = pending.pop(writer)
+            update.answer = event
+
+    def _infer_updates(self) -> None:
+        """Infer which updates without an answer were carried out: every version of the chain was made by somebody."""
+        of_version: dict[int, list[_Update]] = defaultdict(list)
+        known: dict[int, _Update | None] = dict.fromkeys(self.changed)
+        last = max((self.first, *self.reads, *self.changed, *self.written_by))
+        for update in self.updates.values():
+            if update.answer is not None and update.answer.parameters.get("version") is not None:
+                update.made = update.answer.parameters["version"]
+                known[update.made] = update
+                last = max(last, update.made)
+            elif update.is_unanswered:
+                of_version[update.event.parameters["version"] + 1].append(update)
+        done = {update.what for update in known.values() if update is not None}
+        for version in range(self.first + 1, last + 1):
+            if version in known:
+                continue
+            candidates, least = of_version.get(version, []), 0
+            if (
+                not candidates
+            ):  # an update that should have been refused, by its version, or else somebody who does not trace
+                lost = [
+                    update
+                    for early, updates in of_version.items()
+                    if early < version
+                    for update in updates
+                    if update.made is None
+                ]
+                candidates = [update for update in lost if update.what not in done]
+                least = 3
+            best = max(candidates, key=lambda update: self._evidence(update, version), default=None)
+            if best is not None and self._evidence(best, version) >= least:
+                best.made = version
+                known[version] = best
+                done.add(best.what)
+        self._infer_untraced(known)
+
+    def _infer_untraced(self, known: Mapping[int, _Update | None]) -> None:
+        """Infer the changes of the versions that no event has written from the lists that were read before and after:
+        ledgers were attached.
+        """
+        nothing = {"length": 0, "trimmed": 0, "sealed": False, "last": None}
+        read = self.reads[self.first].parameters if self.first else nothing
+        length: Any = read["length"]
+        trimmed, sealed, end = read["trimmed"], read["sealed"], read["last"]
+        untraced: list[int] = []
+        before: int | None = None
+        for version in range(self.first + 1, max(self.reads, default=0) + 1):
+            update = known.get(version)
+            if version not in known:
+                untraced.append(version)
+                before = end
+            elif update is not None:
+                parameters = update.event.parameters
+                number, trims = parameters.get("ledger"), parameters.get("trims", 0)
+                added = (*parameters.get("ledgers", ()), *([] if number is None else [number]))
+                sealed = sealed or not (added or trims)
+                length, trimmed, end = length + len(added), trimmed + trims, added[-1] if added else end
+            if version not in self.reads:
+                continue
+            found = self.reads[version].parameters
+            count = found["length"] - length
+            if untraced:
+                if (found["trimmed"], found["sealed"]) != (trimmed, sealed) or count < 0:
+                    if self.deleted:
+                        raise NotCovered(
+                            "the log was deleted, and another one of its name was made: they are told of as if they"
+                            " were one"
+                        )
+                    raise NotCovered(
+                        f"version {untraced[-1]} of the list of ledgers was written by somebody of whom the trace does"
+                        " not tell"
+                    )
+                for each in untraced[:-1]:
+                    self.untraced[each] = (None, ())
+                ids = (*(-len(self.ledgers) - place - 1 for place in range(count - 1)), found["last"])
+                self.untraced[untraced[-1]] = (before, ids if count else ())
+                for number in self.untraced[untraced[-1]][1]:
+                    self.ledgers[number].is_of_batch = True
+                untraced = []
+            length, trimmed, sealed, end = found["length"], found["trimmed"], found["sealed"], found["last"]
+
+    def _evidence(self, update: _Update, version: int) -> int:
+        """How much speaks for an update without an answer being the one that has made a version."""
+        parameters, by = update.event.parameters, self.written_by.get(version)
+        if by is not None and by not in (update.event.node, parameters.get("session")):
+            return -2
+        number, trims = parameters.get("ledger"), parameters.get("trims", 0)
+        if "ledgers" in parameters:
+            number = parameters["last"]
+        if number is None and not trims:  # a seal, which stays
+            return 3 if all(event.parameters["sealed"] for read, event in self.reads.items() if read >= version) else -1
+        earlier = max((read for read in self.reads if read < version), default=None)
+        later = min((read for read in self.reads if read >= version), default=None)
+        if earlier is None or later is None:
+            return 0
+        before, after = self.reads[earlier].parameters, self.reads[later].parameters
+        if number is None:
+            return 1 if after["trimmed"] - before["trimmed"] >= trims else -1
+        if after["last"] == number:
+            return 3
+        if after["length"] == before["length"] or later == version:
+            return -1
+        return 2 if self.fences[number] or self.ledgers[number].written else 0
+
+    def _unseen(self) -> list[Event]:
+        """The steps without an event, as events. Each has a node of its own, since only its causes come before it."""
+        unseen: list[Event] = []
+
+        def add(action: str, **parameters: Any) -> Place:
+            event = Event(f"({len(unseen) + 1})", 1, 1, action, self.subject, parameters)
+            unseen.append(event)
+            return event.place
+
+        if self.first:
+            add("log_is_older")
+        for update in self.updates.values():
+            if update.is_unanswered and update.made is not None:
+                add("late_update", by=update.event.place, version=update.made)
+        for number, ledger in self.ledgers.items():
+            if ledger.found_fenced:  # perhaps before any leader of the trace has
+                self.fences[number].append(add("ledger_is_fenced", ledger=number))
+            if ledger.found_closed and not ledger.owner_closed:
+                add("ledger_is_closed", ledger=number, last_entry=ledger.last_entry)
+        for version, (last, ledgers) in self.untraced.items():
+            if not ledgers:
+                add("delete_withdrawn_batch", made=version, ledgers=())
+                continue
+            if last is not None and not self.ledgers[last].is_of_batch and not self.ledgers[last].owner_closed:
+                self.fences[last].append(add("ledger_is_fenced", ledger=last, attaches=version))
+                end = self.ledgers[last].last_entry
+                add(
+                    "ledger_is_closed",
+                    ledger=last,
+                    last_entry=self.ledgers[last].kept - 1 if end is None else end,
+                    attaches=version,
+                )
+            place = add("batch_is_attached", version=version, ledgers=ledgers, last=last)
+            if last is not None:
+                self.fences[last].append(place)
+        return unseen
+
+    def _cuts(self, writer: Writer) -> list[int]:
+        """Where the appends of a writer are split into runs, by their numbers."""
+        needed: set[int] = set()
+        ledgers = {
+            number: ledger for number, ledger in self.ledgers.items() if ledger.owner == writer and ledger.written
+        }
+        for ledger in ledgers.values():
+            ends = (0, ledger.kept, ledger.written, ledger.acknowledged, *ledger.ends)
+            needed.update(
+                ledger.base + (end if end == ledger.acknowledged else min(end, ledger.written)) for end in ends
+            )
+        wished: dict[int, set[int]] = defaultdict(set)
+        for event in self.events:
+            if event.action == "write_entry" and _writer(event) == writer:
+                wished[event.parameters["ledger"]].add(event.parameters["append"])
+            elif event.action == "acknowledge_entry" and _writer(event) == writer:
+                number = event.parameters["ledger"]
+                wished[number].add(self.ledgers[number].base + event.parameters["entry"] + 1)
+        for cuts in wished.values():
+            in_order = sorted(cuts)
+            needed.update(in_order[:: len(in_order) // MOST_RUNS + 1])
+        return sorted(needed)
+
+    # -- the protocol --------------------------------------------------------------------------------------------------
+
+    def constants(self) -> Mapping[str, Any]:
+        """See :class:`Conformance`."""
+        older = self.reads[self.first].parameters if self.first else None
+        self.older = 0 if older is None else older["length"] - older["trimmed"]
+        if older is not None and older["last"] is not None:
+            self.numbers[older["last"]] = self.older
+        return {
+            "clients": rounded(max(1, len(self.writers))),
+            "next_ledger_limit": rounded(self.older + len(self.ledgers) + 2),
+            "entries": rounded(self.runs + 1),
+            "remembers": False,
+            "most_attempts": len(self.attempts) and rounded(len(self.attempts)),
+            "batch_writers": rounded(len(self.batches)),
+            "batch_numbers": rounded(max((len({*numbers}) for numbers in self.batches.values()), default=0)),
+        }
+
+    def bind(self, protocol: Protocol) -> None:
+        """See :class:`Conformance`."""
+        assert isinstance(protocol, RunningLog)
+        self.c = {writer: protocol.clients[place] for writer, place in self.writers.items()}
+        self.acknowledged.clear()
+        spare = self.older
+        for event in sorted([*self.events, *self.unseen], key=lambda event: event.action != "create_ledger"):
+            if event.subject is None or event.action not in _STEPS:
+                continue
+            for number in (event.parameters.get("ledger"), *event.parameters.get("ledgers", ())):
+                if number is not None and number not in self.numbers:
+                    spare += 1
+                    self.numbers[number] = spare
+        self.writers_of_batches = {name: place for place, name in enumerate(self.batches)}
+        self.ranks = {name: sorted({*numbers}) for name, numbers in self.batches.items()}
+
+    def names(self) -> Mapping[str, str]:
+        """See :class:`Conformance`."""
+        return {str(self.c[writer]): " ".join(map(str, writer)) for writer in self.writers}
+
+    def is_untouched(self) -> bool:
+        """See :class:`Conformance`. The log was made, and perhaps deleted."""
+        return not self.updates and not self.reads
+
+    def in_order(self) -> Sequence[Event]:
+        """See :class:`Conformance`. Steps without an event come last: each is taken as soon as its causes are."""
+        return [*self.events, *self.unseen]
+
+    def steps(self, event: Event) -> Iterable[Step]:
+        """See :class:`Conformance`."""
+        steps = _STEPS.get(event.action) if event.subject is not None else None
+        return () if steps is None else steps(self, event)
+
+    def _who(self, event: Event) -> tuple[tuple[str, ModelValue], ...]:
+        return (("c", self.c[_writer(event)]),)
+
+    def _is(self, event: Event, status: Status) -> tuple[tuple[Any, ...], Any]:
+        """That a client has come as far as this."""
+        return (("client", self.c[_writer(event)], "status"), status)
+
+    # -- being leader --------------------------------------------------------------------------------------------------
+
+    def _alone(self, event: Event) -> Iterator[Step]:
+        yield Step(event.action, self._who(event))
+
+    def _reads_chain(self, event: Event) -> Iterator[Step]:
+        parameters, c = event.parameters, self.c[_writer(event)]
+        after: list[tuple[tuple[Any, ...], Any]] = []
+        if parameters["status"] is None:
+            after.append((("client", c, "ended"), True))
+        else:
+            status = Status(parameters["status"])
+            after.append(self._is(event, _LIKE.get(status, status)))
+            after.append((("client", c, "version"), parameters["version"]))
+            after.append((("client", c, "chain", "trimmed"), parameters["trimmed"]))
+            if parameters["last"] is not None:
+                after.append((("client", c, "ledger"), self.numbers.get(parameters["last"], 0)))
+        yield Step(event.action, self._who(event), reads=(CHAIN, parameters["version"]), after=tuple(after))
+
+    def _looks_up(self, event: Event) -> Iterator[Step]:
+        parameters, c = event.parameters, self.c[_writer(event)]
+        update, seals = Update(parameters["update"]), parameters["ledger"] is None
+        if update is Update.SEALED or (update is Update.DONE and seals):
+            after = ((("client", c, "ended"), True),)
+        else:
+            after = (self._is(event, _AFTER_LOOKING_UP[update, seals]),)
+        yield Step(event.action, self._who(event), reads=(CHAIN, parameters["version"]), after=after)
+
+    def _fences(self, event: Event) -> Iterator[Step]:
+        """A leader goes to fence a ledger. Entries that count as written came before that, and if its owner has closed
+        the ledger, so did that.
+        """
+        number = event.parameters["ledger"]
+        if self.ledgers[number].owner_closed:
+            yield Step(None, receives=("closed", number, event.place))
+        else:
+            yield from self._after_entries(event, number)
+        yield Step(event.action, self._who(event))
+
+    def _after_entries(self, event: Event, number: int) -> Iterator[Step]:
+        ledger = self.ledgers[number]
+        if ledger.owner is not None and ledger.kept:
+            yield Step(None, receives=("written", number, event.place))
+
+    def _closes_last(self, event: Event) -> Iterator[Step]:
+        number, last = event.parameters["ledger"], event.parameters["last_entry"]
+        if last is None:
+            raise NotCovered(f"ledger {number} of the log was deleted by somebody")
+        yield Step(event.action, self._who(event), (self._runs_to(number, last),))
+
+    def _runs_to(self, number: int, last: int) -> int:
+        """The last entry of a ledger, counted in runs."""
+        ledger = self.ledgers[number]
+        if ledger.owner is None or not ledger.written:
+            return -1
+        cuts = self.cuts[ledger.owner]
+        end = ledger.base + min(last + 1, ledger.written)
+        return bisect_left(cuts, end) - bisect_left(cuts, ledger.base) - 1
+
+    def _unseen_fence(self, event: Event) -> Iterator[Step]:
+        number = event.parameters["ledger"]
+        yield from self._after_entries(event, number)
+        attaches = event.parameters.get("attaches")
+        sends = () if attaches is None else (("fenced", attaches),)
+        yield Step(event.action, (("ledger", self.numbers[number]),), sends=sends)
+
+    def _unseen_close(self, event: Event) -> Iterator[Step]:
+        number = event.parameters["ledger"]
+        last = self._runs_to(number, event.parameters["last_entry"])
+        attaches = event.parameters.get("attaches")
+        about = (("ledger", self.numbers[number]),)
+        if attaches is None:
+            yield Step(event.action, about, (last,))
+        else:
+            yield Step(event.action, about, (last,), receives=("fenced", attaches), sends=(("ended", attaches),))
+
+    def _is_older(self, event: Event) -> Iterator[Step]:
+        read = self.reads[self.first].parameters
+        about = (
+            ("version", self.first),
+            ("links", self.older),
+            ("trimmed", read["trimmed"]),
+            ("sealed", read["sealed"]),
+        )
+        yield Step(event.action, about, writes=(CHAIN, self.first))
+
+    # -- updates of the chain ------------------------------------------------------------------------------------------
+
+    def _creates(self, event: Event) -> Iterator[Step]:
+        yield Step(event.action, self._who(event), (self.numbers[event.parameters["ledger"]],))
+
+    def _sends(self, event: Event) -> Iterator[Step]:
+        """An update is sent. If the trace has no answer to it, its client had nothing more to do with it."""
+        update = self.updates[event.place]
+        if update.answer is None and update.made is not None:
+            if event.action == "sends_batch":
+                action = "attach_batch_unanswered"
+            else:
+                action = "append_ledger_unanswered" if event.parameters["ledger"] is not None else "seal_unanswered"
+            yield self._unanswered(event, action, update)
+
+    def _unanswered(self, event: Event, action: str, update: _Update) -> Step:
+        becomes = Becomes.LOST if update.made is None else Becomes.LATE
+        sends = () if update.made is None else (("late", update.event.place),)
+        return Step(action, self._who(event), (becomes,), sends=sends)
+
+    def _is_unanswered(self, event: Event) -> Iterator[Step]:
+        update = self.answers.get(event.place)
+        if update is None:
+            raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
+        step = self._unanswered(event, event.action, update)
+        if "status" in event.parameters:
+            step.after = (self._is(event, Status(event.parameters["status"])),)
+        yield step
+
+    def _is_done(self, event: Event) -> Iterator[Step]:
+        version = event.parameters["version"]
+        after = () if event.action == "seal" else (self._is(event, Status.HAS_OPEN_LEDGER),)
+        yield _change(event.action, version, self._who(event), after=after)
+
+    def _is_refused(self, event: Event) -> Iterator[Step]:
+        yield Step(event.action, self._who(event), after=(self._is(event, Status.LOOK_UP_CHAIN),))
+
+    def _is_late(self, event: Event) -> Iterator[Step]:
+        by, version = event.parameters["by"], event.parameters["version"]
+        sent = self.updates[by].event
+        if sent.action == "sends_trim":
+            yield self._trim(sent, version)
+        else:
+            yield _change("late_update", version, self._who(sent), receives=("late", by))
+
+    def _trims(self, event: Event) -> Iterator[Step]:
+        update, version = self.answers.get(event.place), event.parameters["version"]
+        if update is not None and version is not None:
+            yield self._trim(update.event, version)
+
+    def _trim(self, sent: Event, version: int) -> Step:
+        return _change("trim", version, picks=(sent.parameters["trims"],))
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def _some(self, ledgers: Sequence[int]) -> tuple[int, ...]:
+        return (len(ledgers), *[self.numbers[ledger] for ledger in ledgers])
+
+    def _batch(self, event: Event) -> tuple[int, int]:
+        """The writer and the number of a batch, as the protocol has them."""
+        writer, number = event.parameters["writer"], event.parameters["number"]
+        return (0, 0) if writer is None else (self.writers_of_batches[writer], self.ranks[writer].index(number))
+
+    @property
+    def _has_untraced(self) -> bool:
+        """Whether the log may have batches that no event of the trace has attached."""
+        return self.first > 0 or any(ledgers for _, ledgers in self.untraced.values())
+
+    def _looks_up_batch(self, event: Event) -> Iterator[Step]:
+        """A client has a batch, and sees whether it may be attached."""
+        parameters, c = event.parameters, self.c[_writer(event)]
+        found = Attaching(parameters["found"])
+        if event.place in self.sealed_before:
+            is_over = found in (Attaching.SEALED, Attaching.THERE)
+            yield Step(None, after=((("client", c, "ended"), is_over),))
+            return
+        is_remembered = parameters["writer"] is not None
+        yield Step(
+            "write_batch", self._who(event), (is_remembered, *self._batch(event), *self._some(parameters["ledgers"]))
+        )
+        picks = (found is Attaching.THERE and self._has_untraced, found is Attaching.WITHDRAWN)
+        after = (
+            (("attachment", c, "version"), parameters["version"])
+            if found is Attaching.ATTACH
+            else (("attachment", c, "attempt"), 0)
+        )
+        yield Step(event.action, self._who(event), picks, after=(after,))
+
+    def _attaches(self, event: Event) -> Iterator[Step]:
+        update, version = self.answers.get(event.place), event.parameters["version"]
+        if update is None:
+            raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
+        yield _change(event.action, version, self._who(event), (self.numbers[update.event.parameters["last"]],))
+
+    def _withdraws(self, event: Event) -> Iterator[Step]:
+        parameters = event.parameters
+        yield _change(event.action, parameters["made"], picks=self._some(parameters["ledgers"]))
+
+    def _deletes_superseded(self, event: Event) -> Iterator[Step]:
+        if not self._has_untraced:
+            picks = (*self._batch(event), *self._some(event.parameters["ledgers"]))
+            yield Step(event.action, (), picks, reads=(CHAIN, event.parameters["version"]))
+
+    def _untraced_batch(self, event: Event) -> Iterator[Step]:
+        """Ledgers were attached by somebody who does not trace, and has seen to it that the last one was closed."""
+        version, last = event.parameters["version"], event.parameters["last"]
+        receives: tuple[Any, ...] | None = None
+        if last is not None and self.ledgers[last].owner_closed:
+            receives = ("closed", last, event.place)
+        elif last is not None and not self.ledgers[last].is_of_batch:
+            receives = ("ended", version)
+        yield _change(event.action, version, picks=self._some(event.parameters["ledgers"]), receives=receives)
+
+    # -- entries -------------------------------------------------------------------------------------------------------
+
+    def _writes(self, event: Event) -> Iterator[Step]:
+        """The runs that begin here. Of those that do not count as written there is none."""
+        parameters, writer = event.parameters, _writer(event)
+        number, first = parameters["ledger"], parameters["append"]
+        ledger, cuts = self.ledgers[number], self.cuts[writer]
+        end = min(first + parameters["count"], ledger.base + ledger.kept)
+        begun = cuts[bisect_left(cuts, first) : bisect_left(cuts, end)]
+        if not begun:
+            if parameters["entry"] < ledger.kept:
+                yield Step(None, after=(self._is(event, Status.HAS_OPEN_LEDGER),))
+            return
+        last = cuts[bisect_left(cuts, ledger.base + ledger.kept) - 1]
+        here = (("client", self.c[writer], "ledger"), self.numbers[number])
+        for run in begun:
+            sends = tuple(("written", number, place) for place in self.fences[number]) if run == last else ()
+            entry = self.offsets[writer] + bisect_left(cuts, run) + 1
+            yield Step(event.action, self._who(event), (entry,), after=(here,), sends=sends)
+
+    def _acknowledges(self, event: Event) -> Iterator[Step]:
+        """The runs that end here, or ended before."""
+        ledger, writer = self.ledgers[event.parameters["ledger"]], _writer(event)
+        cuts = self.cuts[writer]
+        end = ledger.base + event.parameters["entry"] + 1
+        before = self.acknowledged.get(event.parameters["ledger"], ledger.base)
+        for _ in range(bisect_right(cuts, end) - bisect_right(cuts, before)):
+            yield Step(event.action, self._who(event))
+        self.acknowledged[event.parameters["ledger"]] = max(before, end)
+
+    def _closes_own(self, event: Event) -> Iterator[Step]:
+        parameters, number = event.parameters, event.parameters["ledger"]
+        picks = (self._runs_to(number, parameters["last_entry"]),) if event.action == "close_own_ledger" else ()
+        confirmed = (
+            ("ledgers", self.numbers[number], "confirmed"),
+            self._runs_to(number, parameters["acknowledged"] - 1) + 1,
+        )
+        sends = (
+            tuple(("closed", number, place) for place in self.fences[number])
+            if event.action == "close_own_ledger"
+            else ()
+        )
+        yield Step(event.action, self._who(event), picks, sends=sends, after=(confirmed,))
+
+
+def _change(
+    action: str, version: int, parameters: Any = (), picks: Any = (), after: Any = (), receives: Any = None
+) -> Step:
+    """A step by which the list of ledgers comes to have a version."""
+    after = (*after, (("version",), version))
+    return Step(action, parameters, picks, receives=receives, writes=(CHAIN, version), after=after)
+
+
+def _writer(event: Event) -> Writer:
+    return (event.node, event.incarnation, event.actor)
+
+
+_LIKE = {Status.PENDING_APPEND_LEDGER: Status.PENDING_CREATE_LEDGER}
+"""A leader that seals the log needs no ledger: in the protocol it is where it would create one."""
+
+_AFTER_LOOKING_UP = {
+    (Update.DONE, False): Status.HAS_OPEN_LEDGER,
+    (Update.TRY_AGAIN, False): Status.PENDING_APPEND_LEDGER,
+    (Update.TRY_AGAIN, True): Status.PENDING_CREATE_LEDGER,
+    (Update.LOST, False): Status.WAITING,
+    (Update.LOST, True): Status.WAITING,
+}
+
+_ANSWERS = (
+    "append_ledger",
+    "append_ledger_bad_version",
+    "append_ledger_unanswered",
+    "seal",
+    "seal_bad_version",
+    "seal_unanswered",
+    "trim",
+    "trim_bad_version",
+    "trim_unanswered",
+    "attach_batch",
+    "attach_batch_bad_version",
+    "attach_batch_unanswered",
+)
+
+_BY_SOMEBODY = (
+    "sends_trim",
+    "trim",
+    "trim_bad_version",
+    "trim_unanswered",
+    "withdraw_batch",
+    "delete_withdrawn_batch",
+    "delete_superseded_batch",
+)
+"""The actions of those who do not lead."""
+
+_STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = by_action(
+    {
+        "become_leader abdicate ledger_fenced attach_batch_bad_version": LogConformance._alone,
+        "get_last_ledger": LogConformance._reads_chain,
+        "look_up_chain": LogConformance._looks_up,
+        "fence_last_ledger": LogConformance._fences,
+        "close_last_ledger": LogConformance._closes_last,
+        "create_ledger": LogConformance._creates,
+        "sends_update sends_batch": LogConformance._sends,
+        "append_ledger seal": LogConformance._is_done,
+        "append_ledger_bad_version seal_bad_version": LogConformance._is_refused,
+        "append_ledger_unanswered seal_unanswered attach_batch_unanswered": LogConformance._is_unanswered,
+        "sends_trim trim_bad_version trim_unanswered withdraw_batch": lambda self, event: (),
+        "trim": LogConformance._trims,
+        "look_up_batch": LogConformance._looks_up_batch,
+        "attach_batch": LogConformance._attaches,
+        "delete_withdrawn_batch": LogConformance._withdraws,
+        "delete_superseded_batch": LogConformance._deletes_superseded,
+        "batch_is_attached": LogConformance._untraced_batch,
+        "write_entry": LogConformance._writes,
+        "acknowledge_entry": LogConformance._acknowledges,
+        "close_own_ledger close_own_ledger_bad_version": LogConformance._closes_own,
+        "log_is_older": LogConformance._is_older,
+        "late_update": LogConformance._is_late,
+        "ledger_is_fenced": LogConformance._unseen_fence,
+        "ledger_is_closed": LogConformance._unseen_close,
+    }
+)

@@ -1,0 +1,198 @@
+"""How traces of quorums are held to the protocol: which events of replicas are which steps.
+
+The protocol is :class:`fencepost.protocols.quorum.running.RunningQuorum`. Nearly every event is the step of its name.
+The order of the steps of several nodes comes of the protocol: what a step needs of others stays true for ever, so it is
+taken as soon as that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import ModelValue
+from fencepost.protocols.quorum.running import RunningQuorum, Stored
+from fencepost.quorum.rules import Error
+from fencepost.quorum.traces import SUBJECT
+from fencepost.quorum.transitions import State
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
+
+
+class QuorumConformance(Conformance):
+    """One quorum in one run."""
+
+    name: ClassVar[str] = "quorum"
+    protocol: ClassVar[type[Protocol]] = RunningQuorum
+    subjects: ClassVar[str] = f"{SUBJECT}.+"
+
+    def __init__(self, subject: str, events: Sequence[Event]) -> None:
+        super().__init__(subject, events)
+        self.replicas: dict[str, int] = {}
+        self.first: set[tuple[str, int, int]] = set()
+        """The events that tell that a replica starts for the first time."""
+        self.by: dict[tuple[str, int], str] = {}
+        """The replica that an incarnation of a node is."""
+        self.epochs = 0
+        named: set[str] = set()
+        for event in events:
+            if event.subject is None or event.action not in _STEPS:
+                continue
+            parameters = event.parameters
+            self.epochs = max(self.epochs, parameters.get("epoch", 0))
+            if event.action == "restart_with_state":
+                self._starts(event, parameters)
+            named.update(_named(parameters))
+        self.strangers = sorted(named - self.replicas.keys())
+
+    def _starts(self, event: Event, parameters: Mapping[str, Any]) -> None:
+        replica = parameters["replica"]
+        self.by[event.node, event.incarnation] = replica
+        if any(name == replica and node != event.node for (node, _), name in self.by.items()):
+            self.moved = replica
+        if replica not in self.replicas:
+            self.replicas[replica] = len(self.replicas)
+            self.first.add(event.place)
+            if parameters["epoch"] or any(parameters["end"]):
+                self.older = replica
+
+    moved = ""
+    """A replica of several nodes; empty if there is none."""
+    older = ""
+    """A replica that was there before the trace; empty if there is none."""
+
+    def constants(self) -> Mapping[str, Any]:
+        """See :class:`Conformance`."""
+        if self.older:
+            raise NotCovered(
+                f"the replica {self.older} was there before the trace began: trace a quorum from its first start on"
+            )
+        if self.moved:
+            raise NotCovered(f"the replica {self.moved} was on several nodes, and nothing tells on which one first")
+        if self.strangers:
+            raise NotCovered(f"the replica {self.strangers[0]} takes part, and has written no trace")
+        return {
+            "replicas": rounded(max(1, len(self.replicas))),
+            "epochs": rounded(self.epochs + 2),
+            "is_traced": True,
+        }
+
+    def bind(self, protocol: Protocol) -> None:
+        """See :class:`Conformance`."""
+        assert isinstance(protocol, RunningQuorum)
+        self.r: dict[str, ModelValue] = {name: protocol.replicas[place] for name, place in self.replicas.items()}
+
+    def names(self) -> Mapping[str, str]:
+        """See :class:`Conformance`."""
+        return {str(value): name for name, value in self.r.items()}
+
+    def is_untouched(self) -> bool:
+        """See :class:`Conformance`."""
+        return not self.replicas
+
+    def steps(self, event: Event) -> Iterable[Step]:
+        """See :class:`Conformance`."""
+        if event.subject is None or event.action not in _STEPS:
+            return ()
+        if (event.node, event.incarnation) not in self.by:
+            raise NotCovered(f"{event.node} {event.incarnation} does not tell which replica it is")
+        steps = _STEPS[event.action]
+        return steps(self, event) if callable(steps) else self._told(event, *steps)
+
+    def _told(self, event: Event, about: str, picks: str = "", after: str = "") -> Iterator[Step]:
+        """The step of the same name, with the fields of the event that are its parameters, its choices, and parts of
+        the replica's state then.
+        """
+        chosen = [value for _, value in self._values(event, picks)]
+        places = [part for value in chosen for part in (value if isinstance(value, list | tuple) else (value,))]
+        holds = self._is(event, **dict(self._values(event, after))) + self._voters(event)
+        yield Step(event.action, (self._who(event), *self._values(event, about)), tuple(places), after=holds)
+
+    def _values(self, event: Event, names: str) -> Iterator[tuple[str, Any]]:
+        """Fields of an event, by the names that the protocol has for them: ``asked=epoch`` is its field ``epoch``."""
+        for each in names.split():
+            name, _, field = each.rpartition("=")
+            value = event.parameters[field]
+            if field in ("leader", "voted", "candidate", "asked", "peer"):
+                value = self._replica(value)
+            elif field == "fetched":
+                value = frozenset([self.r[replica] for replica in value])
+            yield name or field, Error[value] if field == "error" else value
+
+    def _who(self, event: Event) -> tuple[str, ModelValue]:
+        return "s", self.r[self.by[event.node, event.incarnation]]
+
+    def _replica(self, name: str | None) -> ModelValue | None:
+        return None if name is None else self.r[name]
+
+    def _is(self, event: Event, **parts: Any) -> tuple[tuple[tuple[Any, ...], Any], ...]:
+        """Parts of the state of the replica."""
+        return tuple([(("member", self._who(event)[1], name), value) for name, value in parts.items()])
+
+    def _voters(self, event: Event) -> tuple[tuple[tuple[Any, ...], Any], ...]:
+        """The configuration that the replica goes by then, if the event gives it."""
+        voters = event.parameters.get("voters")
+        return () if voters is None else self._is(event, voters=frozenset([self.r[voter] for voter in voters]))
+
+    # -- steps that are not simply told --------------------------------------------------------------------------------
+
+    def _restarts(self, event: Event) -> Iterator[Step]:
+        fields = event.parameters
+        after = self._is(event, state=State(fields["state"])) + self._voters(event)
+        if event.place in self.first:
+            voters = frozenset([self.r[voter] for voter in fields["voters"]])
+            yield Step("start", (self._who(event), ("host", fields["host"])), (voters,), after=after)
+            return
+        picks = (self._stored(event), fields["snapshot"][0], *fields["end"])
+        yield Step(event.action, (self._who(event),), picks, after=after)
+
+    def _stores(self, event: Event) -> Iterator[Step]:
+        yield Step(event.action, (self._who(event),), (self._stored(event),))
+
+    def _stored(self, event: Event) -> Stored:
+        return Stored(**dict(self._values(event, "epoch voted leader")))
+
+    def _installed(self, event: Event) -> Iterator[Step]:
+        is_whole = event.action == "snapshot_installed"
+        after = self._voters(event)
+        if is_whole:
+            after += self._is(event, snapshot=event.parameters["snapshot"][0])
+        yield Step("snapshot_installed", (self._who(event), ("is_whole", is_whole)), after=after)
+
+
+def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
+    """The replicas of which an event tells that they have done something."""
+    for name in ("voted", "leader", "candidate"):
+        if parameters.get(name) is not None:
+            yield parameters[name]
+    if "peer" in parameters:
+        yield parameters["peer"]
+    yield from parameters.get("voters", ())
+
+
+_STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]] | tuple[str, ...]] = by_action(
+    {
+        "restart_with_state": QuorumConformance._restarts,
+        "store_election": QuorumConformance._stores,
+        "speak": ("epoch votes", "leader"),
+        "sync send_fetch_request append_fetched truncate": ("", "end"),
+        "take_snapshot install_snapshot": ("", "snapshot"),
+        "learn_epoch": ("epoch",),
+        "follow": ("leader epoch asked",),
+        "hear_leader hear_end_of_epoch look_for_leader ask_for_pre_votes return_to_leader": ("",),
+        "lose_leader": ("", "", "voted"),
+        "handle_vote_request": ("candidate asked epoch pre_vote granted", "end"),
+        "get_pre_vote get_vote": ("peer",),
+        "accept_add_voter_request accept_remove_voter_request accept_update_voter_request": ("peer",),
+        "send_request_vote check_quorum_resign": ("", "", "epoch"),
+        "become_leader": ("renews", "", "epoch"),
+        "keep_leading": ("", "fetched"),
+        "client_request": ("count", "offset"),
+        "accept_fetch_request": ("peer", "end"),
+        "refuse_fetch": ("peer asked=epoch error",),
+        "commit": ("", "", "high_watermark=offset"),
+        "learn_commit": ("", "offset"),
+        "snapshot_installed snapshot_damaged": QuorumConformance._installed,
+    }
+)
+"""The steps of each kind of event, or the fields that one is told by: parameters, choices, and what holds after it."""

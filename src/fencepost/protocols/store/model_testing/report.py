@@ -1,0 +1,149 @@
+"""The result of driving, in words and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost import errors
+from fencepost.behaviours import Trace, replay
+from fencepost.behaviours.json import states
+from fencepost.protocols.store.model_testing.actions import HANDLERS, REASONS
+from fencepost.protocols.store.model_testing.walk import Driver, DriveResult, Edge, Found
+from fencepost.report.text import trace_story
+from fencepost.states.manifest import StateSpace
+from fencepost.text import numbers
+from fencepost.text.numbers import plural
+
+
+def exit_code(result: DriveResult) -> int:
+    """The exit code, as of a check: whether the roles differ from the protocol."""
+    return errors.SAFETY_VIOLATED if result.differing else errors.HOLDS
+
+
+def verdict(result: DriveResult) -> str:
+    """The first line of the report."""
+    if result.differing:
+        return "DIFFERS  the roles do not do what the protocol does"
+    return "FOLLOWS  the roles can do what the protocol does, and are where it is"
+
+
+def trace_to(driver: Driver, found: Found) -> Trace:
+    """The behaviour of the protocol up to the step after which the difference shows."""
+    (initial,) = driver.stepper.initial_states()
+    row, moves = initial.ids, []
+    for edge in found.way:
+        root = driver.actions[edge.action, edge.parameters]
+        outcome = driver.outcomes(root, row)[edge.target]
+        moves.append((root.index, outcome.choices))
+        row = driver.stepper.apply(row, outcome)
+    return replay(driver.stepper, initial, moves)
+
+
+def difference(found: Found) -> list[str]:
+    """The difference in lines: its step, its variable, and both values."""
+    step = _title(found.way[-1])
+    return [
+        f"After step {len(found.way)}, {step}:",
+        f"  {found.variable}",
+        f"    protocol  {found.expected}",
+        f"    roles     {found.actual}",
+    ]
+
+
+def story(
+    space: StateSpace, result: DriveResult, trace: Trace | None, seconds: float, without: Sequence[str], width: int
+) -> str:
+    """The report as text. ``trace``: the behaviour to the first difference; ``seconds``: how long driving took."""
+    lines = [verdict(result), space.title]
+    if without:
+        lines.append(f"roles without {', '.join(without)}")
+    lines.append("")
+    if trace is not None:
+        lines += [*difference(result.found[0]), ""]
+        lines += [f"The behaviour: {plural(len(trace), 'state')}", "", trace_story(trace, width=width).rstrip("\n"), ""]
+        if result.differing > 1:
+            lines += [f"{plural(result.differing, 'transition')} differ, by action and variable:"]
+            lines += [
+                f"  {count:>9,}  {action}: {variable}" for (action, variable), count in result.kinds.most_common(10)
+            ]
+            lines.append("")
+    skipped = result.skipped.most_common()
+    if skipped:
+        lines += [
+            "No role takes these transitions:",
+            *(f"  {count:>9,}  {REASONS[reason]}" for reason, count in skipped),
+        ]
+    if result.beyond:
+        lines.append(
+            f"  {result.beyond:>9,}  come after one of these or a difference, and there was no other way to them"
+        )
+    if skipped or result.beyond:
+        lines.append("")
+    covered, edges = sum(result.covered.values()), space.manifest.edges
+    never_taken = [action for action in HANDLERS if not result.covered[action]]
+    rows = [
+        ("behaviours", numbers.count(result.behaviours), ""),
+        ("steps", numbers.count(result.steps), numbers.rate(result.steps / (seconds or 1e-9))),
+        (
+            "transitions",
+            numbers.count(covered),
+            f"of {edges:,} in the table" if edges is not None else "the table does not say of how many",
+        ),
+        (
+            "actions",
+            numbers.count(sum(1 for count in result.covered.values() if count)),
+            f"never taken: {', '.join(never_taken)}" if never_taken else "",
+        ),
+        ("time", numbers.seconds(seconds), ""),
+    ]
+    column = max(len(value) for _, value, _ in rows)
+    lines += [f"  {name:<14}{value:<{column}}  {remark}".rstrip() for name, value, remark in rows]
+    return "\n".join(lines)
+
+
+def data(
+    space: StateSpace, result: DriveResult, trace: Trace | None, seconds: float, without: Sequence[str]
+) -> dict[str, Any]:
+    """The report for programs."""
+    return {
+        "protocol": space.manifest.protocol,
+        "constants": space.manifest.shown,
+        "without": list(without),
+        "verdict": "differs" if result.differing else "follows",
+        "behaviours": result.behaviours,
+        "steps": result.steps,
+        "transitions": {
+            "table": space.manifest.edges,
+            "covered": sum(result.covered.values()),
+            "skipped": sum(result.skipped.values()),
+            "differing": result.differing,
+            "beyond": result.beyond,
+        },
+        "actions": dict(sorted(result.covered.items())),
+        "skipped": [
+            {"reason": reason, "doc": REASONS[reason], "transitions": count}
+            for reason, count in result.skipped.most_common()
+        ],
+        "differences": [
+            {"action": action, "variable": variable, "transitions": count}
+            for (action, variable), count in result.kinds.most_common()
+        ],
+        "first": None if trace is None else first(result.found[0], trace),
+        "seconds": seconds,
+    }
+
+
+def first(found: Found, trace: Trace) -> dict[str, Any]:
+    """A difference with its behaviour."""
+    return {
+        "step": _title(found.way[-1]),
+        "variable": found.variable,
+        "expected": found.expected,
+        "actual": found.actual,
+        "trace": states(trace),
+    }
+
+
+def _title(edge: Edge) -> str:
+    return f"{edge.action}({edge.parameters})" if edge.parameters else edge.action

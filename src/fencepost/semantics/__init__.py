@@ -1,0 +1,15 @@
+"""The only way the author's Python is ever run: the steps out of one state, with what was read, chosen and written."""
+
+from fencepost.semantics.deadline import Deadline, LimitReached, Unfinished
+from fencepost.semantics.fairness import FairnessCondition
+from fencepost.semantics.roots import MAPPING, PROPERTIES, STEP_PROPERTIES, Root
+from fencepost.semantics.state import State, Store
+from fencepost.semantics.stepper import Stepper
+from fencepost.semantics.symmetry import Symmetry
+from fencepost.semantics.trees import Branch, Fork, Leaf, Outcome, Read
+
+__all__ = [
+    "MAPPING", "PROPERTIES", "STEP_PROPERTIES",
+    "Branch", "Deadline", "FairnessCondition", "Fork", "Leaf", "LimitReached", "Outcome", "Read", "Root", "State",
+    "Stepper", "Store", "Symmetry", "Unfinished",
+]  # fmt: skip

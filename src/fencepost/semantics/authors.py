@@ -1,0 +1,55 @@
+"""The owner of a file: the author, Fencepost or Python."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from types import FrameType
+
+from fencepost.errors import FencepostError, Misbehaved
+from fencepost.language.values import NotAValue
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_SHIPPED = os.path.join(_PACKAGE, "protocols")
+_LIBRARY = os.path.dirname(os.__file__)
+
+
+def is_authors(file: str) -> bool:
+    """Whether a file is neither Fencepost's nor Python's. The shipped protocols have authors too."""
+    return not _is_ours(file) and not file.startswith((_LIBRARY, "<frozen"))
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_PACKAGE) and not file.startswith(_SHIPPED)
+
+
+def authors_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the author's code that a frame was called from; None if there is none."""
+    while frame is not None and not is_authors(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def told(error: BaseException) -> str:
+    """What became of an author's function, to be put after its name: ``raised`` what, and where, or what it did that is
+    against the language.
+    """
+    if isinstance(error, Misbehaved):
+        return f" {error}"
+    if isinstance(error, (NotAValue, FencepostError)):
+        return f": {error}"
+    return " recursed too deeply" if isinstance(error, RecursionError) else f" raised {brief(error)}"
+
+
+def brief(error: BaseException) -> str:
+    """An exception in one line, with the author's line that it came from, or else the one that raised it."""
+    every = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in every if not _is_ours(f.filename)] or every
+    authors = [f for f in frames if is_authors(f.filename)] or frames
+    where = f" at {authors[-1].filename}:{authors[-1].lineno}" if authors else ""
+    # A KeyError's text is the repr of its key; a message reads better without quotes.
+    said = (
+        error.args[0] if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) else str(error)
+    )
+    text = said.strip().splitlines()
+    return f"{type(error).__name__}{': ' + text[0] if text else ''}{where}"

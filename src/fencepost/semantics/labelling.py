@@ -1,0 +1,255 @@
+"""A canonical labelling of the members of symmetric constants, for groups that are too large to try every permutation.
+
+In a state each **member** gets a number of its own, so that states which some permutation takes to each other become
+the same once members are exchanged for their numbers. As in McKay's search for the canonical form of a graph: members
+are **coloured**, those of one constant alike; a member's **signature** is what the state says of it, the others known
+by their colours alone; signatures split colours until none splits any more (**refinement**). Members that still share a
+colour are either interchangeable, which exchanging neighbours shows, and may be numbered in any order; or each of them
+is tried as the first of its colour, and the numbering with the least hash is taken. Two trials that end in the same
+hash show a permutation that leaves the state as it is, and what one of them would still find, the other one does.
+
+A state is hashed as a sum over its **terms**: one for each slot that does not hold its default. A term is a program for
+a machine with a stack: constants, members, ordered and unordered groups. So the same arithmetic is done here and in the
+compiled loops (`canonical`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import pairwise
+
+from fencepost.language.values import Map, ModelValue, Record, Value, encode, full_name
+
+MASK = (1 << 64) - 1
+
+MOST_MEMBERS = 62
+"""A term says in one word which members are in it."""
+MOST_LABELLINGS = 500
+"""Labellings of one state that are compared. If there are more, the least of these is taken: an orbit can then be
+counted twice.
+"""
+MOST_OPERANDS = 1 << 16
+"""The stack of the compiled machine."""
+
+CONSTANT, MEMBER, ORDERED, UNORDERED = range(4)
+"""The kind of an instruction: two bits, above them a member's number or how many operands are joined. A constant's two
+halves follow.
+"""
+KIND_BITS = 2
+
+STAR = MOST_MEMBERS + 1
+"""The colour of the member of which a signature is taken."""
+
+LANES = (0x243F6A8885A308D3, 0x13198A2E03707344)
+"""Where the two halves of a hash begin: the digits of pi."""
+COLOUR, GROUP = 0x9E3779B97F4A7C15, 0xA4093822299F31D1
+
+
+def mixed(word: int) -> int:
+    """A bijection of 64 bits, the finaliser of splitmix64."""
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & MASK
+    return word ^ (word >> 31)
+
+
+@dataclass(slots=True)
+class Term:
+    """One slot with one value: its program (empty if a view hides it), and the members that are in it.
+    ``known``: its hashes, by the colours of these.
+    """
+
+    members: tuple[int, ...]
+    program: list[int]
+    known: tuple[dict[tuple[int, ...], int], dict[tuple[int, ...], int]] = field(default_factory=lambda: ({}, {}))
+
+    def hashed(self, colours: Sequence[int], lane: int) -> int:
+        """The hash under a colouring; equal for two terms exactly if they are the same once members are exchanged for
+        colours.
+        """
+        key = tuple([colours[m] for m in self.members])
+        found = self.known[lane].get(key)
+        if found is None:
+            found = self.known[lane][key] = self._run(colours, lane)
+        return found
+
+    def _run(self, colours: Sequence[int], lane: int) -> int:
+        stack: list[int] = []
+        words = iter(self.program)
+        for word in words:
+            kind, operand = word & ((1 << KIND_BITS) - 1), word >> KIND_BITS
+            if kind == CONSTANT:
+                halves = next(words), next(words)
+                stack.append(halves[lane])
+            elif kind == MEMBER:
+                stack.append(mixed((LANES[lane] + (colours[operand] + 1) * COLOUR) & MASK))
+            else:
+                operands = stack[len(stack) - operand :]
+                del stack[len(stack) - operand :]
+                total = LANES[lane]
+                for part in operands:
+                    total = mixed(total ^ part) if kind == ORDERED else (total + mixed(part ^ GROUP)) & MASK
+                stack.append(mixed(total ^ kind))
+        return stack[0] if stack else 0
+
+
+class Labelling:
+    """The members of symmetric constants, numbered; and from terms the key of an orbit.
+
+    ``classes``: the members of each constant. ``colours``: one for each member, at first: the number of the first of
+    its class.
+    """
+
+    def __init__(self, classes: Sequence[Sequence[ModelValue]]) -> None:
+        self.members = [member for members in classes for member in members]
+        self.colours = [self.members.index(members[0]) for members in classes for _ in members]
+        self._number = {member: number for number, member in enumerate(self.members)}
+
+    def term(self, value: Value) -> Term:
+        """The term of a value."""
+        program: list[int] = []
+        found: set[int] = set()
+        if not self._compile(value, program, found):
+            program = _constant(encode(value))
+        return Term(tuple(sorted(found)), program)
+
+    def _compile(self, value: Value, program: list[int], found: set[int]) -> bool:
+        """Append the program of a value. If no member is in it, nothing is appended and the answer is no."""
+        if isinstance(value, ModelValue):
+            number = self._number.get(value)
+            if number is None:
+                return False
+            found.add(number)
+            program.append(number << KIND_BITS | MEMBER)
+            return True
+        if isinstance(value, (frozenset, Map)):
+            parts = list(value.items()) if isinstance(value, Map) else list(value)
+            kind, name = UNORDERED, b"map" if isinstance(value, Map) else b"set"
+        elif isinstance(value, tuple):
+            parts, kind, name = list(value), ORDERED, b"tuple"
+        elif isinstance(value, Record):
+            parts, kind, name = [getattr(value, n) for n in value._fields], ORDERED, full_name(type(value)).encode()
+        else:
+            return False
+        body: list[int] = []
+        inside = False
+        for part in parts:
+            if self._compile(part, body, found):
+                inside = True
+            else:
+                body += _constant(encode(part))
+        if inside:
+            program += [
+                *_constant(name + b" of %d" % len(parts)),
+                *body,
+                len(parts) << KIND_BITS | kind,
+                2 << KIND_BITS | ORDERED,
+            ]
+        return inside
+
+    def least(self, terms: Sequence[Term]) -> tuple[int, int, bool]:
+        """The least hash of all canonical labellings of a state, low half and high half, and whether all of them were
+        compared.
+        """
+        return _Search(self.colours, terms).run()
+
+
+def _constant(content: bytes) -> list[int]:
+    digest = blake2b(content, digest_size=16).digest()
+    return [CONSTANT, int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
+
+
+@dataclass(slots=True)
+class _Choice:
+    """A colour whose members are tried one after the other as the first of it. ``seen``: the first hash that each trial
+    came to.
+    """
+
+    colours: list[int]
+    cell: list[int]
+    at: int = 0
+    fresh: bool = True
+    seen: set[int] = field(default_factory=set)
+
+    def colouring(self) -> list[int]:
+        first = self.cell[self.at]
+        return [c + 1 if m in self.cell and m != first else c for m, c in enumerate(self.colours)]
+
+
+class _Search:
+    """The search for the least labelling of one state."""
+
+    def __init__(self, colours: list[int], terms: Sequence[Term]) -> None:
+        self.start = colours
+        self.count = len(colours)
+        self.terms = [term for term in terms if term.members]
+        self.fixed = [sum(t.hashed((), lane) for t in terms if not t.members) for lane in range(2)]
+        self.of_member: list[list[Term]] = [[t for t in self.terms if m in t.members] for m in range(self.count)]
+
+    def run(self) -> tuple[int, int, bool]:
+        choices: list[_Choice] = []
+        found: list[tuple[int, int]] = []
+        colours = self._refined(self.start)
+        while True:
+            cell, numbers = self._undecided(colours)
+            if cell:
+                choices.append(_Choice(colours, cell))
+                colours = self._refined(choices[-1].colouring())
+                continue
+            found.append(self._hash(numbers))
+            for depth, choice in enumerate(choices):
+                if choice.fresh:
+                    choice.fresh = False
+                    if found[-1][0] in choice.seen:
+                        del choices[depth + 1 :]
+                        break
+                    choice.seen.add(found[-1][0])
+            while choices and choices[-1].at + 1 == len(choices[-1].cell):
+                choices.pop()
+            if not choices or len(found) == MOST_LABELLINGS:
+                return *min(found), not choices
+            choices[-1].at += 1
+            choices[-1].fresh = True
+            colours = self._refined(choices[-1].colouring())
+
+    def _refined(self, colours: list[int]) -> list[int]:
+        """Colours split by signatures until none splits any more. A colour is the number of members with a lesser
+        one.
+        """
+        while True:
+            sizes = [colours.count(colour) for colour in colours]
+            signatures = [self._signature(m, colours) if sizes[m] > 1 else 0 for m in range(self.count)]
+            split = [
+                colour + sum(colours[m] == colour and signatures[m] < signature for m in range(self.count))
+                for colour, signature in zip(colours, signatures, strict=True)
+            ]
+            if split == colours:
+                return colours
+            colours = split
+
+    def _signature(self, member: int, colours: list[int]) -> int:
+        starred = [*colours]
+        starred[member] = STAR
+        return sum([term.hashed(starred, 0) for term in self.of_member[member]]) & MASK
+
+    def _undecided(self, colours: list[int]) -> tuple[list[int], list[int]]:
+        """The first colour whose members are not interchangeable (none if all are), and numbers that follow the
+        colours.
+        """
+        numbers = [c + colours[:m].count(c) for m, c in enumerate(colours)]
+        for colour in range(self.count):
+            cell = [m for m in range(self.count) if colours[m] == colour]
+            if not all(self._interchangeable(a, b, numbers) for a, b in pairwise(cell)):
+                return cell, numbers
+        return [], numbers
+
+    def _interchangeable(self, a: int, b: int, numbers: list[int]) -> bool:
+        terms = [t for t in self.terms if a in t.members or b in t.members]
+        exchanged = [*numbers]
+        exchanged[a], exchanged[b] = numbers[b], numbers[a]
+        return (sum([t.hashed(numbers, 0) for t in terms]) - sum([t.hashed(exchanged, 0) for t in terms])) & MASK == 0
+
+    def _hash(self, numbers: list[int]) -> tuple[int, int]:
+        low, high = (sum([t.hashed(numbers, lane) for t in self.terms], self.fixed[lane]) & MASK for lane in range(2))
+        return low, high

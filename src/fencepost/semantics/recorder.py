@@ -1,0 +1,99 @@
+"""The cursor behind one evaluation of the author's Python, and the record of what it read, chose and wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fencepost.errors import Misbehaved
+from fencepost.language.context import Event, InOrder, Slot
+from fencepost.language.values import NotAValue, Value, freeze
+from fencepost.semantics.state import Store
+
+
+@dataclass
+class Path:
+    """One evaluation with its choices fixed."""
+
+    # ("read", slot, value) or ("choose", options, taken)
+    trail: list[tuple[str, int, int]] = field(default_factory=list)
+    labels: list[Value] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    enabled: bool = True
+    writes: dict[int, int] = field(default_factory=dict)
+
+
+class NoSuchOption(Misbehaved):
+    """A choice was to be made for which there is no such option."""
+
+
+class Recorder:
+    """The cursor behind one evaluation: a state, the choices to take, and the trail of what happened."""
+
+    def __init__(
+        self,
+        store: Store,
+        ids: Sequence[int],
+        script: Sequence[int],
+        path: Path,
+        lane: int | None = None,
+        options: list[Sequence[Value]] | None = None,
+    ) -> None:
+        self.store = store
+        self.ids = ids
+        self.script = script
+        self.path = path
+        self.lane = lane
+        self.seen: set[int] = set()
+        self.taken = 0
+        self.options: list[Sequence[Value]] = [] if options is None else options
+        self.read_only = lane is not None
+        self.disabled = False
+
+    def read(self, slot: Slot) -> Value:
+        index = self.store.slot(slot)
+        if self.lane is None and index in self.path.writes:
+            return self.store.values[index][self.path.writes[index]]
+        number = int(self.ids[index]) if index < len(self.ids) else 0
+        if index not in self.seen:
+            self.seen.add(index)
+            self.path.trail.append(("read", index if self.lane is None else 2 * index + self.lane, number))
+        return self.store.values[index][number]
+
+    def write(self, slot: Slot, value: Value) -> None:
+        if self.read_only:
+            raise NotAValue("a property can not assign to the state")
+        index = self.store.slot(slot)
+        try:
+            frozen = freeze(value)
+        except NotAValue as error:
+            raise NotAValue(f"{slot.name} is assigned {error}") from None
+        # Reading what is overwritten makes the effect on the fingerprint a constant of the path.
+        self.read(slot)
+        self.path.writes[index] = self.store.intern(index, frozen)
+
+    def choose(self, options: Sequence[Value]) -> Value:
+        if self.read_only:
+            raise NotAValue("a property can not choose")
+        taken = self.script[self.taken] if self.taken < len(self.script) else 0
+        options = self._as_before(options)
+        if taken >= len(options):
+            raise NoSuchOption("was not deterministic: the same choice had fewer options the second time")
+        self.taken += 1
+        self.path.trail.append(("choose", len(options), taken))
+        try:
+            self.path.labels.append(freeze(options[taken]))
+        except NotAValue as error:
+            raise NotAValue(f"an option of one_of(...) is {error}") from None
+        return options[taken]
+
+    def _as_before(self, options: Sequence[Value]) -> Sequence[Value]:
+        """The same options as the last evaluation that came this way put them in order, if it did."""
+        known = self.options[self.taken] if self.taken < len(self.options) else None
+        if isinstance(known, InOrder) and isinstance(options, InOrder) and len(known) == len(options):
+            return known
+        self.options[self.taken :] = [options]
+        return options
+
+    def emit(self, event: Event) -> None:
+        self.path.events.append(event)

@@ -1,0 +1,88 @@
+"""The roots of a protocol: its actions and properties with their parameters bound, evaluated in every state."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+from fencepost.errors import NotAProtocol
+from fencepost.language.declarations import Declared
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import Value, show_call
+from fencepost.semantics.authors import brief
+from fencepost.semantics.deadline import Deadline
+
+PROPERTIES = ("constraint", "invariant", "sometimes")
+STEP_PROPERTIES = ("step_constraint", "step_invariant", "refinement")
+MAPPING = "mapping"
+"""The kind of the parts of another protocol's state that a refinement computes. They are evaluated in every state, and
+always hold.
+"""
+
+
+@dataclass(frozen=True)
+class Root:
+    """Something that is evaluated in every state: an action with its parameters bound, or a property.
+
+    ``index`` orders roots: constraints, invariants, what is to be sometimes true, computed parts of refinements, step
+    constraints, step invariants, refinements, actions, then temporal properties, each as declared. ``part``: which of
+    the pair of truths of a leads-to property this is.
+    """
+
+    index: int
+    declared: Declared
+    parameters: dict[str, Value]
+    part: int = 0
+
+    @property
+    def kind(self) -> str:
+        """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint``,
+        ``refinement``, ``mapping`` or a temporal kind.
+        """
+        return self.declared.kind
+
+    @property
+    def name(self) -> str:
+        """The action's or property's name."""
+        return self.declared.name
+
+    @property
+    def reported(self) -> str:
+        """The name in a violation or a witness: the root's name, but for a ``sometimes`` property its title, one for
+        each binding.
+        """
+        return self.title if self.kind == "sometimes" else self.name
+
+    @property
+    def title(self) -> str:
+        """The name with its parameters: ``bookie_confirms_add(b=b1)``."""
+        return show_call(self.name, self.parameters)
+
+    def __str__(self) -> str:
+        kind = {"action": "action", "initial": "initial state"}.get(self.kind, self.kind.replace("_", " "))
+        return f"{kind} {self.title}"
+
+
+def bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> list[dict[str, Value]]:
+    """Every binding of the parameters of an action or property, once it is certain that it can be called with them."""
+    if declared.kind == "refinement":
+        return [{}]
+    kind = declared.kind.replace("_", " ")
+    try:
+        with deadline.evaluating(f"what the domains of {kind} {declared.name} are drawn from"):
+            bindings = declared.parameters(protocol)
+    except NotAProtocol:
+        raise
+    except Exception as error:
+        raise NotAProtocol(
+            f"the parameters of {kind} {declared.name} have no usable domains: {brief(error)}"
+        ) from error
+    try:
+        states = [protocol, protocol] if declared.kind in STEP_PROPERTIES else [protocol]
+        inspect.signature(declared.function).bind(*states, **dict.fromkeys(declared.domains))
+    except TypeError as error:
+        hint = "; it takes the state and its successor, def f(self, after)" if declared.kind in STEP_PROPERTIES else ""
+        raise NotAProtocol(
+            f"{kind} {declared.name}: {error}{hint}; give every parameter its domain by name, as in @action(b=bookies)"
+        ) from None
+    return bindings

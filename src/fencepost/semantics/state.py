@@ -1,0 +1,202 @@
+"""States as rows of small integers: which slots there are, which values each has held, and what a row hashes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import zip_longest
+from typing import Any
+
+from fencepost.language.contents import classes_in
+from fencepost.language.context import Slot
+from fencepost.language.network import NetworkShape
+from fencepost.language.protocol import Protocol
+from fencepost.language.values import NotAValue, Value, encode, full_name, shared_names, show
+from fencepost.text.notebook import table
+
+SEED = 0xBB67AE8584CAA73B25742D7078B83B89
+"""The fingerprint of the state in which every slot holds its default; any constant would do."""
+
+LOW = (1 << 64) - 1
+
+
+class Store:
+    """The slots of a protocol and, for each, the values it has been seen to hold, numbered from 0, its default.
+
+    A fingerprint is the XOR of one hash per slot and value, a hash of content and not of numbering, so that it is the
+    same in every run and in every process. Defaults hash to 0, so a slot that appears late changes no earlier
+    fingerprint.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self.protocol = protocol
+        self.slots: list[Slot] = []
+        self.values: list[list[Value]] = []
+        self.hashes: list[list[int]] = []
+        self._index: dict[bytes, int] = {}
+        self.numbered: dict[int, tuple[int, Slot]] = {}
+        """The number of each slot by its identity, which is several times faster than by its path; it is kept, so that
+        its id stays its own.
+        """
+        self._ids: list[dict[bytes, int]] = []
+        self.visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
+        self._declare()
+
+    def _declare(self) -> None:
+        """Number the slots that every state has."""
+        for name, shape in self.protocol.shapes.items():
+            for slot in shape.slots((name,)):
+                self.slot(slot)
+
+    def show_only(self, visible: Callable[[tuple[Any, ...]], bool]) -> None:
+        """From now on only the slots whose paths are ``visible`` count in fingerprints: a view."""
+        self.visible = visible
+        for index, slot in enumerate(self.slots):
+            self.hashes[index] = [self._hash(slot, value) for value in self.values[index]]
+
+    def slot(self, slot: Slot) -> int:
+        """The number of a slot; a slot not seen before gets the next one, and every state holds its default there."""
+        known = self.numbered.get(id(slot))
+        if known is not None:
+            return known[0]
+        place = encode_path(slot.path)
+        index = self._index.get(place)
+        if index is None:
+            # An exception in between leaves nothing that counts: the entries beyond the slots are overwritten.
+            index = len(self.slots)
+            self._ids[index:] = [{encode(slot.default): 0}]
+            self.hashes[index:] = [[0]]
+            self.values[index:] = [[slot.default]]
+            self.slots.append(slot)
+            self._index[place] = index
+        elif shared_names:
+            _refuse_namesakes(self.slots[index].path, slot.path)
+        self.numbered[id(slot)] = (index, slot)
+        return index
+
+    def index_of(self, path: tuple[Any, ...]) -> int | None:
+        """The number of the slot at a path; None if no state has touched it."""
+        return self._index.get(encode_path(path))
+
+    def intern(self, index: int, value: Value) -> int:
+        """The number of a (frozen) value in a slot; a value not seen before gets the next one."""
+        code = encode(value)
+        number = self._ids[index].get(code)
+        if number is None:
+            number = len(self.values[index])
+            self.hashes[index][number:] = [self._hash(self.slots[index], value)]
+            self.values[index].append(value)
+            self._ids[index][code] = number
+        elif shared_names:
+            _refuse_namesakes(self.values[index][number], value)
+        return number
+
+    def _hash(self, slot: Slot, value: Value) -> int:
+        code = encode(value)
+        if not self.visible(slot.path) or code == encode(slot.default):
+            return 0
+        return content_hash(slot.path, code)
+
+    def fingerprint(self, ids: Sequence[int]) -> int:
+        """The 128-bit fingerprint of a row; its low 64 bits are the 64-bit one."""
+        result = SEED
+        for index, number in enumerate(ids):
+            if number:
+                result ^= self.hashes[index][number]
+        return result
+
+    def normal(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """A row without trailing defaults, so that rows written before and after a slot appeared compare equal."""
+        end = len(ids)
+        while end and not ids[end - 1]:
+            end -= 1
+        return tuple(int(i) for i in ids[:end])
+
+
+def encode_path(path: tuple[Any, ...]) -> bytes:
+    """The path of a slot in bytes that are equal exactly when two paths are. By path and not by name: the keys 1, True
+    and "1" are three.
+    """
+    return b"".join(b"k" + full_name(p).encode() + b";" if isinstance(p, type) else encode(p) for p in path)
+
+
+def content_hash(path: tuple[Any, ...], code: bytes) -> int:
+    """128 bits that depend on where a value is and on what it is (:func:`encode`), and on nothing else."""
+    return int.from_bytes(blake2b(encode_path(path) + b"\0" + code, digest_size=16).digest(), "little")
+
+
+def _refuse_namesakes(known: Value, value: Value) -> None:
+    """Raises if two values are encoded alike and differ all the same: they hold things of two classes that share a full
+    name.
+    """
+    if known is not value and known != value:
+        names = sorted({full_name(cls) for cls in classes_in(value)} & shared_names)
+        raise NotAValue(
+            f"two classes named {' or '.join(names)} can not be told apart by name: give one of them a name of its own"
+        )
+
+
+class State:
+    """One state of a protocol, for people and for reports: its values by slot."""
+
+    __slots__ = ("ids", "store")
+
+    def __init__(self, store: Store, ids: Sequence[int]) -> None:
+        self.store = store
+        self.ids = store.normal(ids)
+
+    def __getitem__(self, index: int) -> Value:
+        return self.store.values[index][self.ids[index] if index < len(self.ids) else 0]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and other.store is self.store and other.ids == self.ids
+
+    def __hash__(self) -> int:
+        return hash(self.ids)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a table of its variables."""
+        rows = [(name, show(value)) for name, value in self.variables().items()]
+        return table(f"A state of {self.store.protocol.name}", rows)
+
+    @property
+    def fingerprint(self) -> int:
+        """The 128-bit content fingerprint."""
+        return self.store.fingerprint(self.ids)
+
+    def slots(self) -> Iterator[tuple[Slot, Value]]:
+        """Every slot with the value it holds here, in declaration order."""
+        for index, slot in enumerate(self.store.slots):
+            yield slot, self[index]
+
+    def touched(self) -> Iterator[tuple[Slot, Value]]:
+        """The slots that hold something else than their default, in declaration order."""
+        for index, number in enumerate(self.ids):
+            if number:
+                yield self.store.slots[index], self.store.values[index][number]
+
+    def read(self, slot: Slot) -> Value:
+        """The value a slot holds here; its default if no state has touched it."""
+        index = self.store.index_of(slot.path)
+        return slot.default if index is None else self[index]
+
+    def variables(self) -> Mapping[str, Value]:
+        """Every state variable as one immutable value: records as records, maps as :class:`fencepost.Map`."""
+        found: dict[str, Value] = {}
+        for name, shape in self.store.protocol.shapes.items():
+            if isinstance(shape, NetworkShape):
+                # The messages that it remembers have slots that only states know of.
+                found[name] = shape.held((slot, value) for slot, value in self.slots() if slot.path[0] == name)
+            else:
+                found[name] = shape.value(self.read, (name,))
+        return found
+
+    def changes(self, before: State) -> list[tuple[Slot, Value, Value]]:
+        """The slots that differ from ``before``, each with its old and its new value."""
+        store = self.store
+        numbers = enumerate(zip_longest(before.ids, self.ids, fillvalue=0))
+        return [
+            (store.slots[index], store.values[index][old], store.values[index][new])
+            for index, (old, new) in numbers
+            if old != new
+        ]

@@ -1,0 +1,362 @@
+"""A protocol that can be stepped: each of its actions and properties is run in one state, and recorded.
+
+The compiler grows tries from the decision trees that come out; the reference explorer, replay and checking mode walk
+them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator, Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised, SystemFailure
+from fencepost.language import refinement as spec
+from fencepost.language.context import MAX_WAYS, Disabled, Slot, current
+from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
+from fencepost.language.protocol import Protocol, cursor_of, refuse_changed
+from fencepost.language.truths import truth
+from fencepost.language.values import Value
+from fencepost.semantics.authors import told
+from fencepost.semantics.choices import next_script
+from fencepost.semantics.deadline import Deadline
+from fencepost.semantics.fairness import FairnessCondition, fairness_conditions
+from fencepost.semantics.mapping import Part, Side
+from fencepost.semantics.recorder import NoSuchOption, Path, Recorder
+from fencepost.semantics.refinement import After, Change, Changes, Refinement, Steps
+from fencepost.semantics.roots import MAPPING, PROPERTIES, STEP_PROPERTIES, Root, bindings
+from fencepost.semantics.slots import CHANGE
+from fencepost.semantics.state import State, Store
+from fencepost.semantics.trees import Branch, Outcome, outcome_of, tree_of
+from fencepost.semantics.views import picked_parts
+
+if TYPE_CHECKING:
+    from fencepost.semantics.guard import Guard
+
+
+class Stepper:
+    """A protocol that can be stepped: its roots, its store of values, and the evaluation of one root in one state.
+
+    ``invariants`` selects state and step invariants by name; by default all that are not turned off by their ``when``.
+    ``checking`` runs every evaluation twice and watches it (see `guard`), so that a protocol that reads more than its
+    state is caught. ``deadline`` ends evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for
+    an action or property whose parameters and domains do not fit.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        invariants: Sequence[str] | None = None,
+        checking: bool = False,
+        deadline: Deadline | None = None,
+    ) -> None:
+        refuse_changed(protocol)
+        self.deadline = deadline or Deadline()
+        self.protocol = protocol
+        self.checking = checking
+        self.store = Store(protocol)
+        self.evaluations = 0
+        self.roots: list[Root] = []
+        self.changes = Changes()
+        self.refinements: dict[str, Refinement] = {}
+        for kind in PROPERTIES:
+            self._add_roots(kind, invariants)
+        for refined in protocol.declared("refinement"):
+            if _is_selected(refined, protocol, invariants):
+                self._add_refinement(refined)
+        for kind in (*STEP_PROPERTIES, "action", *TEMPORAL):
+            self._add_roots(kind, invariants)
+        self.view = next(iter(protocol.declared("view")), None)
+        """The view, unless it only picks parts of the state."""
+        self._view_slot = Slot(("view()",), None, constant=False)  # no variable can have this name
+        self._project()
+
+    def _add_roots(self, kind: str, invariants: Sequence[str] | None) -> None:
+        for declared in self.protocol.declared(kind):
+            if _is_selected(declared, self.protocol, invariants):
+                for parameters in bindings(declared, self.protocol, self.deadline):
+                    for part in range(2 if kind == "leads_to" else 1):
+                        self.roots.append(Root(len(self.roots), declared, parameters, part))
+
+    def _add_refinement(self, declared: Declared) -> None:
+        """Set a refinement up, with a root for each part of the other protocol's state that it computes."""
+        assert isinstance(declared, spec.Refinement)
+        with self.deadline.evaluating(f"what refinement {declared.name} refines"):
+            refinement = self.refinements[declared.name] = Refinement(declared, self.protocol, self.store)
+        for part in refinement.mapping.parts:
+            refinement.mapping.numbers[part] = len(self.roots)
+            computed = Declared(
+                MAPPING, partial(_is_computed, refinement, part), name=f"{part.name} of {declared.name}"
+            )
+            self.roots.append(Root(len(self.roots), computed, {}))
+
+    def of_kind(self, *kinds: str) -> list[Root]:
+        """The roots of these kinds, in order."""
+        return [r for r in self.roots if r.kind in kinds]
+
+    def fairness_conditions(self) -> list[FairnessCondition]:
+        """The fairness conditions that the protocol declares, for each binding of the parameters that it names.
+
+        Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
+        """
+        return fairness_conditions(self.protocol, self.of_kind("action"))
+
+    # -- evaluating ---------------------------------------------------------------------------------------------------
+
+    def initial_states(self) -> list[State]:
+        """Every initial state, in the order of the choices that lead to it; duplicates removed."""
+        blank: list[int] = []
+        setups = self.protocol.declared("initial")
+        root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
+        found: dict[tuple[int, ...], State] = {}
+        for path in self._paths(root, blank):
+            if path.enabled:
+                state = State(self.store, self._apply(blank, path.writes))
+                found.setdefault(state.ids, state)
+        return list(found.values())
+
+    def evaluate(
+        self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Branch:
+        """The decision tree of ``root`` in the state ``ids`` (and, for a step property, its successor ``after``).
+
+        ``change``: for a refinement, the number of the change that the step is, which is then what its tree reads
+        first. Raises :class:`fencepost.ProtocolRaised` if the author's Python does, or breaks a rule of the language.
+        """
+        paths = list(self._paths(root, ids, after, change))
+        try:
+            return tree_of(paths, 0, ids)
+        except FencepostError as error:
+            raise self._raised(root, ids, str(error)) from None
+
+    def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
+        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds (if it is to
+        be sometimes true: if it is not).
+
+        A refinement is judged over a step, or, without a state ``after`` it, as that of an initial state.
+        """
+        return [outcome_of(path, ids) for path in self._paths(root, ids, after) if path.enabled]
+
+    def outcome(self, root: Root, ids: Sequence[int], choices: Sequence[int]) -> Outcome | None:
+        """The outcome of an action with these choices, by number; None if it has none. Looks at no other way through
+        its choices.
+        """
+        if any(number < 0 for number in choices):
+            return None
+        try:
+            path = self._run(root, ids, None, choices)
+        except ProtocolRaised as error:
+            if isinstance(error.__cause__, NoSuchOption):
+                return None
+            raise
+        found = outcome_of(path, ids)
+        return found if path.enabled and found.choices == tuple(choices) else None
+
+    def apply(self, ids: Sequence[int], outcome: Outcome) -> tuple[int, ...]:
+        """The row after an outcome."""
+        return self._apply(ids, {slot: new for slot, (_, new) in outcome.writes.items()})
+
+    def _apply(self, ids: Sequence[int], writes: dict[int, int]) -> tuple[int, ...]:
+        row = list(ids) + [0] * (len(self.store.slots) - len(ids))
+        for slot, number in writes.items():
+            row[slot] = number
+        return self.store.normal(row)
+
+    def _paths(
+        self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Iterator[Path]:
+        script: list[int] = []
+        options: list[Sequence[Value]] = []
+        for _ in range(MAX_WAYS):
+            path = self._run(root, ids, after, script, options, change)
+            yield path
+            following = next_script([(options, taken) for what, options, taken in path.trail if what == "choose"])
+            if following is None:
+                return
+            script = following
+            # The options of a choice follow from the choices before.
+            del options[len(script) :]
+        raise self._raised(root, ids, f"has more than {MAX_WAYS:,} ways through its choices: is one infinite?")
+
+    def _run(
+        self,
+        root: Root,
+        ids: Sequence[int],
+        after: Sequence[int] | None,
+        script: Sequence[int],
+        options: list[Sequence[Value]] | None = None,
+        change: int | None = None,
+    ) -> Path:
+        if self.checking:
+            options = None
+        path = self._run_once(root, ids, after, script, options, change)
+        if self.checking and self._run_once(root, ids, after, script, None, change) != path:
+            raise self._raised(
+                root,
+                ids,
+                "did something else when it was run again in the same state: it depends on more than the state",
+            )
+        return path
+
+    def _run_once(
+        self,
+        root: Root,
+        ids: Sequence[int],
+        after: Sequence[int] | None,
+        script: Sequence[int],
+        options: list[Sequence[Value]] | None = None,
+        change: int | None = None,
+    ) -> Path:
+        self.evaluations += 1
+        path = Path()
+        recorder = Recorder(self.store, ids, script, path, None if after is None else 0, options)
+        recorder.read_only = root.kind not in ("action", "initial")
+        self.deadline.begin(root, self.store, ids)
+        token = current.set(recorder)
+        try:
+            if self.checking:
+                with self._guard.watching():
+                    self._call(root, recorder, ids, after, change)
+            else:
+                self._call(root, recorder, ids, after, change)
+            if recorder.disabled:
+                raise Misbehaved(
+                    "went on after require(...) was not satisfied, which can not be caught: write except Exception, not"
+                    " except, and no return in a finally"
+                )
+        except Disabled:
+            if recorder.read_only and root.kind != "initial":
+                raise self._raised(root, ids, "asked require(...), which only an action can") from None
+            path.enabled = False
+        except KeyboardInterrupt:
+            self.deadline.interrupted()
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._explained(root, ids, error) from error
+        finally:
+            current.reset(token)
+            self.deadline.end()
+        return path
+
+    def _call(
+        self, root: Root, recorder: Recorder, ids: Sequence[int], after: Sequence[int] | None, change: int | None
+    ) -> None:
+        """Run the author's function. A path is enabled where an action ends, and where a property is to be reported."""
+        path, kind, function = recorder.path, root.kind, root.declared.function
+        bound = self.protocol.bound_to(recorder)
+        if kind == "refinement":
+            path.enabled = not self._refines(root, recorder, ids, after, change)
+        elif after is not None:
+            later = self.protocol.bound_to(Recorder(self.store, after, (), path, lane=1))
+            path.enabled = not truth(function(bound, later, **root.parameters))
+        elif not recorder.read_only:
+            _nothing(function(bound, **root.parameters))
+            self._write_view(recorder, bound)
+        elif kind in TEMPORAL:
+            path.enabled = _temporal_truth(root, function(bound, **root.parameters))
+        else:
+            path.enabled = truth(function(bound, **root.parameters)) is (kind == "sometimes")
+
+    def _explained(self, root: Root, ids: Sequence[int], error: BaseException) -> ProtocolRaised | SystemFailure:
+        """The error that is raised in the place of an exception of the author's code."""
+        if isinstance(error, MemoryError):
+            return SystemFailure(
+                f"out of memory while {root.title} was run: stop in time with {{max_memory}}", "max_memory"
+            )
+        return ProtocolRaised(f"{root}{told(error)}", where=root.title, state=State(self.store, ids))
+
+    def _refines(
+        self, root: Root, recorder: Recorder, ids: Sequence[int], after: Sequence[int] | None, number: int | None
+    ) -> bool:
+        """Whether a step is one of the protocol that is refined, or a state one of its initial states."""
+        refinement, store = self.refinements[root.name], self.store
+        if after is None:
+            return refinement.starts(recorder, ids)
+        if number is None:
+            width = max(len(ids), len(after))
+            before_it, after_it = ([*row, *[0] * (width - len(row))] for row in (ids, after))
+            slots = frozenset(slot for slot in range(width) if before_it[slot] != after_it[slot])
+            change = Change(-1, slots, frozenset(refinement.mapping.numbers.values()))
+        else:
+            change = self.changes.known[number]
+            recorder.path.trail.append(("read", CHANGE, number))
+
+        def step(before: Recorder) -> Steps:
+            later = Recorder(store, after, (), before.path, lane=1)
+            return Steps(
+                Side(refinement.mapping, before), Side(refinement.mapping, After(store, change, before, later))
+            )
+
+        return refinement.allows(
+            step(recorder),
+            change,
+            recorder.path.trail if number is not None else None,
+            lambda: step(Recorder(store, ids, (), Path(), lane=0)),
+            self.roots[change.action] if change.action >= 0 else None,
+        )
+
+    @cached_property
+    def _guard(self) -> Guard:
+        from fencepost.semantics.guard import Guard
+
+        return Guard(self.protocol)
+
+    def _raised(self, root: Root, ids: Sequence[int], what: str) -> ProtocolRaised:
+        return ProtocolRaised(f"{root} {what}", where=root.title, state=State(self.store, ids))
+
+    # -- the view -----------------------------------------------------------------------------------------------------
+
+    def _project(self) -> None:
+        """A view that only picks parts of the state hides the others; any other one becomes a slot of its own."""
+        if self.view is None:
+            return
+        with self.deadline.evaluating(f"view {self.view.name}"):
+            shown = picked_parts(self.view.function, self.protocol)
+        if shown is None:
+            self.store.slot(self._view_slot)
+            self.store.show_only(lambda path: path == self._view_slot.path)
+        else:
+            self.view = None
+            self.store.show_only(lambda path: any(path[: len(part)] == part for part in shown))
+
+    def _write_view(self, recorder: Recorder, bound: Protocol) -> None:
+        """Write what a computed view makes of the state after this path into its slot."""
+        if self.view is None:
+            return
+        recorder.read_only = True
+        try:
+            seen = self.view.function(bound)
+        except Disabled:
+            raise Misbehaved(f"led to a state in which the view {self.view.name} asked require(...)") from None
+        recorder.read_only = False
+        recorder.write(self._view_slot, seen)
+
+
+def _is_selected(declared: Declared, protocol: Protocol, invariants: Sequence[str] | None) -> bool:
+    """Whether a check looks at this: always, but for a property that another selection leaves out or its ``when`` turns
+    off.
+    """
+    if declared.kind not in JUDGED:
+        return True
+    if invariants:
+        return declared.name in invariants
+    return declared.is_on(protocol)
+
+
+def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
+    """Computes a part of the state of the protocol that is refined. Its reads are all that matters."""
+    refinement.mapping.compute(part, cursor_of(state))
+    return True
+
+
+def _temporal_truth(root: Root, verdict: Any) -> bool:
+    if root.kind != "leads_to":
+        return truth(verdict)
+    if type(verdict) is not tuple or len(verdict) != 2:
+        raise Misbehaved("returned no pair: a leads-to property returns two truths, (what leads, to what)")
+    return truth(verdict[root.part], f"returned, as the {('first', 'second')[root.part]} of its pair,")
+
+
+def _nothing(result: Any) -> None:
+    if isinstance(result, (Generator, Coroutine)):
+        raise Misbehaved("did not run: an action is an ordinary method, without yield and without async")

@@ -1,0 +1,354 @@
+"""Symmetry: states that differ only in who is who, taken for one.
+
+A protocol declares of a constant that its members are alike (``model_values(..., symmetric=True)``). A permutation of
+them then takes reachable steps to steps and keeps what properties say, so of all states that permutations take to each
+other, an **orbit**, it is enough to explore one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+
+from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
+from fencepost.language.constants import Symmetric
+from fencepost.language.contents import model_values_in, permute
+from fencepost.language.context import Slot
+from fencepost.language.protocol import Protocol, constants_of, unknown_name
+from fencepost.language.values import ModelValue, Value, encode, full_name
+from fencepost.semantics.labelling import MOST_MEMBERS, Labelling, Term, mixed
+from fencepost.semantics.roots import PROPERTIES, STEP_PROPERTIES, Root
+from fencepost.semantics.state import LOW, SEED, State, content_hash
+from fencepost.semantics.stepper import Stepper
+
+MAX_PERMUTATIONS = 720
+"""The most permutations that are tried one by one: those of six members. Of more, a canonical labelling is found."""
+
+SAMPLED = 1_000
+"""Permutations that checking mode takes in turn where there are too many."""
+
+VERIFIED = 24
+"""How many images of a state checking mode compares it with."""
+
+Swap = Mapping[ModelValue, ModelValue]
+"""A permutation: which model value stands for which; those that stay themselves are left out."""
+
+
+class Symmetry:
+    """The permutations of constants that were declared symmetric, and the key of each orbit.
+
+    ``asked`` names the constants; True stands for all that are declared. ``size``: how many permutations there are.
+    ``permutations``: every one, the identity first; of more than :data:`MAX_PERMUTATIONS` a sample, and ``labelling``
+    finds the keys. ``images``: how many images of a state are compared for its key; one, itself, with a labelling.
+    ``exact``: whether every orbit has had one key so far, and not several.
+
+    Raises :class:`fencepost.OptionError` where the reduction would not be sound: a constant that is not declared
+    symmetric, or not in this configuration; members that other constants, initial values or a view tell apart; temporal
+    properties.
+    """
+
+    def __init__(self, stepper: Stepper, asked: bool | Sequence[str]) -> None:
+        protocol = stepper.protocol
+        self.store = stepper.store
+        self.names = _chosen(protocol, asked)
+        # Two constants may have the same members.
+        members = list({frozenset(protocol.constants[name]): protocol.constants[name] for name in self.names}.values())
+        self._neighbours: list[Swap] = [{a: b, b: a} for m in members for a, b in itertools.pairwise(m)]
+        for swap in self._neighbours:
+            self._refuse_asymmetry(swap)
+        self.size = math.prod(math.factorial(len(m)) for m in members)
+        self.labelling: Labelling | None = None
+        if self.size > MAX_PERMUTATIONS:
+            if sum(map(len, members)) > MOST_MEMBERS:
+                raise OptionError(f"symmetry takes at most {MOST_MEMBERS} members of {listed(self.names)}: give fewer")
+            self.labelling = Labelling(members)
+        self.permutations: list[Swap] = [
+            {
+                old: new
+                for old, new in zip(itertools.chain(*members), itertools.chain(*images), strict=True)
+                if old != new
+            }
+            for images in (
+                itertools.product(*map(itertools.permutations, members))
+                if self.labelling is None
+                else _sampled(members)
+            )
+        ]
+        self.images = len(self.permutations) if self.labelling is None else 1
+        self.exact = True
+        self._moved = frozenset(itertools.chain(*members))
+        self._images: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._packed: dict[tuple[int, int], tuple[int, int]] = {}
+        self._blank = self._pack([SEED] * self.images)
+        self._terms: dict[tuple[int, int], Term] = {}
+        self._keys: dict[int, int] = {}
+        # Steps that are compared were watched when they were recorded.
+        self._stepper = copy(stepper)
+        self._stepper.checking = False
+        self._turns = itertools.cycle(range(1, len(self.permutations)))
+
+    # -- images of states ---------------------------------------------------------------------------------------------
+
+    def permuted(self, ids: Sequence[int], g: int) -> tuple[int, ...]:
+        """The row that permutation ``g`` takes a row to. The values in it are interned."""
+        images = [self._image(g, index, number) for index, number in enumerate(ids) if number]
+        row = [0] * len(self.store.slots)
+        for index, number in images:
+            row[index] = number
+        return self.store.normal(row)
+
+    def _image(self, g: int, index: int, number: int) -> tuple[int, int]:
+        known = self._images.get((g, index, number))
+        if known is None:
+            swap, slot = self.permutations[g], self.store.slots[index]
+            place = self.store.slot(Slot(self._path(slot, swap), permute(slot.default, swap), constant=False))
+            value = permute(self.store.values[index][number], swap)
+            known = self._images[g, index, number] = place, self.store.intern(place, value)
+        return known
+
+    def _path(self, slot: Slot, swap: Swap) -> tuple[Value, ...]:
+        # The value of a computed view is in a slot of no variable.
+        shape = self.store.protocol.shapes.get(slot.path[0])
+        return slot.path if shape is None else shape.permuted(slot.path, swap)
+
+    def _hidden(self, slot: Slot) -> bool:
+        """Whether the view does not show a slot. Raises if it shows some of its images and others not."""
+        visible = self.store.visible(slot.path)
+        for swap in self._neighbours:
+            if self.store.visible(self._path(slot, swap)) != visible:
+                names = " and ".join(m.name for m in swap)
+                view = self.store.protocol.declared("view")[0].name
+                raise OptionError(
+                    f"{listed(self.names)} can not be reduced by symmetry: {names} are told apart by the view {view}"
+                )
+        return not visible
+
+    @property
+    def searched(self) -> int:
+        """Of how many states the key was looked for, those not counted that were remembered."""
+        return len(self._keys)
+
+    # -- the keys of orbits -------------------------------------------------------------------------------------------
+
+    def key(self, ids: Sequence[int]) -> int:
+        """The key of the orbit of a row: the least hash of its images or labellings, by low halves first, then
+        scattered.
+        """
+        fingerprint = self.store.fingerprint(ids)
+        known = self._keys.get(fingerprint)
+        if known is None:
+            parts = [(index, number) for index, number in enumerate(ids) if number]
+            low, high = (
+                self._least_image(parts) if self.labelling is None else self._least_labelling(self.labelling, parts)
+            )
+            known = self._keys[fingerprint] = high << 64 | mixed(low)
+        return known
+
+    def _least_labelling(self, labelling: Labelling, parts: list[tuple[int, int]]) -> tuple[int, int]:
+        low, high, exact = labelling.least([self.term(*part) for part in parts])
+        self.exact &= exact
+        return low, high
+
+    def term(self, index: int, number: int) -> Term:
+        """The term of a slot with this value in the hash of a labelling; see `labelling`."""
+        assert self.labelling is not None
+        known = self._terms.get((index, number))
+        if known is None:
+            slot = self.store.slots[index]
+            shape = self.store.protocol.shapes.get(slot.path[0])
+            place = tuple(
+                full_name(p) if isinstance(p, type) else p for p in (shape.place(slot.path) if shape else slot.path)
+            )
+            shown = (place, self.store.values[index][number])
+            known = self._terms[index, number] = Term((), []) if self._hidden(slot) else self.labelling.term(shown)
+        return known
+
+    def _least_image(self, parts: list[tuple[int, int]]) -> tuple[int, int]:
+        lows, highs = self._blank
+        for part in parts:
+            packed = self._packed.get(part)
+            if packed is None:
+                packed = self._packed[part] = self._pack(self.hashes(*part))
+            lows ^= packed[0]
+            highs ^= packed[1]
+        found = self._unpack(lows)
+        least = min(found)
+        return least, min(high for low, high in zip(found, self._unpack(highs), strict=True) if low == least)
+
+    def _pack(self, hashes: list[int]) -> tuple[int, int]:
+        """Hashes side by side in one long integer, so that one operation combines them all: the low halves, the high
+        halves.
+        """
+        low, high = (
+            int.from_bytes(b"".join((h >> shift & LOW).to_bytes(8, sys.byteorder) for h in hashes), sys.byteorder)
+            for shift in (0, 64)
+        )
+        return low, high
+
+    def _unpack(self, packed: int) -> list[int]:
+        return memoryview(packed.to_bytes(8 * self.images, sys.byteorder)).cast("Q").tolist()
+
+    def hashes(self, index: int, number: int) -> list[int]:
+        """The hashes (128 bits) of a slot with this value in the fingerprint of each image of a state."""
+        slot, value = self.store.slots[index], self.store.values[index][number]
+        if not number or self._hidden(slot):
+            return [0] * self.images
+        # Permutations that agree on what stands here are many more than images.
+        here = [m for m in dict.fromkeys(model_values_in((slot.path, value))) if m in self._moved]
+        known: dict[tuple[ModelValue, ...], int] = {}
+        found = []
+        for swap in self.permutations[: self.images]:
+            image = tuple(swap.get(m, m) for m in here)
+            if image not in known:
+                known[image] = content_hash(self._path(slot, swap), encode(permute(value, swap)))
+            found.append(known[image])
+        return found
+
+    def alike(self, roots: Sequence[Root]) -> list[Root]:
+        """For each root the first of those that permutations take it to: of the same property, for parameters that are
+        images of its own.
+        """
+        numbers = {(r.name, encode(tuple(r.parameters.values()))): n for n, r in enumerate(roots)}
+        first = list(range(len(roots)))
+        for number, root in enumerate(roots):
+            todo = [number] if first[number] == number else []
+            while todo:
+                given = tuple(roots[todo.pop()].parameters.values())
+                # Swaps of neighbours generate all permutations, so what they connect is an orbit.
+                for swap in self._neighbours:
+                    image = numbers.get((root.name, encode(permute(given, swap))), number)
+                    if first[image] == image > number:
+                        first[image] = number
+                        todo.append(image)
+        return [roots[number] for number in first]
+
+    # -- checking mode ------------------------------------------------------------------------------------------------
+
+    def verify(self, ids: Sequence[int]) -> None:
+        """Raises :class:`fencepost.ProtocolRaised` if an action or a property tells a state from its images, of which
+        it takes the next few in turn.
+        """
+        steps = self._steps(ids)
+        for g in itertools.islice(self._turns, VERIFIED):
+            image = self.permuted(ids, g)
+            expected = {self.permuted(after, g): name for after, name in steps.items()}
+            found = self._steps(image)
+            if expected.keys() != found.keys() and self._unviewed(expected) == self._unviewed(found):
+                view = self.store.protocol.declared("view")[0]
+                raise self._asymmetric("view", view.name, g, ids)
+            differing = self._broken(PROPERTIES, ids) ^ self._broken(PROPERTIES, image)
+            differing |= {(expected | found)[row] for row in expected.keys() ^ found.keys()}
+            for after in () if differing else steps:
+                there = self._broken(STEP_PROPERTIES, image, self.permuted(after, g))
+                differing |= self._broken(STEP_PROPERTIES, ids, after) ^ there
+            if differing:
+                root = next(r for r in self._stepper.roots if r.name in differing)
+                raise self._asymmetric(root.kind.replace("_", " "), root.name, g, ids)
+
+    def _asymmetric(self, kind: str, name: str, g: int, ids: Sequence[int]) -> ProtocolRaised:
+        moved = self.permutations[g]
+        constants = [n for n in self.names if not moved.keys().isdisjoint(self.store.protocol.constants[n])]
+        return ProtocolRaised(
+            f"{kind} {name} tells {listed([m.name for m in moved])} apart, although {listed(constants)} are declared"
+            " symmetric",
+            where=name,
+            state=State(self.store, ids),
+        )
+
+    def _unviewed(self, rows: Iterable[Sequence[int]]) -> set[tuple[int, ...]]:
+        """Rows without what a computed view made of them."""
+        at = {index for index, slot in enumerate(self.store.slots) if slot.path[0] not in self.store.protocol.shapes}
+        return {self.store.normal([0 if index in at else number for index, number in enumerate(row)]) for row in rows}
+
+    def _steps(self, ids: Sequence[int]) -> dict[tuple[int, ...], str]:
+        """The rows that steps lead to, each with the name of an action that leads there."""
+        stepper = self._stepper
+        actions = stepper.of_kind("action")
+        return {stepper.apply(ids, outcome): root.name for root in actions for outcome in stepper.outcomes(root, ids)}
+
+    def _broken(self, kinds: tuple[str, ...], *rows: Sequence[int]) -> set[str]:
+        """The properties of these kinds that are false of a state, or of a step."""
+        return {root.name for root in self._stepper.of_kind(*kinds) if self._stepper.outcomes(root, *rows)}
+
+    # -- refusals -----------------------------------------------------------------------------------------------------
+
+    def _refuse_asymmetry(self, swap: Swap) -> None:
+        """Raises if constants, or what the variables are declared with, are not the same once two members change
+        places.
+        """
+        protocol = self.store.protocol
+        cannot = (
+            f"{listed(self.names)} can not be reduced by symmetry: {' and '.join(m.name for m in swap)} are told"
+            " apart by"
+        )
+        for name, value in protocol.constants.items():
+            image = permute(value, swap)
+            if constants_of(protocol)[name].prefix is not None:
+                value, image = frozenset(value), frozenset(image)
+            if encode(image) != encode(value):
+                raise OptionError(f"{cannot} the constant {name}")
+        declared = {slot.path: slot for name, shape in protocol.shapes.items() for slot in shape.slots((name,))}
+        for slot in declared.values():
+            counterpart = declared.get(self._path(slot, swap))
+            if counterpart is None or encode(counterpart.default) != encode(permute(slot.default, swap)):
+                raise OptionError(f"{cannot} how {slot.name} is declared")
+
+
+def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
+    """The constants that were asked for, in the order of declaration. Raises unless all are declared symmetric, and are
+    so here.
+    """
+    declared = {n: c.symmetric for n, c in constants_of(protocol).items() if c.symmetric is not False}
+    if not declared:
+        raise OptionError(f"no constant of {protocol.name} is declared symmetric (model_values(..., symmetric=True))")
+    for name in () if isinstance(asked, bool) else asked:
+        if name not in declared:
+            raise OptionError(unknown_name("symmetric constant", name, declared, protocol.name))
+    names = tuple(n for n in declared if isinstance(asked, bool) or n in asked)
+    for name in names:
+        reason = _reason(name, declared[name], protocol)
+        if reason:
+            others = [n for n in names if n != name]
+            hint = f" ({{symmetry}}={','.join(others)} leaves them out)" if others else ""
+            raise OptionError(f"{name} are not symmetric in this configuration: {reason}{hint}", "symmetry")
+    return names
+
+
+def _reason(name: str, symmetric: Symmetric, protocol: Protocol) -> str:
+    """Why a constant is not symmetric in this configuration; empty if it is."""
+    if isinstance(symmetric, bool):
+        return ""
+    try:
+        reason = symmetric(protocol)
+    except Exception as error:
+        raise NotAProtocol(
+            f"what constant {name} is declared symmetric by raised {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(reason, str):
+        raise NotAProtocol(
+            f"what constant {name} is declared symmetric by returned {reason!r}: it returns an empty text where the"
+            " members are alike, else the reason why they are not"
+        )
+    return reason
+
+
+def listed(names: Sequence[str]) -> str:
+    """``bookies``, ``bookies and clients``, ``a, b and c``."""
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
+
+
+def _sampled(members: Sequence[Sequence[ModelValue]]) -> Iterator[tuple[Sequence[ModelValue], ...]]:
+    """Some permutations of each constant's members, the same in every run: the identity, exchanges of neighbours, any
+    others.
+    """
+    yield tuple(members)
+    for place, mine in enumerate(members):
+        for i in range(len(mine) - 1):
+            yield (*members[:place], (*mine[:i], mine[i + 1], mine[i], *mine[i + 2 :]), *members[place + 1 :])
+    draw = random.Random(0)
+    for _ in range(SAMPLED):
+        yield tuple(draw.sample(mine, len(mine)) for mine in members)

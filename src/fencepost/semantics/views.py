@@ -1,0 +1,79 @@
+"""Whether a view only picks parts of the state, and which."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.language.context import Looking, Slot
+from fencepost.language.fields import PerKeyView, RecordView, TableView, path_of
+from fencepost.language.network import Network
+from fencepost.language.protocol import Protocol
+
+
+def picked_parts(view: Callable[..., Any], protocol: Protocol) -> list[tuple[Any, ...]] | None:
+    """The paths of the parts of the state that a view picks; None if it does anything else, or raises."""
+    picker = _Picker()
+    try:
+        paths = _picked_paths(view(protocol.bound_to(picker)))
+    except Exception:
+        return None
+    # A part that it read and did not return has decided something.
+    return paths if paths is not None and _only_picks(view) and picker.read_paths <= set(paths) else None
+
+
+class _Picked:
+    """Stands for the value of a slot while a view is asked which parts it picks. It can be returned, and nothing
+    else.
+    """
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        self.path = path
+
+    def _used(self, *_: object) -> Any:
+        raise TypeError
+
+    __bool__ = __eq__ = __ne__ = __hash__ = _used
+
+
+class _PickedCell:
+    """Stands for what a slot holds that appears late. Of a cell of a table the value can be taken, but not whether it
+    has one; nothing can be asked of a channel of a network.
+    """
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        self.path = path
+
+    __bool__ = __iter__ = __len__ = _Picked._used
+
+    def __getitem__(self, place: int) -> _Picked:
+        return _Picked(self.path)
+
+
+class _Picker(Looking):
+    """A cursor that hands out stand-ins: whoever computes with one is no mere selection."""
+
+    def __init__(self) -> None:
+        self.read_paths: set[tuple[Any, ...]] = set()
+
+    def read(self, slot: Slot) -> Any:
+        self.read_paths.add(slot.path)
+        return _Picked(slot.path) if slot.constant else _PickedCell(slot.path)
+
+
+def _only_picks(view: Callable[..., Any]) -> bool:
+    """Whether a view's code names things and groups them and does nothing else, such as ``x is None`` or a branch."""
+    harmless = ("LOAD_", "BUILD_", "RETURN_", "RESUME", "COPY_FREE_VARS", "BINARY_SUBSCR", "EXTENDED_ARG", "NOP")
+    return all(op.opname.startswith(harmless) for op in dis.get_instructions(view))
+
+
+def _picked_paths(viewed: Any) -> list[tuple[Any, ...]] | None:
+    if isinstance(viewed, _Picked):
+        return [viewed.path]
+    if isinstance(viewed, (RecordView, PerKeyView, TableView, Network)):
+        return [path_of(viewed)]
+    if type(viewed) in (tuple, list):
+        parts = [_picked_paths(v) for v in viewed]
+        return None if any(p is None for p in parts) else [path for p in parts for path in p or ()]
+    return None

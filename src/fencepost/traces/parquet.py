@@ -1,0 +1,154 @@
+"""Events as Parquet. This module needs PyArrow; the others of the package import it only when they need it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fencepost.traces.event import COLUMNS, TraceError, TraceEvent
+from fencepost.traces.spool import Row, Whose
+
+SCHEMA = pa.schema(
+    [
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("node", pa.string(), nullable=False),
+        pa.field("incarnation", pa.int32(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("actor", pa.string(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("subject", pa.string()),
+        pa.field("parameters", pa.string(), nullable=False),
+        pa.field("state", pa.string()),
+    ]
+)
+
+BATCH = 65_536
+"""Events that are written or read at once."""
+
+
+class File:
+    """A Parquet file of events, which is there under its name once it is whole. Use it as a context: an error leaves
+    nothing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._hidden = path.with_name(f".{path.name}.new")
+        self._sink = pa.OSFile(str(self._hidden), "wb")
+        self._writer = pq.ParquetWriter(
+            self._sink, SCHEMA, compression="zstd", use_dictionary=True, write_page_checksum=True, store_schema=False
+        )
+        self._waiting: list[Any] = []
+        self._rows = 0
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
+        if kind is not None:
+            self.discard()
+            return
+        try:
+            self._write()
+            self._writer.close()
+            self._sink.close()
+            with open(self._hidden, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(self._hidden, self.path)
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Leave nothing."""
+        for end in (self._writer.close, self._sink.close, self._hidden.unlink):
+            with contextlib.suppress(Exception):
+                end()
+
+    def add(self, run: Any, node: Any, incarnation: Any, rows: Sequence[Row]) -> None:
+        """Add events; of ``run``, ``node`` and ``incarnation``, each is one value for all of them, or a sequence."""
+        count = len(rows)
+        columns = [
+            pa.array(held, field.type) if isinstance(held, list) else pa.repeat(pa.scalar(held, field.type), count)
+            for held, field in zip((run, node, incarnation), SCHEMA, strict=False)
+        ]
+        for place, field in enumerate(list(SCHEMA)[3:]):
+            values = [row[place] for row in rows]
+            # The bytes of JSON are UTF-8 already.
+            columns.append(
+                pa.array(values, pa.binary()).view(pa.string()) if place >= 4 else pa.array(values, field.type)
+            )
+        self._waiting.append(pa.table(columns, schema=SCHEMA))
+        self._rows += count
+        if self._rows >= BATCH:
+            self._write()
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+            self._waiting, self._rows = [], 0
+
+
+def write(path: Path, whose: Whose, rows: Iterable[Sequence[Row]]) -> None:
+    """Write the events of one part, which come some at a time. Raises ``OSError`` if the disk does not take them."""
+    with File(path) as file:
+        for some in rows:
+            file.add(whose.run, whose.node, whose.incarnation, some)
+
+
+def _opened(path: Path) -> Any:
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path} can not be read: {_line(error)}") from error
+    missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
+    if missing:
+        file.close()
+        raise TraceError(f"{path} is no trace: it has no column {missing[0]}")
+    return file
+
+
+def tables(path: Path) -> Iterator[pa.Table]:
+    """The events of a file, some at a time. Raises :class:`TraceError` if it is no trace or can not be read."""
+    file = _opened(path)
+    try:
+        for batch in file.iter_batches(BATCH, columns=list(COLUMNS)):
+            found = pa.Table.from_batches([batch]).select(list(COLUMNS))
+            yield found if found.schema.equals(SCHEMA) else _cast(found)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path} can not be read: {_line(error)}") from error
+    finally:
+        file.close()
+
+
+def _cast(found: pa.Table) -> pa.Table:
+    """A table of another writer, with the types of traces. Raises ``ArrowException`` if that is not possible."""
+    for field in SCHEMA:
+        if not field.nullable and found.column(field.name).null_count:
+            raise pa.ArrowInvalid(f"the column {field.name} has nulls")
+    return pa.table([found.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA)
+
+
+def events(path: Path) -> Iterator[TraceEvent]:
+    """The events of a file. Raises as :func:`tables`."""
+    for found in tables(path):
+        yield from map(TraceEvent, *(column.to_pylist() for column in found.columns))
+
+
+def table_of(found: Sequence[TraceEvent]) -> pa.Table:
+    """Events as a table."""
+    return pa.table(
+        [pa.array([getattr(event, field.name) for event in found], field.type) for field in SCHEMA], schema=SCHEMA
+    )
+
+
+def _line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,209 @@
+"""Reading traces: folders, Parquet files and spools, and whether anything is missing in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fencepost.errors import naming_extra
+from fencepost.files import regular
+from fencepost.traces.event import COLUMNS, STOPPED, TraceError, TraceEvent, named
+from fencepost.traces.folder import SPOOL, parsed
+from fencepost.traces.spool import Contents
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Paths = str | Path | Iterable[str | Path]
+Found = TypeVar("Found")
+
+_PARQUET, _FRAMES = ".parquet", ".spool"
+
+
+def read(paths: Paths, check: bool = True) -> Iterator[TraceEvent]:
+    """The events of folders and files, those of each incarnation in the order in which they were emitted.
+
+    Raises :class:`TraceError` if there is no event, a file can not be read or holds no trace, and, unless ``check`` is
+    False, if an event is missing or there twice, or a trace stopped before its process ended. Parquet needs PyArrow
+    (:class:`fencepost.OptionError`).
+    """
+    checking, count = _Check() if check else None, 0
+    for path in files_of(paths):
+        for event in _either(path, events_of_parquet, events_of_spool):
+            count += 1
+            if checking is not None:
+                checking.see(event, path)
+            yield event
+    if checking is not None:
+        checking.end()
+    if not count:
+        raise TraceError(f"there is no event in {_listed(paths)}")
+
+
+def table(paths: Paths, check: bool = True) -> pa.Table:
+    """The same as an Arrow table with the columns of :class:`TraceEvent`. Raises as :func:`read`."""
+    with naming_extra("reading traces as tables", "query"):
+        import pyarrow as pa
+
+        from fencepost.traces import parquet
+    parts: list[Any] = []
+    for path in files_of(paths):
+        parts += _either(path, parquet.tables, lambda path: iter([parquet.table_of([*events_of_spool(path)])]))
+    whole = pa.concat_tables(parts) if parts else parquet.SCHEMA.empty_table()
+    if check:
+        _check_table(whole, paths)
+    if not whole.num_rows:
+        raise TraceError(f"there is no event in {_listed(paths)}")
+    return whole
+
+
+def files_of(paths: Paths) -> list[Path]:
+    """The files with events in folders and among files, the parts of an incarnation in their order.
+
+    Raises :class:`TraceError` if there is nothing at a path.
+    """
+    found: dict[Path, None] = {}
+    for each in [paths] if isinstance(paths, str | Path) else paths:
+        path = Path(each)
+        if path.is_dir():
+            # Spools first: one that becomes a Parquet file meanwhile is found twice rather than never.
+            spools = [*(path / SPOOL).glob(f"*{_FRAMES}")]
+            tables = [*path.glob(f"*{_PARQUET}")]
+            known = {each.stem for each in tables}
+            names = [*tables, *(each for each in spools if each.stem not in known)]
+            found |= dict.fromkeys(sorted((name for name in names if not name.name.startswith(("_", "."))), key=_order))
+        elif not path.exists():
+            raise TraceError(f"there is no trace {path}")
+        else:
+            found[_regular(path)] = None
+    return [*found]
+
+
+def _regular(path: Path) -> Path:
+    try:
+        regular.must_be(path)
+    except OSError as error:
+        raise TraceError(f"{path} can not be read: {error.strerror}") from error
+    return path
+
+
+def _order(path: Path) -> tuple[str, int, int]:
+    name = parsed(path.name)
+    return (path.name, 0, 0) if name is None else (name.stem, name.incarnation, name.part)
+
+
+def _either(
+    path: Path, of_parquet: Callable[[Path], Iterator[Found]], of_spool: Callable[[Path], Iterator[Found]]
+) -> Iterator[Found]:
+    """The events of a file, by its kind. A spool that has become a Parquet file since it was listed is read there."""
+    try:
+        if path.suffix != _FRAMES:
+            yield from of_parquet(path)
+            return
+        rows = of_spool(path)
+        first = next(rows, None)
+        if first is not None:
+            yield first
+            yield from rows
+    except FileNotFoundError as error:
+        become = path.parent.parent / f"{path.stem}{_PARQUET}"
+        if path.suffix != _FRAMES or not become.exists():
+            raise TraceError(f"{path} is not there any more") from error
+        yield from of_parquet(become)
+    except OSError as error:
+        raise TraceError(f"{path} can not be read: {error.strerror or error}") from error
+
+
+def events_of_parquet(path: Path) -> Iterator[TraceEvent]:
+    """The events of a Parquet file. Raises :class:`TraceError` if it is no trace, :class:`fencepost.OptionError`
+    without PyArrow.
+    """
+    with naming_extra(f"reading {path}", "query"):
+        from fencepost.traces import parquet
+    yield from parquet.events(path)
+
+
+def events_of_spool(path: Path) -> Iterator[TraceEvent]:
+    """The events of a spool, as far as it is written."""
+    contents = Contents(path)
+    if contents.whose is None:
+        return
+    run, node, incarnation, _ = contents.whose
+    for seq, actor, action, subject, parameters, state in contents.rows():
+        yield TraceEvent(
+            run,
+            node,
+            incarnation,
+            seq,
+            actor,
+            action,
+            subject,
+            parameters.decode(),
+            None if state is None else state.decode(),
+        )
+
+
+# -- whether it is whole ----------------------------------------------------------------------------------------------
+
+
+class _Check:
+    """Sees all events one after another, and complains of the first that is not where it should be."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str, int], int] = {}
+
+    def see(self, event: TraceEvent, path: Path) -> None:
+        key = (event.run, event.node, event.incarnation)
+        last = self._last.get(key, 0)
+        if event.seq != last + 1:
+            raise TraceError(f"{path}: {_wrong(last, event.seq)} of {named(*key)}")
+        self._last[key] = event.seq
+        if event.action == STOPPED:
+            raise TraceError(f"{path}: the trace of {named(*key)} stopped with event {event.seq}: {_reason(event)}")
+
+    def end(self) -> None:
+        _check_incarnations(self._last)
+
+
+def _wrong(last: int, seq: int) -> str:
+    if seq <= last:
+        return f"event {seq} is there after event {last}, twice or out of order,"
+    missing = f"events {last + 1} to {seq - 1} are missing" if seq > last + 2 else f"event {last + 1} is missing"
+    return f"{missing} in the trace"
+
+
+def _reason(event: TraceEvent) -> str:
+    return str(event.parameter_values().get("reason", "no reason is given"))
+
+
+def _check_incarnations(keys: Iterable[tuple[str, str, int]]) -> None:
+    lives: dict[tuple[str, str], list[int]] = {}
+    for run, node, incarnation in keys:
+        lives.setdefault((run, node), []).append(incarnation)
+    for (run, node), known in lives.items():
+        if min(known) < 1 or max(known) != len(known):
+            missing = next((number for number in range(1, max(known)) if number not in known), 0)
+            raise TraceError(
+                f"there is no event of {named(run, node, missing)}, and there are some of incarnation {max(known)}"
+            )
+
+
+def _check_table(whole: pa.Table, paths: Paths) -> None:
+    """As :class:`_Check`, for a table; its events are looked at one by one only if something is wrong."""
+    import pyarrow.compute as pc
+
+    kinds = ("count", "max", "count_distinct")
+    groups = whole.group_by(list(COLUMNS[:3])).aggregate([("seq", kind) for kind in kinds])
+    count, highest, different = (groups[f"seq_{kind}"] for kind in kinds)
+    is_whole = pc.all(pc.and_(pc.equal(count, highest), pc.equal(count, different)), min_count=0).as_py()
+    if not is_whole or pc.any(pc.equal(whole["action"], STOPPED), min_count=0).as_py():
+        checking, place = _Check(), Path(_listed(paths))
+        in_order = whole.sort_by([(name, "ascending") for name in COLUMNS[:4]])
+        for event in map(TraceEvent, *(column.to_pylist() for column in in_order.columns)):
+            checking.see(event, place)
+    _check_incarnations(zip(*(groups[name].to_pylist() for name in COLUMNS[:3]), strict=True))
+
+
+def _listed(paths: Paths) -> str:
+    return str(paths) if isinstance(paths, str | Path) else ", ".join(map(str, paths))

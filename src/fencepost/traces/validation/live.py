@@ -1,0 +1,76 @@
+"""Validates traces in this process while systems write them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+from fencepost.traces.event import TraceEvent
+from fencepost.traces.validation.outcome import Explain, Outcome
+from fencepost.traces.validation.tail import Tail
+from fencepost.traces.validation.traces import decoded
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.watch import Limits, Watch
+
+PAUSE = 0.5
+"""Seconds between two looks at the folders."""
+
+Tell = Callable[[list[Outcome]], None]
+"""Takes verdicts as they become certain."""
+
+
+@dataclass
+class Following:
+    """Runs that are watched, each by a :class:`fencepost.traces.validation.watch.Watch`. ``runs``, ``subjects``: those
+    that are wanted, empty for all.
+    """
+
+    validator: Validator
+    limits: Limits
+    explain: Explain | None
+    runs: Collection[str] = ()
+    subjects: Collection[str] = ()
+    watches: dict[str, Watch] = field(default_factory=dict)
+
+    def feed(self, events: Iterable[TraceEvent], now: float) -> None:
+        """Take events of any runs."""
+        is_known = re.compile(self.validator.conformance.subjects, re.DOTALL).fullmatch
+        is_wanted = self.subjects.__contains__ if self.subjects else is_known
+        by_run: dict[str, list[TraceEvent]] = {}
+        for event in events:
+            if (not self.runs or event.run in self.runs) and (event.subject is None or is_wanted(event.subject)):
+                by_run.setdefault(event.run, []).append(event)
+        for run, some in by_run.items():
+            watch = self.watches.get(run)
+            if watch is None:
+                watch = self.watches[run] = Watch(self.validator, run, self.limits, explain=self.explain)
+            watch.feed(map(decoded, some), now)
+
+    def look(self, now: float) -> list[Outcome]:
+        """The verdicts that are certain by now."""
+        return [outcome for watch in self.watches.values() for outcome in watch.look(now)]
+
+    def finish(self, now: float) -> list[Outcome]:
+        """The verdicts of all that is left."""
+        return [outcome for watch in self.watches.values() for outcome in watch.finish(now)]
+
+
+def follow(tail: Tail, following: Following, until: Callable[[], bool], tell: Tell) -> None:
+    """Read what is added to folders and tell verdicts, ``until`` it says so, or until KeyboardInterrupt, which ends it
+    likewise.
+    """
+    now = time.monotonic()
+    try:
+        while not until():
+            following.feed(tail.poll(), now)
+            found = following.look(now)
+            if found:
+                tell(found)
+            time.sleep(PAUSE)
+            now = time.monotonic()
+    except KeyboardInterrupt:
+        pass
+    following.feed(tail.poll(), now)
+    tell(following.look(now) + following.finish(now))

@@ -1,0 +1,124 @@
+"""The outcome of one trace, as data that can be sent, stored and printed: a verdict without the protocol that it is
+about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from fencepost.errors import FencepostError, SystemFailure
+from fencepost.semantics.authors import brief
+from fencepost.traces.event import TraceError
+from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.validate import Validator, Verdict
+
+ACCEPTED, NOT_FINISHED, REJECTED, NOT_COVERED = "accepted", "not finished", "rejected", "not covered"
+RAISED = "raised"
+"""A trace is a behaviour of the protocol; it is one so far, and nobody waits for the rest; it is none; it has something
+that its conformance does not know how to hold to the protocol. Or the Python of the conformance or of the protocol
+raised, which says nothing about the system.
+"""
+
+
+class Alternative(msgspec.Struct):
+    """A step that could have come next, and why it can not: the event that tells of it, and the line of the author's
+    that refuses it.
+    """
+
+    node: str
+    incarnation: int
+    seq: int
+    event: str
+    step: str
+    reason: str
+    where: str
+    asked: str
+
+
+class Outcome(msgspec.Struct):
+    """The verdict on the trace of one subject in one run.
+
+    ``taken``: how many of its ``steps`` the protocol takes; ``skipped``: those that the system may have ignored, and
+    has. ``problem``: why it could not be followed at all. ``raised``: whether the conformance, or its protocol, raised.
+    ``refusals``: everything that could have come next, none of which can. ``story``: the last steps before, in words;
+    ``sequence``: as a sequence diagram; both empty where nobody asked for them. ``finished``: whether the trace came to
+    its end. ``protocol``: the name of the one that it was held to, if it came to that.
+    """
+
+    run: str
+    subject: str
+    accepted: bool
+    covered: bool = True
+    events: int = 0
+    steps: int = 0
+    taken: int = 0
+    skipped: int = 0
+    problem: str = ""
+    raised: bool = False
+    refusals: list[Alternative] = []
+    story: str = ""
+    sequence: str = ""
+    finished: bool = True
+    protocol: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``accepted``, ``not finished``, ``raised``, ``rejected`` or ``not covered``."""
+        if not self.finished:
+            return NOT_FINISHED
+        if self.raised:
+            return RAISED
+        return ACCEPTED if self.accepted else REJECTED if self.covered else NOT_COVERED
+
+
+Explain = Callable[[Verdict], tuple[str, str]]
+"""The last steps of a verdict: the story, and the sequence diagram."""
+
+Observer = Callable[[Verdict], None]
+"""Called with each verdict."""
+
+
+def judged(
+    validator: Validator, run: str, subject: str, events: Callable[[], Sequence[Event]], shuffle: int | None = None,
+    explain: Explain | None = None,
+    on_verdict: Observer | None = None,
+) -> Outcome:  # fmt: skip
+    """Validates one trace. Whatever is wrong with its events, or what the conformance raises at it, is its problem and
+    no other trace's.
+
+    ``explain``: called for a trace that is not accepted; ``on_verdict``: for each.
+    """
+    if not subject:
+        return Outcome(run, "", False, events=len(events()), problem="no event of the run is about any subject")
+    try:
+        verdict = validator.validate(subject, events(), shuffle)
+    except TraceError as error:
+        return Outcome(run, subject, False, problem=str(error))
+    except (MemoryError, SystemFailure):
+        raise
+    except (Exception, SystemExit) as error:
+        said = str(error) if isinstance(error, FencepostError) else f"the conformance raised {brief(error)}"
+        return Outcome(run, subject, False, problem=said, raised=True)
+    if on_verdict is not None:
+        on_verdict(verdict)
+    return outcome_of(verdict, run, explain if not verdict.accepted else None)
+
+
+def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Outcome:
+    """A verdict as an outcome."""
+    story, sequence = explain(verdict) if explain is not None else ("", "")
+    refusals = [
+        Alternative(
+            r.event.node, r.event.incarnation, r.event.seq, r.event.action, r.step.title, r.why.reason, r.why.where,
+            r.why.asked
+        )
+        for r in verdict.refusals
+    ]  # fmt: skip
+    return Outcome(
+        run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken,
+        verdict.skipped, verdict.problem,
+        refusals=refusals, story=story, sequence=sequence,
+        protocol=verdict.follower.protocol.name if verdict.follower is not None else "",
+    )  # fmt: skip

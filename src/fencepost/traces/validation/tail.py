@@ -1,0 +1,53 @@
+"""Reads what is added to folders of traces while systems write them: finished files, and those that are being
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost.traces.event import STOPPED, TraceError, TraceEvent, named
+from fencepost.traces.reading import events_of_parquet, events_of_spool, files_of
+
+
+class Tail:
+    """The events that are added to folders, from one :meth:`poll` to the next. Folders must be on this machine."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.folders = folders
+        self._last: dict[tuple[str, str, int], int] = {}
+        self._done: set[str] = set()
+
+    def poll(self) -> list[TraceEvent]:
+        """The events that are new, each incarnation's in their order.
+
+        Raises :class:`fencepost.traces.TraceError` if one is missing, or a file can not be read.
+        """
+        found: list[TraceEvent] = []
+        for path in files_of(self.folders):
+            is_spool = path.suffix == ".spool"
+            if path.stem in self._done and not is_spool:
+                continue
+            try:
+                for event in events_of_spool(path) if is_spool else events_of_parquet(path):
+                    if self._is_new(event):
+                        found.append(event)
+            except FileNotFoundError:  # it has become a Parquet file meanwhile, which is read next time
+                continue
+            except OSError as error:
+                raise TraceError(f"{path} can not be read: {error.strerror or error}") from error
+            if not is_spool:
+                self._done.add(path.stem)
+        return found
+
+    def _is_new(self, event: TraceEvent) -> bool:
+        key = (event.run, event.node, event.incarnation)
+        last = self._last.get(key, 0)
+        if event.seq <= last:
+            return False
+        if event.seq != last + 1:
+            raise TraceError(f"events {last + 1:,} to {event.seq - 1:,} are missing in the trace of {named(*key)}")
+        if event.action == STOPPED:
+            raise TraceError(f"the trace of {named(*key)} stopped with event {event.seq:,}: {event.parameters}")
+        self._last[key] = event.seq
+        return True

@@ -1,0 +1,116 @@
+"""Splits runs into traces: the events of one subject in one run are one trace, which is validated by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from fencepost.errors import OptionError
+from fencepost.traces import event as row
+from fencepost.traces.validation.conformance import Event
+
+RunAndSubject = tuple[str, str]
+"""Names a trace: the run, and the subject; the subject is empty if no event of the run is about any."""
+
+
+class Traces:
+    """The events of traces by run and subject, as rows. Events about all subjects belong to the trace of each of their
+    run.
+
+    ``runs`` and ``subjects``: those that are wanted, empty for all; ``kind``: a regular expression of the subjects that
+    are known of at all.
+    """
+
+    def __init__(
+        self,
+        events: Iterable[row.TraceEvent],
+        runs: Collection[str] = (),
+        subjects: Collection[str] = (),
+        kind: str = ".*",
+    ) -> None:
+        is_known = re.compile(kind, re.DOTALL).fullmatch
+        self._runs: dict[str, dict[str | None, list[row.TraceEvent]]] = {}
+        seen: set[str] = set()
+        for event in events:
+            seen.add(event.run)
+            if runs and event.run not in runs:
+                continue
+            if event.subject is not None and not is_known(event.subject):
+                self._runs.setdefault(event.run, {})
+                continue
+            self._runs.setdefault(event.run, {}).setdefault(event.subject, []).append(event)
+        must_be_there("run", runs, seen)
+        self._wanted = subjects
+        must_be_there(
+            "subject", subjects, {subject for of in self._runs.values() for subject in of if subject is not None}
+        )
+
+    def names(self) -> list[RunAndSubject]:
+        """All traces, in the order of their names."""
+        found = []
+        for run, subjects in self._runs.items():
+            known = [subject for subject in subjects if subject is not None]
+            if not known and not self._wanted:
+                found.append((run, ""))
+            found += [(run, subject) for subject in known if not self._wanted or subject in self._wanted]
+        return sorted(found, key=lambda name: (natural(name[0]), natural(name[1])))
+
+    def events(self, name: RunAndSubject) -> list[Event]:
+        """The events of one trace, node by node in their order. Raises :class:`fencepost.traces.TraceError` for
+        parameters that are no JSON object.
+        """
+        run, subject = name
+        of = self._runs[run]
+        return in_order([*map(decoded, of.get(None, ())), *map(decoded, of.get(subject, ()))])
+
+
+_CHANGES = ("metadata_written", "metadata_deleted")
+
+
+def decoded(event: row.TraceEvent) -> Event:
+    """An event with its parameters as Python values. Raises :class:`fencepost.traces.TraceError` if they are no JSON
+    object.
+    """
+    return Event(
+        event.node, event.incarnation, event.seq, event.action, event.subject, event.parameter_values(), event.actor
+    )
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Events node by node, each node's in their order."""
+    return sorted(events, key=lambda event: event.place)
+
+
+def each_change_once(events: Iterable[Event]) -> list[Event]:
+    """The events without those of changes of metadata that are there already. Every member of a quorum of metadata
+    services traces each change, and once more when it applies its log anew after a start; zxid and path say which one
+    it is.
+    """
+    seen: set[tuple[int, str]] = set()
+    once = []
+    for event in events:
+        if event.action in _CHANGES and "zxid" in event.parameters:
+            change = event.parameters["zxid"], event.parameters["path"]
+            if change in seen:
+                continue
+            seen.add(change)
+        once.append(event)
+    return once
+
+
+def must_be_there(what: str, wanted: Collection[str], there: Collection[str]) -> None:
+    """Raises :class:`fencepost.OptionError` if a run or a subject that is asked for is in no trace."""
+    for name in wanted:
+        if name not in there:
+            known = sorted(there, key=natural)
+            some = (
+                f"there are {', '.join(known[:5])}{f' and {len(known) - 5:,} more' if len(known) > 5 else ''}"
+                if known
+                else "there is none"
+            )
+            raise OptionError(f"{what} {name} is not in the traces: {some}")
+
+
+def natural(name: str) -> tuple[int, int, str]:
+    """A key that puts numbers in the order of numbers."""
+    return (0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name)

@@ -1,0 +1,81 @@
+"""Liveness from the embedded engine against the plain explorer: the same graph, the same verdict, the same lasso."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from checker.engines import compare
+from checker.engines.random_protocols import RandomProtocol, seeded
+
+from fencepost import Protocol, Result, check
+from fencepost.checker.engines import embedded, reference
+from fencepost.checker.liveness.graph import Graph
+from fencepost.semantics import Stepper
+
+THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
+SEEDS = 2_000 if THOROUGH else 40
+CAP = 400
+WAYS = ({"workers": 1}, {"workers": 2}, {"workers": 2, "bits": 128})
+
+
+def told(result: Result) -> dict[str, Any]:
+    """What a result says, in terms that do not depend on how values were numbered."""
+    return {
+        "verdict": result.verdict,
+        "exit code": result.exit_code,
+        "counts": (result.distinct_states, result.generated_states, result.depth),
+        "error": str(result.error),
+        "violations": [
+            (
+                v.kind,
+                v.name,
+                v.trace.loop,
+                [s.fingerprint for s in v.trace.states],
+                [(s.title, s.choices) for s in v.trace.steps],
+            )
+            for v in result.violations
+            if v.trace is not None
+        ],
+    }
+
+
+def graph(engine: Any, protocol: Protocol, **options: Any) -> Graph:
+    return compare.graph(engine.explore, Stepper(protocol), **options)
+
+
+def differences(random: RandomProtocol) -> str | None:
+    expected = check(random.build(), engine="reference", max_states=CAP)
+    if not expected.complete or expected.error is not None:
+        return None
+    for way in WAYS:
+        got = check(random.build(), engine="embedded", **way)
+        if told(got) != told(expected):
+            return f"{way}: {told(expected)} expected, got {told(got)}"
+    return None
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_engines_agree_on_random_protocols(part: int) -> None:
+    for seed in range(part * SEEDS // 4, (part + 1) * SEEDS // 4):
+        random = seeded(seed, temporal=True)
+        assert differences(random) is None, random
+
+
+def test_engines_make_the_same_graph() -> None:
+    judged = 0
+    for seed in range(12):
+        random = seeded(30_000 + seed, temporal=True)
+        if (
+            not (expected := check(random.build(), engine="reference", max_states=CAP)).complete
+            or not expected.distinct_states
+        ):
+            continue
+        judged += 1
+        for workers in (1, 2):
+            one, other = graph(reference, random.build()), graph(embedded, random.build(), workers=workers)
+            for name in ("fingerprints", "levels", "starts", "targets", "kinds", "enabled", "truths"):
+                assert np.array_equal(getattr(one, name), getattr(other, name)), (name, random)
+    assert judged > 5

@@ -1,0 +1,43 @@
+"""``python careless_bookie.py PROTECTION bookie DIR ...``: ``fencepost bookie`` without a protection of its boot, and
+killed where that shows.
+
+``run_precedes_answers``: it never comes to note how it runs, and does not look with which journal the last run ended.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from fencepost.cli.main import main
+from fencepost.ledger.bookie import cookies, process, repair
+from fencepost.ledger.bookie.directories import Directories
+from fencepost.ledger.roles.bookie import Bookie
+from fencepost.ledger.roles.repair import Repair
+from fencepost.ledger.rules.boot import Run, Step, steps_of_boot
+from fencepost.ledger.rules.protections import ALL
+
+protection = sys.argv.pop(1)
+careless = ALL.replace(**{protection: False})
+
+
+def steps(**found: Any) -> tuple[Step, ...]:
+    return steps_of_boot(**found, protections=careless)
+
+
+def never(directory: str, run: Run, *others: Any, original: Any = cookies.note_run) -> None:
+    """The note is not there yet when the bookie is killed."""
+    if run.ended_cleanly:
+        original(directory, run, *others)
+
+
+process.steps_of_boot = steps  # type: ignore[assignment]
+process.Bookie = functools.partial(Bookie, protections=careless)  # type: ignore[assignment,misc]
+repair.roles.Repair = functools.partial(Repair, protections=careless)  # type: ignore[assignment,misc]
+if protection == "run_precedes_answers":
+    cookies.note_run = never  # type: ignore[assignment]
+    Directories._last_journal = 0  # type: ignore[assignment,method-assign]
+
+if __name__ == "__main__":
+    sys.exit(main())

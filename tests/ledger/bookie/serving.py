@@ -1,0 +1,156 @@
+"""Bookies on loopback and plain clients of them, for tests of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from patience import PATIENCE
+
+from fencepost.connections.tls import Tls
+from fencepost.ledger import messages as m
+from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.bookie.server import Server
+from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.disk.storage import Storage
+from fencepost.ledger.entries import Digests, Entry
+from fencepost.ledger.kernels import bookie as bookie_loops
+from fencepost.ledger.roles.bookie import Bookie
+from fencepost.ledger.rules.metadata import DigestType
+from fencepost.ledger.wire import v2, v3
+from fencepost.ledger.wire.frames import Frames
+
+HOW: dict[str, Any] = {"loops": bookie_loops, "loop_factory": None}
+"""How a bookie runs: by compiled loops, or with None one message at a time; and on which event loop."""
+KEY = b"k" * 20
+DIGESTS = Digests(DigestType.CRC32, b"")
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a test on a loop of its own."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await main
+
+    with asyncio.Runner(loop_factory=HOW["loop_factory"]) as runner:
+        runner.run(limited())
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Wait until a condition holds."""
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < end, f"waited in vain for {what}"
+        await asyncio.sleep(0.005)
+
+
+class Served:
+    """A server, its port, and why it has stopped, if it has."""
+
+    def __init__(self, server: Server, port: int) -> None:
+        self.server = server
+        self.port = port
+        self.stopped: list[str] = []
+
+    async def client(self, codec: Any = v3, **options: Any) -> Client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **options)
+        return Client(reader, writer, codec)
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    directory: Path,
+    context: Tls | None = None,
+    storage_of: Callable[..., Storage] = Storage,
+    **settings: Any,
+) -> AsyncIterator[Served]:
+    """A bookie that serves from a directory."""
+    given = Settings.of(settings)
+    served = Served.__new__(Served)
+    stopped: list[str] = []
+    server = Server(
+        Bookie(limits=given.of_role()), given, Metrics(), stopped.append, context, given.users(), HOW["loops"]
+    )
+    storage = storage_of(
+        given.of_storage(str(directory / "journal"), str(directory / "ledgers")),
+        synced=server.synced,
+        failed=server.failed,
+        busy=server.busy,
+        took=server.metrics.storage_took,
+        compiled=lambda: HOW["loops"] is not None,
+    )
+    server.open(storage)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        await server.listen(bound)
+        served.server, served.port, served.stopped = server, bound.getsockname()[1], stopped
+        try:
+            yield served
+        finally:
+            await server.close()
+            storage.close()
+
+
+class Client:
+    """A connection to a bookie."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, codec: Any) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.codec = codec
+        self.frames = Frames(1 << 30)
+        self.payloads: list[bytes] = []
+        self.txn = 0
+
+    def send(self, *requests: m.Request) -> None:
+        """Send requests, numbered from 1 on."""
+        frames = []
+        for request in requests:
+            self.txn += 1
+            frames.append(self.codec.encode_request(self.txn, request))
+        self.writer.write(b"".join(frames))
+
+    async def receive(self) -> tuple[int, Any]:
+        """The next answer."""
+        while not self.payloads:
+            data = await self.reader.read(1 << 16)
+            if not data:
+                raise EOFError
+            self.payloads += self.frames.feed(data)
+        answer: tuple[int, Any] = self.codec.decode_response(self.payloads.pop(0))
+        return answer
+
+    async def ask(self, request: m.Request) -> Any:
+        """Send a request; the answer, which must be the next that comes."""
+        self.send(request)
+        txn, response = await self.receive()
+        assert self.codec is v2 or txn == self.txn
+        return response
+
+    async def is_closed(self) -> bool:
+        """Whether the bookie has closed the connection; waits for that."""
+        try:
+            return not await self.reader.read(1)
+        except ConnectionError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+def entry(ledger: int, entry_id: int, data: bytes = b"data", lac: int | None = None) -> bytes:
+    """The body of an entry."""
+    lac = entry_id - 1 if lac is None else lac
+    return DIGESTS.entry_body(Entry(ledger, entry_id, lac, len(data) * (entry_id + 1), data))
+
+
+def add(ledger: int, entry_id: int, data: bytes = b"data", key: bytes = KEY, **options: Any) -> m.AddEntry:
+    """An add."""
+    lac = options.pop("lac", entry_id - 1)
+    return m.AddEntry(ledger, entry_id, lac, entry(ledger, entry_id, data, lac), key, **options)

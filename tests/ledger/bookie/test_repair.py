@@ -1,0 +1,298 @@
+"""A bookie that may have lost entries: its ledgers are in limbo when it serves, and whole again after a while
+(BP-46).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger.bookie.serving import run
+from ledger.bookie.standing_bookies import bookie, metadata_service, started
+from patience import PATIENCE
+
+import fencepost
+from fencepost.errors import SystemFailure
+from fencepost.ledger import messages as m
+from fencepost.ledger.bookie import cookies
+from fencepost.ledger.bookie.directories import Directories
+from fencepost.ledger.client.store import Store
+from fencepost.ledger.entries import Digests, Entry
+from fencepost.ledger.rules.boot import CLEAN_END, Run
+from fencepost.ledger.rules.codes import Code
+from fencepost.ledger.rules.metadata import DigestType, LedgerStatus
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
+        yield address
+
+
+@pytest.fixture
+def uri(service: str, request: pytest.FixtureRequest) -> str:
+    """A cluster of its own for each test."""
+    return f"{service}-{request.node.name.translate(str.maketrans('[]/', '---'))}"
+
+
+class NotStartedError(AssertionError):
+    """A bookie did not serve: its exit code, and what it has said."""
+
+    def __init__(self, running: subprocess.Popen[str]) -> None:
+        _, self.said = running.communicate()
+        self.status = running.returncode
+        super().__init__(f"{self.status}: {self.said}")
+
+
+class Killable:
+    """A bookie in a process of its own."""
+
+    def __init__(self, directory: Path, uri: str, *settings: str, bookie_id: str = "") -> None:
+        self._arguments = (directory, "--metadata", uri, *(word for each in settings for word in ("--set", each)))
+        self._exits = contextlib.ExitStack()
+        self.bookie_id = bookie_id
+
+    def start(self) -> None:
+        port = self.bookie_id.rpartition(":")[2] or "0"
+        self._running = self._exits.enter_context(started("bookie", *self._arguments, "--port", port))
+        assert self._running.stdout is not None
+        said = self._running.stdout.readline()
+        if "serves" not in said:
+            raise NotStartedError(self._running)
+        self.bookie_id = said.split()[1]
+
+    def kill(self) -> None:
+        self._running.kill()
+        self._running.communicate()
+
+    def end(self) -> subprocess.Popen[str]:
+        self._running.send_signal(signal.SIGTERM)
+        self._running.communicate(timeout=PATIENCE)
+        return self._running
+
+    def close(self) -> None:
+        self._exits.close()
+
+
+@contextlib.contextmanager
+def bookies(tmp_path: Path, uri: str, *settings: str) -> Iterator[list[Killable]]:
+    """Three bookies that serve."""
+    several = [Killable(tmp_path / str(number), uri, *settings) for number in range(3)]
+    try:
+        for each in several:
+            each.start()
+        yield several
+    finally:
+        for each in several:
+            each.close()
+
+
+async def code_of(store: Store, bookie_id: str, request: m.Request) -> Code:
+    """What a bookie answers, once there is a connection to it again."""
+    async with patience(f"an answer to {request}"):
+        while (response := await store.ask(bookie_id, request)) is None:
+            await asyncio.sleep(0.05)
+    return response.code  # type: ignore[union-attr]
+
+
+async def entries_of(store: Store, bookie_id: str, ledger: int) -> Any:
+    """The code and the runs of entries of a ledger that a bookie says to have."""
+    async with patience(f"the entries of ledger {ledger}"):
+        while (response := await store.ask(bookie_id, m.ListEntries(ledger))) is None:
+            await asyncio.sleep(0.05)
+    return response.code, response.runs  # type: ignore[union-attr]
+
+
+@contextlib.asynccontextmanager
+async def patience(what: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield
+    except TimeoutError:
+        pytest.fail(f"waited in vain for {what}")
+
+
+async def until_whole(store: Store, bookie_id: str, ledger: int, runs: Any) -> None:
+    async with patience(f"entries {runs} of ledger {ledger}"):
+        while await entries_of(store, bookie_id, ledger) != (Code.OK, runs):
+            await asyncio.sleep(0.05)
+
+
+WITHOUT_JOURNAL = ("journalWriteData=false", "flushInterval=100000000")
+
+
+def test_a_bookie_without_journal_that_is_killed_gets_back_what_it_lost(tmp_path: Path, uri: str) -> None:
+    async def main() -> None:
+        with bookies(tmp_path, uri, *WITHOUT_JOURNAL) as (first, second, third):
+            async with await fencepost.connect(uri) as store:
+                closed = await store.create_ledger()
+                await closed.append_many([b"x"] * 100)
+                await closed.close()
+                opened = await store.create_ledger()
+                await opened.append_many([b"y"] * 50)
+                for other in (second, third):
+                    other_ids = await entries_of(store, other.bookie_id, opened.id)
+                    assert other_ids == (Code.OK, ((0, 49),))
+                first.kill()
+                first.start()
+                await until_whole(store, first.bookie_id, closed.id, ((0, 99),))
+                await until_whole(store, first.bookie_id, opened.id, ((0, 49),))
+                metadata = await store.ledger_metadata(opened.id)
+                assert (metadata.status, metadata.last_entry) == (LedgerStatus.CLOSED, 49)
+
+    run(main())
+
+
+def test_a_bookie_without_journal_keeps_what_a_recovery_wrote_back_before_the_metadata_name_it(
+    tmp_path: Path, uri: str
+) -> None:
+    """It could not know, when it boots, that it has lost something of such a ledger."""
+    ledger, key = 77, b"k" * 20
+    entries = {
+        entry_id: Digests(DigestType.CRC32C, b"").entry_body(Entry(ledger, entry_id, -1, 2, b"zz"))
+        for entry_id in (0, 1)
+    }
+
+    async def main() -> None:
+        with bookies(tmp_path, uri, *WITHOUT_JOURNAL) as (first, _, _):
+            async with await fencepost.connect(uri) as store:
+                for entry_id, body in entries.items():
+                    add = m.AddEntry(ledger, entry_id, -1, body, key, recovery=entry_id == 1)
+                    assert await code_of(store, first.bookie_id, add) is Code.OK
+                first.kill()
+                first.start()
+                assert await entries_of(store, first.bookie_id, ledger) == (Code.OK, ((1, 1),))
+
+    run(main())
+
+
+def test_a_ledger_in_limbo_says_nothing_of_what_is_missing_and_takes_no_adds(tmp_path: Path, uri: str) -> None:
+    """While the other bookies are away nothing can be repaired, and nothing is said of what was lost."""
+
+    async def main() -> None:
+        with bookies(tmp_path, uri, *WITHOUT_JOURNAL) as (first, second, third):
+            async with await fencepost.connect(uri) as store:
+                opened = await store.create_ledger()
+                await opened.append_many([b"y"] * 50)
+                for each in (first, second, third):
+                    each.kill()
+                first.start()
+                key = m.ReadEntry(opened.id, 3)
+                assert await code_of(store, first.bookie_id, key) is Code.UNKNOWN_LEDGER_STATE
+                assert await code_of(store, first.bookie_id, m.ReadLac(opened.id)) is Code.UNKNOWN_LEDGER_STATE
+                first.end()
+                first.start()  # a clean end changes nothing about what is missing
+                assert await code_of(store, first.bookie_id, key) is Code.UNKNOWN_LEDGER_STATE
+                assert (await store.ledger_metadata(opened.id)).status is not LedgerStatus.CLOSED
+
+    run(main())
+
+
+@pytest.mark.parametrize("settings", [("journalWriteData=true",), WITHOUT_JOURNAL])
+def test_a_bookie_that_has_lost_nothing_repairs_nothing(tmp_path: Path, uri: str, settings: tuple[str, ...]) -> None:
+    """A clean end has flushed everything; and with the journal, so has no end at all."""
+
+    async def main() -> None:
+        with bookies(tmp_path, uri, *settings) as several:
+            async with await fencepost.connect(uri) as store:
+                opened = await store.create_ledger(ack_quorum=3)
+                await opened.append_many([b"y"] * 50)
+                for number, each in enumerate(several):
+                    each.kill() if "true" in settings[0] else each.end()
+                    before = Directories(*(str(tmp_path / str(number) / name) for name in Directories._fields))
+                    assert before.last_run == (Run(journals_adds=True) if "true" in settings[0] else CLEAN_END)
+                    each.start()
+                for each in several:
+                    assert await entries_of(store, each.bookie_id, opened.id) == (Code.OK, ((0, 49),))
+                assert (await store.ledger_metadata(opened.id)).status is LedgerStatus.OPEN
+
+    run(main())
+
+
+def test_the_journal_may_be_switched_on_after_an_unclean_end_without_it(tmp_path: Path, uri: str) -> None:
+    async def main() -> None:
+        with bookies(tmp_path, uri, *WITHOUT_JOURNAL) as (first, second, third):
+            async with await fencepost.connect(uri) as store:
+                opened = await store.create_ledger()
+                await opened.append_many([b"y"] * 50)
+                for each in (first, second, third):
+                    each.kill()
+                with contextlib.closing(Killable(tmp_path / "0", uri)) as again:
+                    again.start()
+                    assert await code_of(store, again.bookie_id, m.ReadEntry(opened.id, 3)) is Code.UNKNOWN_LEDGER_STATE
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["kill", "end"])
+@pytest.mark.parametrize("lost", ["journal", "ledgers", "journal and ledgers", "all files"])
+def test_a_bookie_that_has_lost_a_directory_repairs_itself_if_it_is_told_to(
+    tmp_path: Path, uri: str, lost: str, end: str
+) -> None:
+    async def main() -> None:
+        directory = tmp_path / "0"
+        directories = Directories(str(directory / "journal"), str(directory / "ledgers"))
+        with bookies(tmp_path, uri) as (first, _, _):
+            async with await fencepost.connect(uri) as store:
+                closed = await store.create_ledger()
+                await closed.append_many([b"x"] * 100)
+                await closed.close()
+                opened = await store.create_ledger()
+                await opened.append_many([b"y"] * 50)
+                getattr(first, end)()
+                for each in directories:
+                    if lost == "all files":
+                        for path in Path(each, cookies.CURRENT).iterdir():
+                            if path.name != cookies.VERSION:
+                                path.unlink()
+                    elif Path(each).name in lost:
+                        shutil.rmtree(each)
+                with pytest.raises(SystemFailure, match="lost"):
+                    async with bookie(directory, uri, bookiePort=int(first.bookie_id.rpartition(":")[2])):
+                        pass
+                token = cookies.from_bytes((await store.metadata.read_cookie(first.bookie_id))[0]).token
+                with contextlib.closing(
+                    Killable(directory, uri, "dataIntegrityStampMissingCookies=true", bookie_id=first.bookie_id)
+                ) as again:
+                    again.start()
+                    assert again.bookie_id == first.bookie_id
+                    await until_whole(store, first.bookie_id, closed.id, ((0, 99),))
+                    await until_whole(store, first.bookie_id, opened.id, ((0, 49),))
+                    async with patience("the end of the repair"):
+                        while any(each.is_under_repair for each in directories.stamped()):
+                            await asyncio.sleep(0.05)
+                    again.kill()
+                in_metadata = cookies.from_bytes((await store.metadata.read_cookie(first.bookie_id))[0])
+                assert in_metadata.token != token
+                assert [each.cookie for each in directories.stamped()] == [in_metadata, in_metadata]
+                first.start()
+                await until_whole(store, first.bookie_id, closed.id, ((0, 99),))
+
+    run(main())
+
+
+def test_a_directory_that_was_away_during_a_repair_is_known(tmp_path: Path, uri: str) -> None:
+    async def main() -> None:
+        directory = tmp_path / "0"
+        with bookies(tmp_path, uri) as (first, _, _):
+            first.kill()
+            shutil.move(directory / "ledgers", tmp_path / "away")
+            with contextlib.closing(
+                Killable(directory, uri, "dataIntegrityStampMissingCookies=true", bookie_id=first.bookie_id)
+            ) as again:
+                again.start()
+                again.end()
+            shutil.rmtree(directory / "ledgers")
+            shutil.move(tmp_path / "away", directory / "ledgers")
+            with pytest.raises(SystemFailure, match="of another time"):
+                async with bookie(directory, uri):
+                    pass
+
+    run(main())

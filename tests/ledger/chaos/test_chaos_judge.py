@@ -1,0 +1,169 @@
+"""The judge of the campaign sees what is wrong: each test tells it of one fault, and of nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+import fencepost
+from bench.chaos import judge as judges
+from bench.chaos.facts import Facts, Tail
+from bench.chaos.harm import Schedule
+from bench.chaos.payload import fault, payload
+from fencepost.ledger.errors import ReadError
+
+NONCE = 7
+
+
+class Store:
+    """A store with ledgers of so many entries each, read through ``change``."""
+
+    def __init__(self, entries: dict[int, int], change: Callable[[int, int, bytes], bytes | None]) -> None:
+        self.entries = entries
+        self.change = change
+
+    async def __aenter__(self) -> Store:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def list_ledgers(self) -> AsyncIterator[int]:
+        for ledger in self.entries:
+            yield ledger
+
+    async def open_ledger(self, ledger: int, recover: bool, digest: str, password: bytes) -> Any:
+        last = self.entries[ledger] - 1
+
+        async def read(first: int, last: int) -> AsyncIterator[Any]:
+            for entry_id in range(first, last + 1):
+                data = self.change(ledger, entry_id, payload(ledger, entry_id, NONCE))
+                if data is not None:
+                    yield SimpleNamespace(id=entry_id, data=data)
+
+        async def close() -> None:
+            pass
+
+        return SimpleNamespace(id=ledger, last_add_confirmed=last, read=read, close=close)
+
+
+def judged(
+    monkeypatch: pytest.MonkeyPatch,
+    facts: list[dict[str, Any]],
+    entries: dict[int, int],
+    change: Callable[[int, int, bytes], bytes | None] = lambda ledger, entry_id, data: data,
+) -> list[str]:
+    """The faults that are found."""
+    monkeypatch.setattr(fencepost, "connect", lambda uri, trace=None: Store(entries, change), raising=False)
+    judge = judges.Judge()
+    judge.hear({"by": "writer-1", **fact} for fact in facts)
+    asyncio.run(judge.judge("zk://nowhere", lambda ledgers, entries: None))
+    return judge.faults
+
+
+CREATED = {"fact": "created", "ledger": 1, "nonce": NONCE, "digest": "crc32c"}
+ACKNOWLEDGED = {"fact": "acknowledged", "ledger": 1, "last": 9}
+
+
+def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = {"fact": "closed", "ledger": 1, "last": 11}
+    assert judged(monkeypatch, [ACKNOWLEDGED, CREATED, closed], {1: 12, 2: 5}) == []
+
+
+def test_an_entry_that_was_acknowledged_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = judged(monkeypatch, [CREATED, ACKNOWLEDGED], {1: 9})
+    assert faults == ["LOST: ledger 1 ends at entry 8, and entries up to 9 were acknowledged or read"]
+
+
+def test_an_entry_that_was_read_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = {"fact": "read", "ledger": 1, "last": 5, "entries": 6}
+    assert len(judged(monkeypatch, [read, CREATED], {1: 5})) == 1
+
+
+def test_a_ledger_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged(monkeypatch, [CREATED], {}) == ["ledger 1 was created, and is not there"]
+
+
+def test_a_ledger_has_two_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    recovered = {"fact": "recovered", "ledger": 1, "last": 10}
+    assert judged(monkeypatch, [CREATED, ACKNOWLEDGED, recovered], {1: 12}) == [
+        "ledger 1 ends at 11 for one, and at [10] for others"
+    ]
+
+
+def test_bytes_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flipped(ledger: int, entry_id: int, data: bytes) -> bytes:
+        return data if entry_id != 3 else data[:-1] + bytes([data[-1] ^ 1])
+
+    assert (
+        judged(monkeypatch, [CREATED], {1: 12}, flipped)
+        == ["entry 3 of ledger 1 has other bytes than were written"] * 2
+    )
+
+
+def test_an_entry_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = judged(monkeypatch, [CREATED], {1: 12}, lambda ledger, entry_id, data: data if entry_id != 3 else None)
+    assert "ledger 1 gives entry 4 where 3 is next" in faults
+
+
+def test_a_ledger_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(ledger: int, entry_id: int, data: bytes) -> bytes:
+        raise ReadError("nobody answers")
+
+    assert judged(monkeypatch, [CREATED], {1: 1}, failing) == [
+        "ledger 1 can not be read when all is well: ReadError: nobody answers"
+    ]
+
+
+def test_what_a_client_found_wrong_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged(monkeypatch, [{"fact": "wrong", "what": "a lie"}], {}) == ["writer-1: a lie"]
+
+
+def test_an_entry_is_told_from_every_other() -> None:
+    data = payload(5, 6, 7)
+    assert fault(data, 5, 6, 7) == fault(data, 5, 6) == ""
+    assert (
+        fault(data, 5, 7) and fault(data, 6, 6) and fault(data, 5, 6, 8) and fault(data[:-1], 5, 6) and fault(b"", 5, 6)
+    )
+    assert max(len(payload(1, n, 2)) for n in range(2_000)) > 50_000
+
+
+def test_a_line_that_is_not_whole_is_not_given(tmp_path: Path) -> None:
+    facts, tail = Facts(tmp_path / "writer-1.facts"), Tail(tmp_path)
+    facts.note("created", ledger=1)
+    with open(tmp_path / "writer-1.facts", "a") as file:
+        file.write('{"fact": "ack')
+    assert [(fact["by"], fact["fact"]) for fact in tail.new()] == [("writer-1", "created")]
+    with open(tmp_path / "writer-1.facts", "a") as file:
+        file.write('nowledged"}\n')
+    assert [fact["fact"] for fact in tail.new()] == ["acknowledged"]
+    assert list(tail.new()) == []
+
+
+def test_harms_follow_from_the_seed_and_spare_a_quorum() -> None:
+    def drawn(seed: int) -> list[Any]:
+        schedule, found = Schedule(seed, ["1", "2", "3", "4"], ["writer-1", "reader-1"], 1), []
+        choice = random.Random(1)
+        hurt: set[str] = set()
+        for _ in range(2_000):
+            harm = schedule.next(hurt)
+            found.append(harm)
+            if harm is not None:
+                assert harm.whom not in hurt
+                hurt.add(harm.whom)
+            assert len(hurt & {"1", "2", "3", "4"}) <= 1
+            if hurt and choice.random() < 0.5:
+                hurt.remove(choice.choice(sorted(hurt)))
+        return found
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert {harm.how for harm in drawn(1) if harm} == {"kill", "stop", "pause"}

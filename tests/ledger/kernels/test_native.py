@@ -1,0 +1,111 @@
+"""What the compiled loops are made of, against Python's own."""
+
+import struct
+import zlib
+
+import google_crc32c
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.ledger.kernels import native
+from fencepost.ledger.kernels.native import (
+    copy,
+    crc32,
+    crc32c,
+    inner,
+    load_int32,
+    load_int64,
+    njit,
+    store_int32,
+    store_int64,
+)
+
+
+@njit
+def _numbers(data, at):
+    return load_int64(data, at), load_int32(data, at)
+
+
+@njit
+def _put(data, at, wide, narrow):
+    store_int64(data, at, wide)
+    store_int32(data, at + 8, narrow)
+
+
+@njit
+def _copied(target, at, source, start, size):
+    copy(target, at, source, start, size)
+
+
+@inner
+def _crc_by_table(data, start, stop, before):
+    crc = before ^ 0xFFFFFFFF
+    at = start
+    while at + 8 <= stop:
+        crc = native._word_by_table_compiled(crc, native.load_word(data, at))
+        at += 8
+    while at < stop:
+        crc = native._byte_by_table_compiled(crc, np.int64(data[at]))
+        at += 1
+    return crc ^ 0xFFFFFFFF
+
+
+@njit
+def _by_table(data, start, stop, before):
+    return _crc_by_table(data, start, stop, before)
+
+
+def _array(data: bytes):
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.integers(0, 40), st.integers(0, 40))
+def test_checksums_are_those_of_the_library(before, data, skipped, left):
+    start, stop = min(skipped, len(data)), max(min(skipped, len(data)), len(data) - left)
+    expected = google_crc32c.extend(google_crc32c.value(before), data[start:stop])
+    for one in (crc32c, _by_table):
+        assert one(_array(data), start, stop, google_crc32c.value(before)) == expected
+
+
+@given(st.integers(0, 40_000), st.integers(0, 9), st.randoms(use_true_random=False))
+def test_checksums_of_long_data_are_those_of_the_library(size, start, random):
+    data = random.randbytes(start + size)
+    assert crc32c(_array(data), start, len(data), 0) == google_crc32c.value(data[start:])
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.integers(0, 40), st.integers(0, 40))
+def test_crc32_is_that_of_zlib(before, data, skipped, left):
+    start, stop = min(skipped, len(data)), max(min(skipped, len(data)), len(data) - left)
+    assert crc32(_array(data), start, stop, zlib.crc32(before)) == zlib.crc32(data[start:stop], zlib.crc32(before))
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 9))
+def test_numbers_stand_at_any_byte(wide, narrow, at):
+    data = np.zeros(32, dtype=np.uint8)
+    _put(data, at, wide, narrow)
+    assert data.tobytes()[at : at + 12] == struct.pack(">qi", wide, narrow)
+    assert _numbers(data, at)[0] == wide
+    assert _numbers(data, at + 8)[1] == narrow
+
+
+@given(st.binary(max_size=100), st.data())
+def test_bytes_are_copied(source, data):
+    start = data.draw(st.integers(0, len(source)))
+    size = data.draw(st.integers(0, len(source) - start))
+    target = np.full(120, 7, dtype=np.uint8)
+    _copied(target, 10, _array(source), start, size)
+    assert target.tobytes() == b"\7" * 10 + source[start : start + size] + b"\7" * (110 - size)
+
+
+@pytest.mark.parametrize(
+    ("triple", "features", "expected"),
+    [("x86_64-linux", {"sse4.2": True}, "x86"), ("aarch64-linux", {"crc": True}, "arm")],
+)
+def test_the_instruction_is_that_of_the_processor(monkeypatch, triple, features, expected):
+    monkeypatch.setattr(native.binding, "get_process_triple", lambda: triple)
+    monkeypatch.setattr(native.binding, "get_host_cpu_features", lambda: features)
+    assert native._instructions() == native._NAMES[expected]
+    monkeypatch.setattr(native.binding, "get_host_cpu_features", dict)
+    assert native._instructions() is None

@@ -1,0 +1,81 @@
+"""The parts of a store as processes of their own, on loopback and any free ports, ended by whoever started them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import fencepost
+from fencepost.ledger.metadata.client import MetadataClient
+
+SOURCE = Path(fencepost.__file__).parent.parent
+
+
+class Process:
+    """A command of Fencepost that serves. ``told`` is the line by which it said so."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.arguments = arguments
+        self.complaints = (folder / f"{arguments[0]}.log").open("ab")
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fencepost", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=self.complaints,
+            env=environment,
+        )
+        assert self.process.stdout is not None
+        self.told = self.process.stdout.readline().decode().strip()
+        if not self.told:
+            self.end()
+            raise AssertionError((folder / f"{arguments[0]}.log").read_text())
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.end()
+
+    def end(self) -> None:
+        """End it cleanly, unless it has ended."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.complaints.close()
+
+
+@contextmanager
+def metadata_service(folder: Path, port: int = 0) -> Iterator[str]:
+    """A metadata service with a new cluster; its address."""
+    process = Process(folder, "metadata", str(folder / "metadata"), "--port", str(port))
+    try:
+        uri = process.told.split()[2] + "/ledgers"
+        asyncio.run(_initialise(uri))
+        yield uri
+    finally:
+        process.end()
+
+
+async def _initialise(uri: str) -> None:
+    async with await MetadataClient.connect(uri) as metadata:
+        await metadata.initialise()
+
+
+@contextmanager
+def cluster(folder: Path, bookies: int = 3) -> Iterator[tuple[str, list[Process]]]:
+    """A metadata service and bookies; the address of the metadata, and the bookies' processes."""
+    with ExitStack() as stack:
+        uri = stack.enter_context(metadata_service(folder))
+        processes = []
+        for number in range(1, bookies + 1):
+            process = Process(folder, "bookie", str(folder / f"bookie{number}"), "--metadata", uri, "--port", "0")
+            stack.callback(process.end)
+            processes.append(process)
+        yield uri, processes

@@ -1,0 +1,41 @@
+"""What happens to the roles of the ledger store, and what they want: the simulator reaches all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.ledger.roles import interface, repair
+from fencepost.ledger.simulation.case import PROFILES, drawn
+from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.workload import simulate
+from fencepost.simulation.trace import SimTrace
+
+
+def kinds() -> set[str]:
+    """The names of all events and effects."""
+    return {
+        name
+        for module in (interface, repair)
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and issubclass(kind, (interface.Event, interface.Effect))
+    } - {"Event", "Effect"}
+
+
+def test_the_simulator_reaches_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: set[str] = set()
+    receive = Environment.receive
+
+    def noted(self: Environment, who: str, role: Any, event: interface.Event) -> list[interface.Effect]:
+        effects = receive(self, who, role, event)
+        reached.update(type(each).__name__ for each in (event, *effects))
+        return effects
+
+    monkeypatch.setattr(Environment, "receive", noted)
+    for profile in PROFILES:
+        for seed in range(1, 25):
+            simulate(drawn(seed, profile), trace=SimTrace(lambda *event: None))
+            if kinds() <= reached:
+                return
+    assert kinds() <= reached

@@ -1,0 +1,47 @@
+"""A bookie's requests and answers one by one, for tests that tell of each by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.ledger.messages import AddEntry, Request
+from fencepost.ledger.records import EntryAdded, LacWritten
+from fencepost.ledger.roles import interface as i
+from fencepost.ledger.roles.requests import AddRequests, FoundRequests, is_plain_read
+from fencepost.ledger.rules.codes import Code
+
+
+def asked(connection: int, txn: int, request: Request) -> i.Event:
+    """The event that a request came by itself."""
+    if type(request) is AddEntry:
+        return i.AskedToAdd(connection, (AddRequests(((txn, request),)),))
+    return i.AskedToRead(connection, 1) if is_plain_read(request) else i.Asked(connection, txn, request)
+
+
+def replayed(record: Any) -> i.Replayed:
+    """The event that a record is replayed."""
+    return i.Replayed(LacWritten(record.ledger, record.lac, b"") if type(record) is EntryAdded else record)
+
+
+def singly(effect: Any) -> list[Any]:
+    """The effects that one which is about several entries comes to."""
+    if isinstance(effect, i.JournalAdds):
+        records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
+        first = effect.position - len(records) + 1
+        return [i.Journal(position, record) for position, record in enumerate(records, first)]
+    if isinstance(effect, i.AnswerAdds):
+        adds = effect.adds
+        return [
+            i.Answer(effect.connection, txn, response)
+            for each in adds
+            for txn, response in each.responses(effect.code)  # type: ignore[attr-defined]
+        ]
+    if isinstance(effect, i.AnswerReads):
+        responses = effect.reads.responses(effect.code, effect.lac)  # type: ignore[attr-defined]
+        return [i.Answer(effect.connection, txn, response) for txn, response in responses]
+    return [effect]
+
+
+def found(look: i.LookUpReads, ledger: int, code: Code, *reads: tuple[int, int, bytes | None]) -> i.ReadsFound:
+    """The event that reads have come to a code, each its number, its entry and its body."""
+    return i.ReadsFound(look.number, ledger, code, FoundRequests(ledger, reads))

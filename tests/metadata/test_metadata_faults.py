@@ -1,0 +1,37 @@
+"""A metadata service in which something goes wrong that must not: it ends, and nobody waits for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ledger.processes import SOURCE
+from patience import PATIENCE
+
+PROGRAM = """
+import sys
+from fencepost import cli
+from fencepost.metadata_service.server import Service
+
+def planted(self):
+    raise ZeroDivisionError("planted")
+
+setattr(Service, sys.argv[1], planted)
+sys.exit(cli.main(["metadata", sys.argv[2], "--port", "0"]))
+"""
+
+
+@pytest.mark.parametrize("name", ["_tick"])
+def test_a_fault_in_the_service_ends_its_process(tmp_path: Path, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, name, str(tmp_path / "metadata")],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 153
+    assert done.stderr.decode().splitlines()[-1] == "fencepost: the metadata service ended: planted"

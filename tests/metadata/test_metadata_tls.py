@@ -1,0 +1,154 @@
+"""The metadata service's port for TLS: where clients must have certificates, nothing else is served."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import certificates
+import patience
+import pytest
+import uvloop
+import zkclient as zk
+
+from fencepost.connections.tls import Listener
+from fencepost.errors import OptionError
+from fencepost.ledger.errors import MetadataServiceError
+from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.ledger.security import ENVIRONMENT, Security
+from fencepost.metadata.settings import Settings
+
+
+def secure(**changes: Any) -> dict[str, Any]:
+    """The settings of a port for TLS."""
+    return {
+        "secureClientPort": 0,
+        "ssl.keyStore.location": certificates.together("metadata"),
+        "ssl.trustStore.location": certificates.authority(),
+        **changes,
+    }
+
+
+def under_tls(server: Any, name: str = "") -> ssl.SSLSocket:
+    """A connection to the port for TLS."""
+    there = socket.create_connection(server.service.secure_address, patience.PATIENCE)
+    return certificates.client(name).context.wrap_socket(there, server_hostname="127.0.0.1")
+
+
+def is_closed(there: socket.socket) -> bool:
+    try:
+        return there.recv(1) == b""
+    except OSError:
+        return True
+
+
+def test_where_certificates_are_asked_for_there_is_nothing_but_tls(serve: Any, connect: Any) -> None:
+    server = serve(**secure())
+    assert server.service.address == server.service.secure_address
+    with pytest.raises((zk.Closed, OSError)):
+        connect(server)  # in the clear
+    with under_tls(server) as stranger:
+        assert is_closed(stranger)
+    with under_tls(server, "client") as known:
+        known.sendall(b"ruok")
+        assert known.recv(16) == b"imok"
+
+
+def test_both_ports_are_there_where_none_are_asked_for(serve: Any, connect: Any) -> None:
+    server = serve(**secure(**{"ssl.clientAuth": "none"}))
+    client = connect(server)
+    client.call([zk.CREATE, ["/a", b"", zk.OPEN, 0]])
+    with under_tls(server) as known:
+        known.sendall(b"ruok")
+        assert known.recv(16) == b"imok"
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_our_client_speaks_tls_as_the_environment_says(
+    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    server = serve(**secure())
+    certificate, key = certificates.pair("client")
+    file = tmp_path / "client.toml"
+    authority = certificates.authority() if trusted else certificates.authority("another")
+    file.write_text(f'tlsTrustStore = "{authority}"\ntlsCertificatePath = "{certificate}"\ntlsKeyStore = "{key}"\n')
+    monkeypatch.setenv(ENVIRONMENT, str(file))
+
+    async def main() -> None:
+        uri = "zk://{}:{}/ledgers".format(*server.service.secure_address)
+        connecting = MetadataClient.connect(uri, connect_timeout=patience.PATIENCE if trusted else 1.0)
+        if trusted:
+            async with await connecting as client:
+                await client.initialise()
+                assert await client.instance_id()
+        else:
+            with pytest.raises(MetadataServiceError):
+                await connecting
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"secureClientPort": 0}, "secureClientPort needs ssl.keyStore.location"),
+        ({"secureClientPort": 0, "ssl.keyStore.location": "k"}, "ssl.clientAuth needs ssl.trustStore.location"),
+        ({"ssl.keyStore.location": "k"}, "ssl.keyStore.location is for secureClientPort"),
+        ({"sslQuorum": True}, "sslQuorum needs ssl.quorum.keyStore.location"),
+        ({"sslQuorum": True, "ssl.quorum.keyStore.location": "k"}, "needs ssl.quorum.trustStore.location"),
+        ({"ssl.quorum.trustStore.location": "k"}, "ssl.quorum.trustStore.location is for sslQuorum"),
+    ],
+)
+def test_half_of_tls_is_refused_at_the_start(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        Settings.of(settings)
+
+
+def test_files_that_are_not_there_are_refused_at_the_start(
+    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ssl.keyStore.location", "ssl.trustStore.location"):
+        with pytest.raises(OptionError, match="can not be read for TLS"):
+            serve(tmp_path / name, **secure(**{name: str(tmp_path / "none.pem")}))
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "none.toml"))
+    with pytest.raises(OptionError, match=r"none.toml can not be read"):
+        Security.of_environment()
+    (tmp_path / "half.toml").write_text('tlsCertificatePath = "c.pem"\ntlsKeyStore = "k.pem"\n')
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "half.toml"))
+    with pytest.raises(OptionError, match="set tlsTrustStore too"):
+        Security.of_environment()
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_no_byte_of_a_handshake_is_lost_while_the_loop_is_busy(factory: Any) -> None:
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            time.sleep(0.002)
+            self.transport.write(data)
+
+    async def main() -> None:
+        listener = await Listener(certificates.server(), Echo).listen("127.0.0.1", 0)
+        port, context = listener.sockets[0].getsockname()[1], certificates.client().context
+
+        def ask() -> bytes:
+            there = socket.create_connection(("127.0.0.1", port), patience.PATIENCE)
+            with context.wrap_socket(there, server_hostname="127.0.0.1") as under_tls:
+                under_tls.sendall(b"x")
+                return under_tls.recv(1)
+
+        with ThreadPoolExecutor(8) as threads:
+            loop = asyncio.get_running_loop()
+            asked = [loop.run_in_executor(threads, ask) for _ in range(100)]
+            assert await asyncio.gather(*asked) == [b"x"] * 100
+        listener.close()
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())

@@ -1,0 +1,401 @@
+"""A protocol that is followed: the same answers whether Python is run or what it has said before is walked."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from counters import Counters, Told
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost import (
+    FencepostError,
+    ModelValue,
+    NotAProtocol,
+    PerKey,
+    Protocol,
+    Record,
+    action,
+    constant,
+    initial,
+    one_of,
+    per_key,
+    require,
+    state,
+)
+from fencepost.semantics.state import State, Store
+from fencepost.traces.validation.follow import Follower, Like, Refused, Taken, like
+
+N1, N2 = ModelValue("n1"), ModelValue("n2")
+TELLS = ("tells", (("n", N1), ("m", N2)), ())
+HEARS = ("hears", (("n", N2), ("m", N1)), (like(count=1),))
+
+
+def do(follower: Follower, row: list[int], step: tuple[Any, ...]) -> Taken:
+    taken = follower.step(row, *step)
+    assert isinstance(taken, Taken), taken
+    follower.apply(row, taken.writes)
+    return taken
+
+
+def state_of(follower: Follower, row: list[int]) -> dict[str, Any]:
+    return {slot.name: value for slot, value in State(follower.store, row).touched()}
+
+
+def test_a_step_changes_the_state_and_tells_what_it_sent() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    taken = do(follower, row, TELLS)
+    assert state_of(follower, row)["count.n1"] == 1
+    assert [(event.kind, event.source, event.dest, event.passed) for event in taken.events] == [
+        ("send", N1, N2, (Told(1),))
+    ]
+    taken = do(follower, row, HEARS)
+    assert follower.value(row, ("count", N2)) == 1
+    assert [event.kind for event in taken.events] == ["receive"]
+
+
+def test_asking_for_a_step_leaves_the_state_as_it_is() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    follower.step(row, *TELLS)
+    assert state_of(follower, row) == {}
+
+
+def test_what_was_written_can_be_written_back() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    do(follower, row, TELLS)
+    before = state_of(follower, row)
+    taken = follower.step(row, *HEARS)
+    assert isinstance(taken, Taken)
+    kept = follower.apply(row, taken.writes)
+    assert state_of(follower, row) != before
+    follower.apply(row, tuple(kept))
+    assert state_of(follower, row) == before
+
+
+def test_the_second_time_no_python_is_run() -> None:
+    follower = Follower(Counters())
+    for evaluations, walked in ((2, 0), (2, 2), (2, 4)):
+        row = follower.initial()
+        do(follower, row, TELLS)
+        do(follower, row, HEARS)
+        assert (follower.evaluations, follower.walked) == (evaluations, walked)
+
+
+class Keeps(Protocol):
+    """Keeps what it is given, or what is picked."""
+
+    kept: Any = state(None)
+
+    @action(value=(0,))
+    def keeps(self, value: Any) -> None:
+        self.kept = value
+
+    @action
+    def picks(self) -> None:
+        self.kept = one_of([1, True, 1.0, 0.0, -0.0, (1,), (True,), (0.0,), (-0.0,)])
+
+
+@pytest.mark.parametrize("equal", [(1, True, 1.0), (0.0, -0.0), ((1,), (True,)), ((0.0,), (-0.0,))])
+def test_what_python_takes_for_equal_is_learnt_as_what_it_is(equal: tuple[Any, ...]) -> None:
+    follower = Follower(Keeps())
+    for evaluations in (2 * len(equal), 2 * len(equal)):
+        for value in equal:
+            for step in (("keeps", (("value", value),), ()), ("picks", (), (value,))):
+                row = follower.initial()
+                do(follower, row, step)
+                assert repr(follower.value(row, ("kept",))) == repr(value)
+        assert follower.evaluations == evaluations
+    assert follower.walked == 2 * len(equal)
+
+
+def test_a_record_is_picked_by_fields_of_their_own_types() -> None:
+    class Item(Record):
+        id: Any = 0
+
+    class Picks(Protocol):
+        kept: Any = state(None)
+
+        @action
+        def picks(self) -> None:
+            self.kept = one_of([Item(1), Item(True)])
+
+    follower = Follower(Picks())
+    for value in (1, True, 1, True):
+        assert do(follower, follower.initial(), ("picks", (), (like(id=value),))).labels[0].id is value
+
+
+def test_a_refusal_is_learnt_too() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    first, second = (follower.step(row, "writes", (("n", N1),), ()) for _ in range(2))
+    assert first == second
+    assert isinstance(first, Refused)
+    assert (follower.evaluations, follower.walked) == (1, 1)
+
+
+def test_a_refusal_names_the_file_the_line_and_its_text() -> None:
+    follower = Follower(Counters())
+    refused = follower.step(follower.initial(), "writes", (("n", N1),), ())
+    assert isinstance(refused, Refused)
+    assert refused.reason == "is not enabled"
+    assert refused.asked == "require(self.count[n] > self.register.count)"
+    file, line = refused.where.rsplit(":", 1)
+    assert file.endswith("counters.py")
+    with open(file) as text:
+        assert refused.asked in text.read().splitlines()[int(line) - 1]
+    assert str(refused) == f"is not enabled at {refused.where}: {refused.asked}"
+
+
+def test_a_refusal_within_the_package_is_named_by_its_place_there() -> None:
+    from fencepost.protocols.store.store import Store
+
+    follower = Follower(Store())
+    c1 = ModelValue("c1")
+    refused = follower.step(follower.initial(), "client_opens_ledger", (("c", c1),), ())
+    assert isinstance(refused, Refused)
+    assert re.fullmatch(r"fencepost/protocols/store/store\.py:\d+", refused.where)
+    assert refused.asked == "require(self.meta.metadata is not None)"
+
+
+def test_a_choice_is_taken_as_it_is_picked() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    for _ in range(3):
+        do(follower, row, TELLS)
+    taken = do(follower, row, ("falls_back", (("n", N1),), (1,)))
+    assert (taken.labels, follower.value(row, ("count", N1))) == ((1,), 1)
+
+
+def test_a_record_is_picked_by_some_of_its_fields() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    for _ in range(3):
+        do(follower, row, TELLS)
+    do(follower, row, ("hears", (("n", N2), ("m", N1)), (like(count=2),)))
+    assert follower.value(row, ("count", N2)) == 2
+
+
+def test_nothing_to_pick_is_a_refusal_that_names_what_there_was() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    do(follower, row, TELLS)
+    refused = follower.step(row, "hears", (("n", N2), ("m", N1)), (like(count=2, why="it counts"),))
+    assert isinstance(refused, Refused)
+    assert refused.reason.startswith("there is no count=2 and why='it counts' among Told(count=1, ")
+    assert "self.network.receive" in refused.asked
+
+
+def test_no_such_action() -> None:
+    follower = Follower(Counters())
+    with pytest.raises(FencepostError, match="counters has no action sleeps"):
+        follower.step(follower.initial(), "sleeps", (), ())
+
+
+def test_a_choice_that_is_left_open() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    for _ in range(7):
+        do(follower, row, TELLS)
+    refused = follower.step(row, "falls_back", (("n", N1),), ())
+    assert isinstance(refused, Refused)
+    assert refused.reason == "the conformance does not say which of 7 options to pick: 0, 1, 2, 3, 4, and 2 more"
+    assert refused.asked == "self.count[n] = one_of(range(self.count[n]))"
+
+
+def test_a_choice_with_one_option_may_be_left_open() -> None:
+    follower = Follower(Counters())
+    row = follower.initial()
+    do(follower, row, TELLS)
+    do(follower, row, ("falls_back", (("n", N1),), ()))
+    assert follower.value(row, ("count", N1)) == 0
+
+
+def test_a_pick_that_nobody_asks_for_is_a_refusal() -> None:
+    follower = Follower(Counters())
+    refused = follower.step(follower.initial(), "tells", (("n", N1), ("m", N2)), (3,))
+    assert isinstance(refused, Refused)
+    assert refused.reason == "nothing is chosen where 3 was to be picked"
+
+
+def test_like_looks_into_records_and_nowhere_else() -> None:
+    class Inner(Record):
+        id: int = 1
+
+    class Outer(Record):
+        entry: Inner = Inner()
+        code: str = "OK"
+
+    assert like(entry__id=1, code="OK").matches(Outer())
+    assert not like(entry__id=2).matches(Outer())
+    assert not like(entry__id=1).matches(Outer(Inner(2)))
+    assert not like(entry__name=1).matches(Outer())
+    assert not like(code__length=2).matches(Outer())
+    assert Like(()).matches(7)
+    assert str(like(code="OK", entry__id=1)) == "code='OK' and entry.id=1"
+
+
+class Begun(Protocol):
+    """It begins elsewhere than its declarations say."""
+
+    name = "begun"
+    most: int = constant(3)
+    left: int = state(0)
+
+    @initial
+    def full(self) -> None:
+        self.left = self.most
+
+    @action
+    def takes(self) -> None:
+        require(self.left > 0)
+        self.left -= 1
+
+
+class Nowhere(Begun):
+    """It can not begin."""
+
+    @initial
+    def full(self) -> None:
+        require(False)
+
+
+class OutOfTune(Protocol):
+    """An action that looks at more than the state."""
+
+    name = "out-of-tune"
+    one: int = state(0)
+    other: int = state(0)
+    turn = 0
+
+    @action
+    def changes(self) -> None:
+        OutOfTune.turn += 1
+        if OutOfTune.turn % 2:
+            require(self.one == 5)
+        require(self.other == 5)
+
+    @action
+    def moves(self) -> None:
+        self.one = one_of((1, 2))
+
+
+def test_it_begins_as_the_protocol_says() -> None:
+    follower = Follower(Begun(most=2))
+    row = follower.initial()
+    do(follower, row, ("takes", (), ()))
+    do(follower, row, ("takes", (), ()))
+    refused = follower.step(row, "takes", (), ())
+    assert isinstance(refused, Refused)
+    assert refused.asked == "require(self.left > 0)"
+
+
+def test_a_protocol_that_can_not_begin() -> None:
+    with pytest.raises(
+        FencepostError, match=r"the initial state is not to be had: is not enabled at .*require\(False\)"
+    ):
+        Follower(Nowhere()).initial()
+
+
+def test_an_action_that_looks_at_more_than_the_state_is_found() -> None:
+    follower = Follower(OutOfTune())
+    row = follower.initial()
+    follower.step(row, "changes", (), ())
+    moved = follower.step(row, "moves", (), (1,))
+    assert isinstance(moved, Taken)
+    follower.apply(row, moved.writes)
+    with pytest.raises(FencepostError, match="not deterministic"):
+        follower.step(row, "changes", (), ())
+
+
+def test_a_part_of_a_state_that_there_is_not() -> None:
+    follower = Follower(Counters())
+    with pytest.raises(KeyError):
+        follower.value(follower.initial(), ("counts", N1))
+
+
+# -- the twin ---------------------------------------------------------------------------------------------------------
+
+
+class Plain(Follower):
+    """Runs Python for every step."""
+
+    def step(self, row: list[int], *step: Any) -> Taken | Refused:
+        self._tries.clear()
+        return super().step(row, *step)
+
+
+NODES = st.sampled_from((N1, N2))
+STEPS = st.one_of(
+    st.tuples(st.just("tells"), st.tuples(st.tuples(st.just("n"), NODES), st.tuples(st.just("m"), NODES)), st.just(())),
+    st.tuples(
+        st.just("hears"),
+        st.tuples(st.tuples(st.just("n"), NODES), st.tuples(st.just("m"), NODES)),
+        st.tuples(st.integers(1, 4).map(lambda count: like(count=count))),
+    ),
+    st.tuples(st.just("falls_back"), st.tuples(st.tuples(st.just("n"), NODES)), st.tuples(st.integers(0, 3))),
+    st.tuples(st.sampled_from(("reads", "writes")), st.tuples(st.tuples(st.just("n"), NODES)), st.just(())),
+)
+WALKED = Follower(Counters())
+"""One for all examples: what it has learnt in one serves in the next."""
+
+
+@given(st.lists(STEPS, max_size=25))
+def test_what_is_walked_is_what_python_says(steps: list[Any]) -> None:
+    plain = Plain(Counters())
+    row, plain_row = WALKED.initial(), plain.initial()
+    for step in steps:
+        walked, run = WALKED.step(row, *step), plain.step(plain_row, *step)
+        assert type(walked) is type(run)
+        if isinstance(walked, Taken) and isinstance(run, Taken):
+            assert (walked.labels, walked.events) == (run.labels, run.events)
+            WALKED.apply(row, walked.writes)
+            plain.apply(plain_row, run.writes)
+        else:
+            assert walked == run
+        assert state_of(WALKED, row) == state_of(plain, plain_row)
+    assert plain.walked == 0
+
+
+class Long(Protocol):
+    """More parts of the state, and more options, than anybody could explore."""
+
+    size: int = constant(1_000_000)
+    before: int = state(0)
+    done: PerKey[int, bool] = per_key(lambda protocol: range(protocol.size), False)
+    after: int = state(0)
+
+    @action()
+    def does(self) -> None:
+        number = one_of(range(self.size))
+        require(not self.done[number])
+        self.after = number
+        self.done[number] = True
+        self.before = number
+
+
+def test_a_protocol_is_followed_that_is_too_large_to_explore() -> None:
+    follower = Follower(Long())
+    row = follower.initial()
+    assert follower.value(row, ("done", 999_999)) is False
+    before = State(follower.store, row)
+    do(follower, row, ("does", (), (999_999,)))
+    assert follower.value(row, ("done", 999_999)) is True
+    changes = follower.in_order(State(follower.store, row).changes(before))
+    assert [slot.name for slot, _, _ in changes] == ["before", "done.999999", "after"]
+    with pytest.raises(KeyError):
+        follower.value(row, ("done", True))
+    with pytest.raises(NotAProtocol, match="more than 65,536 members"):
+        Store(Long())
+
+
+def test_what_was_learnt_is_forgotten_within_a_trace() -> None:
+    follower = Follower(Long(), most_learnt=3)
+    row = follower.initial()
+    for number in (*range(5), *range(5)):
+        assert isinstance(follower.step(row, "does", (), (number,)), Taken)
+    assert follower.evaluations == 10

@@ -1,0 +1,60 @@
+"""Traces of the store from the simulator, and what can be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from fencepost.ledger.rules.protections import ALL, Protections
+from fencepost.ledger.simulation.case import Case, drawn
+from fencepost.ledger.simulation.cluster import Outcome
+from fencepost.ledger.simulation.workload import simulate
+from fencepost.protocols.store.conformance import StoreConformance
+from fencepost.simulation.trace import SimTrace
+from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.validate import Validator, Verdict
+
+LEDGER = "7"
+
+VALIDATOR = Validator(StoreConformance)
+"""One for all: what it has learnt of one trace serves the next."""
+
+
+def sorted_by_node(events: Sequence[Event]) -> list[Event]:
+    """Events as whoever reads a trace has them: node by node, each in its order."""
+    return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
+
+
+def run(case: Case) -> tuple[Outcome, list[Event]]:
+    """Run a case, with its trace: as it is when it was written and read again."""
+    events: list[Event] = []
+
+    def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Any) -> None:
+        events.append(
+            Event(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters)))
+        )
+
+    outcome = simulate(case, trace=SimTrace(emit))
+    return outcome, sorted_by_node(events)
+
+
+@cache
+def traced(seed: int, profile: str, protections: Protections = ALL) -> tuple[Outcome, list[Event]]:
+    """What became of a seed, and its trace. Nobody must change it."""
+    return run(drawn(seed, profile, protections))
+
+
+def validate(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
+    """Hold a trace of the store to the protocol."""
+    return VALIDATOR.validate(LEDGER, events, shuffle)
+
+
+def said(verdict: Verdict) -> str:
+    """What is said of a trace that is not accepted."""
+    return verdict.problem or "; ".join(
+        f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}"
+        for each in verdict.refusals
+    )
