@@ -41,6 +41,6 @@ def test_what_can_not_be_replaced_is_left_and_nothing_beside_it(
     storage = Storage(str(tmp_path))
     storage.replace("manifest", b"old")
     monkeypatch.setattr(os, "replace", refuses)
-    with pytest.raises(SystemFailure, match="manifest can not be written: No space left on device"):
+    with pytest.raises(SystemFailure, match="manifest cannot be written: No space left on device"):
         storage.replace("manifest", b"new")
     assert os.listdir(tmp_path) == ["manifest"] and storage.load("manifest") == b"old"

@@ -135,7 +135,7 @@ def test_a_file_of_users_that_is_none_is_refused(tmp_path: Path, text: str, mode
     with pytest.raises(errors.OptionError, match=why) as raised:
         users.Users(secrets_in(tmp_path / "users", text, mode))
     assert "0" * 30 not in str(raised.value)
-    with pytest.raises(errors.OptionError, match="can not be read"):
+    with pytest.raises(errors.OptionError, match="cannot be read"):
         users.Users(tmp_path / "absent")
 
 

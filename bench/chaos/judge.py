@@ -89,7 +89,7 @@ class Judge:
             ]
             await asyncio.gather(*(self._read(reader, known) for reader in readers))
         except fencepost.FencepostError as error:
-            self.faults.append(f"ledger {ledger} can not be read when all is well: {type(error).__name__}: {error}")
+            self.faults.append(f"ledger {ledger} cannot be read when all is well: {type(error).__name__}: {error}")
             return
         ends = [reader.last_add_confirmed for reader in readers]
         if known.acknowledged > ends[0]:

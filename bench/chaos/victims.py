@@ -219,7 +219,7 @@ class Bookies(Victim):
                     async for entry in reader.read(0, reader.last_add_confirmed):
                         wrong += [what for what in [fault(entry.data, ledger, entry.id, NONCE)] if what]
                 except fencepost.FencepostError as error:
-                    wrong.append(f"ledger {ledger} can not be read: {type(error).__name__}: {error}")
+                    wrong.append(f"ledger {ledger} cannot be read: {type(error).__name__}: {error}")
         return wrong[:3]
 
 
@@ -243,7 +243,7 @@ def asked(port: int, requests: list[Request]) -> list[Any]:
 
 
 def until_proven(journals: Path) -> None:
-    """Wait until a journal whose writer rests is proven to be durable; before that, damage at its end can not be told
+    """Wait until a journal whose writer rests is proven to be durable; before that, damage at its end cannot be told
     from a torn write.
     """
     end = time.monotonic() + PATIENCE
@@ -420,7 +420,7 @@ class Cluster(Victim):
                     entries = [entry async for entry in (await store.open_ledger(ledger)).read(0, COUNT - 1)]
                     wrong += [what for e in entries if (what := fault(e.data, ledger, e.id, NONCE))]
         except (fencepost.FencepostError, TimeoutError) as error:
-            wrong.append(f"the cluster serves, and its entries can not be read: {type(error).__name__}: {error}")
+            wrong.append(f"the cluster serves, and its entries cannot be read: {type(error).__name__}: {error}")
         return wrong
 
 

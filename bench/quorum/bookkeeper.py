@@ -472,7 +472,7 @@ class Bookkeeper:
                     self._check(client.open(written.ledger, recover=True), written, who)
                 except Refused as error:
                     self.outcome.wrong.append(
-                        f"ledger {written.ledger} can not be read by {who} when all is well: {error}"
+                        f"ledger {written.ledger} cannot be read by {who} when all is well: {error}"
                     )
                 else:
                     self.outcome.counts[f"entries read at the end by {who}"] += written.entries

@@ -97,7 +97,7 @@ class Record:
     """What one client did and saw."""
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
-    """By the path of the znode; calls of which it is sure that they can not be done any more, if they have no
+    """By the path of the znode; calls of which it is sure that they cannot be done any more, if they have no
     outcome.
     """
     seen: list[Seen] = field(default_factory=list)
@@ -282,7 +282,7 @@ class Client(threading.Thread):
             self.session.begin(self.timeout)
 
     def _resolved(self) -> None:
-        """What had no outcome can not be done any more."""
+        """What had no outcome cannot be done any more."""
         now = clock()
         for path, call in self._pending:
             self.record.calls.setdefault(path, []).append(

@@ -620,7 +620,7 @@ class Comparison:
 
 def _plain(step: list[Any]) -> list[Any]:
     """A step without what a ZooKeeper ensemble does not answer as a server alone: ``/zookeeper/config`` has its
-    members, and to a change that can not be read a follower gives no answer at all.
+    members, and to a change that cannot be read a follower gives no answer at all.
     """
     kind, index, *rest = step
     if kind not in ("calls", "expire"):

@@ -4,7 +4,7 @@ beginning and its end.
 Linearizability is local (Herlihy and Wing, 1990), so each znode is looked at alone. The search is that of Wing and Gong
 with Lowe's "just in time" order ("Testing for linearizability", 2017): events are taken in the order of their times,
 and a call is put into the order no sooner than one has to be that ended. A call whose outcome nobody knows has an end,
-too: the moment from which on it can not be done any more. It may have been done until then, or not.
+too: the moment from which on it cannot be done any more. It may have been done until then, or not.
 
 :mod:`fencepost.language.linearizability` decides the same for protocols. There every call that may still take effect is
 tried everywhere, which is right for histories of a few calls; tests hold this search to that.

@@ -392,7 +392,7 @@ def build_etcd(given: Path | None) -> Path | str:
     done = subprocess.run(
         ["go", "build", "-o", str(program), "."], cwd=Path(__file__).parent / "etcd", capture_output=True, text=True
     )
-    return program if done.returncode == 0 else f"it can not be built: {done.stderr.strip().splitlines()[-1]}"
+    return program if done.returncode == 0 else f"it cannot be built: {done.stderr.strip().splitlines()[-1]}"
 
 
 def run(

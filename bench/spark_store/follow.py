@@ -32,7 +32,7 @@ LAG = 2.0
 """Seconds that no row is to lag."""
 
 ENOUGH = 0.95
-"""The part of the rate that the writer has to reach for a verdict: one that can not keep up has entries waiting, and
+"""The part of the rate that the writer has to reach for a verdict: one that cannot keep up has entries waiting, and
 out of their order.
 """
 

@@ -169,7 +169,7 @@ def compile_loops() -> None:
 
 
 def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The part ``compare``. Each size has clusters of its own, whose data are removed: one of another size can not fill
+    """The part ``compare``. Each size has clusters of its own, whose data are removed: one of another size cannot fill
     the disk for it.
     """
     everything: list[cells.Cell] = []

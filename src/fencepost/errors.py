@@ -27,7 +27,7 @@ READ_OTHERWISE = (
     " find out what)"
 )
 NOT_REPLAYED = (
-    "can not be replayed: the protocol reads something besides its state (run again with {checking} to find out what)"
+    "cannot be replayed: the protocol reads something besides its state (run again with {checking} to find out what)"
 )
 """The ends of a sentence about an action or a property, and of one about a behaviour that an engine has found. The
 option that they name is ``checking``.

@@ -272,7 +272,7 @@ def neutral(value: Value) -> Any:
 
 
 def has_twins(value: Value) -> bool:
-    """Whether the format can not tell parts of this value apart: it knows no kinds of strings, and here 1 equals
+    """Whether the format cannot tell parts of this value apart: it knows no kinds of strings, and here 1 equals
     True.
     """
     if isinstance(value, (frozenset, Mapping)):

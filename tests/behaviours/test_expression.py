@@ -90,11 +90,11 @@ def test_an_error_in_one_state_is_told_there(trace: Trace) -> None:
 @pytest.mark.parametrize(
     ("expression", "error"),
     [
-        ("network.send(AddEntry(9), writer[0], b1)", "an expression can not use send of a Network"),
+        ("network.send(AddEntry(9), writer[0], b1)", "an expression cannot use send of a Network"),
         ("self.bookie_is_fenced(b1)", "one_of() can only be asked inside an action"),
         ("[0 for bookie[b1].fenced in [True]]", None),
         ("bookie[b1].__setattr__('fenced', True)", None),
-        ("(b for b in bookies).gi_frame", "an expression can not use gi_frame of a generator"),
+        ("(b for b in bookies).gi_frame", "an expression cannot use gi_frame of a generator"),
         ("object", None),
         ("(b for b in bookies)", "not a value: a generator"),
         ("len", "not a value"),
@@ -118,16 +118,16 @@ def test_an_expression_only_looks(trace: Trace, expression: str, error: str | No
     [
         ("", "an expression is needed, for example: meta"),
         ("   ", "an expression is needed, for example: meta"),
-        ("committed +", "can not be read at column 12: something is missing at its end"),
-        ("  committed 1", "can not be read at column 13: "),
-        ("a = 3", "can not be read at column 3: "),
-        ("import os", "can not be read at column 1: "),
+        ("committed +", "cannot be read at column 12: something is missing at its end"),
+        ("  committed 1", "cannot be read at column 13: "),
+        ("a = 3", "cannot be read at column 3: "),
+        ("import os", "cannot be read at column 1: "),
         ("bookee[b1]", "something unknown at column 1, bookee: did you mean bookie?"),
         ("1 + open('x')", "something unknown at column 5, open"),
         ("  1 + eval('1')", "something unknown at column 7, eval"),
         ("__import__('os')", "reaches into Python itself at column 1, __import__"),
         ("enum", "something unknown at column 1, enum"),
-        ("(" * 300 + ")" * 300, "can not be read at column "),
+        ("(" * 300 + ")" * 300, "cannot be read at column "),
     ],
 )
 def test_what_can_not_be_evaluated_names_the_column(trace: Trace, expression: str, told: str) -> None:

@@ -302,7 +302,7 @@ def test_a_missing_library_names_it(here: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "fencepost.checker.engines.embedded", None)
     ran = here("check", "counter.py", "--engine", "embedded")
     assert ran.code == 153
-    assert "the embedded engine can not start" in ran.complaint
+    assert "the embedded engine cannot start" in ran.complaint
     assert "--engine reference" in ran.complaint
 
 

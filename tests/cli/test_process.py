@@ -106,7 +106,7 @@ def test_standard_output_on_a_full_disk(process: Run, arguments: list[str]) -> N
     with open("/dev/full", "w") as full:
         ran = process(*arguments, stdout=full.fileno())
     assert ran.code == 153
-    assert "standard output can not be written: No space left on device" in ran.complaint
+    assert "standard output cannot be written: No space left on device" in ran.complaint
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

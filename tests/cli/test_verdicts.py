@@ -19,15 +19,15 @@ Run = Callable[..., Ran]
         ("--config broken", 12, "As expected: configuration broken is to violate never_five."),
         ("--config wrong", 0, "NOT as expected: configuration wrong is to violate never_five."),
         ("--config surprising", 12, "NOT as expected: configuration surprising is to hold."),
-        ("--config small --max-depth 2", 152, "Expected of configuration small: to hold. This check can not tell."),
+        ("--config small --max-depth 2", 152, "Expected of configuration small: to hold. This check cannot tell."),
         (
             "--config broken -D limit=3",
             0,
-            "Expected of configuration broken: to violate never_five. This check can not tell.",
+            "Expected of configuration broken: to violate never_five. This check cannot tell.",
         ),
-        ("--config broken --invariant never_negative", 0, "This check can not tell."),
+        ("--config broken --invariant never_negative", 0, "This check cannot tell."),
         ("--config broken --invariant never_five", 12, "As expected: configuration broken is to violate never_five."),
-        ("--config small --deadlock", 11, "This check can not tell."),
+        ("--config small --deadlock", 11, "This check cannot tell."),
         ("--config broken --deadlock --continue", 12, "As expected: configuration broken is to violate never_five."),
         ("--config small --invariant never_five", 0, "As expected: configuration small is to hold."),
     ],
@@ -100,7 +100,7 @@ def test_continue_finds_everything(here: Run, tmp_path: Path) -> None:
         (("-D", "limit=7", "--expect", "never_five"), 0, "As expected: it is to violate never_five."),
         (("-D", "limit=7", "--config", "small", "--expect", "holds"), 2, "NOT as expected: it is to hold."),
         (("--expect", "deadlock"), 0, "As expected: it is to deadlock."),
-        (("--expect", "holds", "--max-states", "2"), 152, "Expected: to hold. This check can not tell."),
+        (("--expect", "holds", "--max-states", "2"), 152, "Expected: to hold. This check cannot tell."),
     ],
 )
 def test_a_check_is_held_to_what_is_expected(here: Run, arguments: tuple[str, ...], code: int, last: str) -> None:

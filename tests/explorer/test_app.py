@@ -114,7 +114,7 @@ def test_it_listens_to_this_machine_alone() -> None:
     with listen(0) as bound:
         assert bound.getsockname()[0] == "127.0.0.1"
         assert bound.proto == socket.IPPROTO_TCP  # or asyncio lets every answer wait
-        with pytest.raises(OptionError, match="port .* can not be used"):
+        with pytest.raises(OptionError, match="port .* cannot be used"):
             listen(bound.getsockname()[1])
 
 

@@ -118,7 +118,7 @@ def test_the_browser_is_opened_unless_it_is_not_to_be(
         (["counter.py", "--path", "0/9"], 151, "--path: counter has no action number 9"),
         (["counter.py", "--path", "0:aaaaaa"], 151, "--path: the steps of the link lead to another state"),
         (["counter.py", "--path", "x"], 151, "--path: 'x' is no path"),
-        (["counter.py", "--trace", "nothing.json"], 151, "--trace nothing.json can not be read: No such file"),
+        (["counter.py", "--trace", "nothing.json"], 151, "--trace nothing.json cannot be read: No such file"),
         (["counter.py", "--trace", "counter.py"], 151, "--trace counter.py: it is not JSON"),
         (["counter.py", "--trace", "found.json", "-D", "limit=2"], 151, "leave out -D"),
         (["counter.py", "--trace", "found.json", "--path", "0"], 151, "leave one out"),

@@ -218,7 +218,7 @@ def test_expressions_are_watched(browser: Browser, lamp: Page) -> None:
     browser.press("/", settles=False)
     browser.type("<b>")
     browser.press("Enter")
-    assert "can not be read" in browser.text("#watches .error")
+    assert "cannot be read" in browser.text("#watches .error")
     browser.press("Escape", settles=False)
     browser.click("#watches .drop")
     browser.press("/", settles=False)

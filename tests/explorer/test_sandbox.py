@@ -1,4 +1,4 @@
-"""What a process can not do any more once it evaluates what was typed."""
+"""What a process cannot do any more once it evaluates what was typed."""
 
 from __future__ import annotations
 

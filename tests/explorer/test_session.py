@@ -145,7 +145,7 @@ def test_a_choice_that_there_is_not() -> None:
     on = taken(session, "press(p=p1)")
     breaks = next(number for number, root in enumerate(session.actions) if root.name == "breaks")
     for choices in ((), (2,), (-1,), (0, 0)):
-        with pytest.raises(OptionError, match="can not be taken like this after step 1"):
+        with pytest.raises(OptionError, match="cannot be taken like this after step 1"):
             session.take(on, (breaks, choices))
     assert session.take(on, (breaks, (1,))).state.variables()["broken"] is False
 
@@ -261,7 +261,7 @@ def test_find_from_here_and_from_the_start() -> None:
     assert len(titles(session, sought(session, "broken"))) == 2
     assert sought(session, "not on").said == "It is true in the initial state."
     assert "never true from here: all " in sought(session, "on and broken", on).said
-    # What can not be told is not what is sought.
+    # What cannot be told is not what is sought.
     assert "never true" in sought(session, "1 / 0").said
     with pytest.raises(OptionError, match="unknown"):
         sought(session, "nowhere")

@@ -76,7 +76,7 @@ def test_a_constant_takes_its_own_type_and_its_text(name: str, given: Any, value
         ("quorum", True, "constant quorum is a whole number, not True, for example quorum=2"),
         ("quorum", None, "constant quorum is a whole number, not None, for example quorum=2"),
         ("ratio", "x", "constant ratio is a number, not 'x', for example ratio=0.5"),
-        ("ratio", "nan", "constant ratio can not be NaN, which is not a value: it does not equal itself"),
+        ("ratio", "nan", "constant ratio cannot be NaN, which is not a value: it does not equal itself"),
         ("label", 3, "constant label is text, not 3, for example label=x"),
         ("fence", "sometimes", "constant fence is one of NEVER, ON_READ, not 'sometimes', for example fence=on_read"),
         ("fence", 1, "constant fence is one of NEVER, ON_READ, not 1, for example fence=on_read"),
@@ -85,9 +85,9 @@ def test_a_constant_takes_its_own_type_and_its_text(name: str, given: Any, value
         ("journal", 1, "constant journal is true or false, not 1, for example journal=true"),
         ("sizes", "1,x", "constant sizes is a set, not 'x', for example sizes=1,2"),
         ("sizes", 1, "constant sizes is a set, not 1, for example sizes=1,2"),
-        ("sizes", [[1]], "constant sizes can not be a list, which is mutable; use a tuple"),
+        ("sizes", [[1]], "constant sizes cannot be a list, which is mutable; use a tuple"),
         ("order", 1, "constant order is a sequence, not 1, for example order=a,b"),
-        ("order", [[1]], "constant order can not be a list, which is mutable; use a tuple"),
+        ("order", [[1]], "constant order cannot be a list, which is mutable; use a tuple"),
         ("bookies", "0", "constant bookies needs between 1 and 1000 model values, not 0"),
         ("bookies", 1001, "constant bookies needs between 1 and 1000 model values, not 1001"),
         ("bookies", "b1,b1", "constant bookies names a model value twice: b1, b1"),
@@ -158,7 +158,7 @@ def test_a_constant_can_not_be_assigned() -> None:
 
 @pytest.mark.parametrize("default", [[1], {1: 2}, {1}, (1, [2]), object()])
 def test_the_default_of_a_constant_must_be_a_value(default: Any) -> None:
-    with pytest.raises(OptionError, match="constant broken can not be a"):
+    with pytest.raises(OptionError, match="constant broken cannot be a"):
         type("Broken", (Protocol,), {"broken": constant(default)})
 
 

@@ -209,7 +209,7 @@ def test_a_declaration_under_a_second_name_is_refused() -> None:
 
 
 def test_a_plain_base_hides_nothing_of_fenceposts_own() -> None:
-    with pytest.raises(NotAProtocol, match=r"^declared can not be an attribute of Base: Protocol\.declared is"):
+    with pytest.raises(NotAProtocol, match=r"^declared cannot be an attribute of Base: Protocol\.declared is"):
         counter(type("Base", (), {"declared": 5}))
 
 

@@ -27,7 +27,7 @@ def defined(body: str, **more: Any) -> type[Protocol]:
     ["{} = state(0)", "{} = constant(1)", "@action\ndef {}(self): self.n = 3", "{} = 5", "def {}(self): pass"],
 )
 def test_a_name_of_fenceposts_own_is_refused_with_the_class(name: str, declaration: str) -> None:
-    with pytest.raises(NotAProtocol, match=rf"^{name} can not be .* of P: Protocol\.{name} is Fencepost's own"):
+    with pytest.raises(NotAProtocol, match=rf"^{name} cannot be .* of P: Protocol\.{name} is Fencepost's own"):
         defined(declaration.format(name))
 
 
@@ -36,7 +36,7 @@ def test_a_name_of_fenceposts_own_is_refused_with_the_class(name: str, declarati
     "declaration", ["{} = state(0)", "{} = constant(1)", "@invariant\ndef {}(self): return True", "{} = 5"]
 )
 def test_a_setting_that_is_none_is_refused_with_the_class(name: str, declaration: str) -> None:
-    with pytest.raises(NotAProtocol, match=f"^{name} is a setting of Fencepost's own, .*: it can not be a"):
+    with pytest.raises(NotAProtocol, match=f"^{name} is a setting of Fencepost's own, .*: it cannot be a"):
         defined(declaration.format(name))
 
 
@@ -149,17 +149,17 @@ def test_fairness_is_of_actions() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("log = state([])", "state variable log can not hold a list, which is mutable; use a tuple"),
-        ("log = state((1, {}))", "state variable log can not hold a dict, which is mutable"),
-        ("log = per_key(('a',), [])", "state variable log can not hold a list"),
-        ("log = per_key(([],), 0)", "state variable log can not hold a key that is a list"),
-        ("log = table({1: []})", "state variable log can not hold a list"),
-        ("log = network({Entry: ('a', 'b')})", "state variable log can not hold 'a' as an end of its messages"),
+        ("log = state([])", "state variable log cannot hold a list, which is mutable; use a tuple"),
+        ("log = state((1, {}))", "state variable log cannot hold a dict, which is mutable"),
+        ("log = per_key(('a',), [])", "state variable log cannot hold a list"),
+        ("log = per_key(([],), 0)", "state variable log cannot hold a key that is a list"),
+        ("log = table({1: []})", "state variable log cannot hold a list"),
+        ("log = network({Entry: ('a', 'b')})", "state variable log cannot hold 'a' as an end of its messages"),
         ("log = per_key(5, 0)", "state variable log is not declared rightly: 'int' object is not iterable"),
-        ("log = state(Entry(data=[]))", "state variable log can not hold a Entry whose field data is a list"),
+        ("log = state(Entry(data=[]))", "state variable log cannot hold a Entry whose field data is a list"),
         (
             "log = state(Server)",
-            "state variable log can not hold a Server whose field inner is a Entry whose field data is a list",
+            "state variable log cannot hold a Server whose field inner is a Entry whose field data is a list",
         ),
     ],
 )

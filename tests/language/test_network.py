@@ -612,7 +612,7 @@ class Roles(Protocol):
         ),
         (lambda s: s.net.receive(Ping, to=s.clients[0]), FencepostError, "Ping has no channel to c1"),
         (lambda s: s.net.cut(s.clients[0], s.servers[0]), FencepostError, "net was not declared with can_be_cut=True"),
-        (lambda s: setattr(s, "net", {}), NotAValue, "a network can not be assigned; send and receive messages"),
+        (lambda s: setattr(s, "net", {}), NotAValue, "a network cannot be assigned; send and receive messages"),
         (
             lambda s: s.net.send(Ping([1]), s.clients[0], s.servers[0]),
             NotAValue,

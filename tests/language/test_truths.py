@@ -145,7 +145,7 @@ def test_what_is_said_of_constants_is_a_condition() -> None:
         check(type("P", (Base,), {"small": failing})())
     nodes = Base.nodes
     lossy = type("P", (Base,), {"net": network({Ping: (nodes, nodes)}, lossy=lambda self: self.nodes)})
-    with pytest.raises(NotAProtocol, match="state variable net can not be declared with lossy= a tuple, which"):
+    with pytest.raises(NotAProtocol, match="state variable net cannot be declared with lossy= a tuple, which"):
         check(lossy)
 
 

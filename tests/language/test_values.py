@@ -248,7 +248,7 @@ def test_records_are_immutable_and_compare_by_content() -> None:
         AttributeError, match=r"a Pair is an immutable value: make a changed copy with \.replace\(x=\.\.\.\)"
     ):
         pair.x = 2
-    with pytest.raises(AttributeError, match=r"a Pair is an immutable value: its field x can not be deleted"):
+    with pytest.raises(AttributeError, match=r"a Pair is an immutable value: its field x cannot be deleted"):
         del pair.x
     with pytest.raises(TypeError, match="z"):
         pair.replace(z=1)

@@ -80,4 +80,4 @@ def test_a_leader_that_does_not_begin_again_is_found(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(
         role._EVENTS, TimerFired, lambda self, event, *rest: event.key[0] == "begin" or fired(self, event, *rest)
     )
-    assert "is elected and can not append" in is_found(seeds=SEEDS)
+    assert "is elected and cannot append" in is_found(seeds=SEEDS)

@@ -258,7 +258,7 @@ def test_a_log_is_deleted_only_by_who_says_so(store: str) -> None:
     assert refused.startswith("fencepost: everybody on this machine can see --password")
     assert (
         refused.partition("\n")[2]
-        == "fencepost: to delete the log e with 2 ledgers can not be undone: give --yes to do it\n"
+        == "fencepost: to delete the log e with 2 ledgers cannot be undone: give --yes to do it\n"
     )
     assert command(store, "delete", "e", "--password", "p", "--yes") == "log e is deleted, with 2 ledgers\n"
     assert "there is no log e" in command(store, "delete", "e", "--yes", code=1)

@@ -97,7 +97,7 @@ def test_a_cursor_keeps_what_is_acknowledged_for_all_who_use_it(tmp_path: Path) 
             assert (await log.show()).cursors["billing"] == Acknowledged(again.position, again.acknowledged)
             await again.move(positions[2])
             assert [int(entry.data) async for entry in again.read(follow=False)] == [*range(2, 35)]
-            with pytest.raises(LogTrimmedError, match="a cursor can not be there"):
+            with pytest.raises(LogTrimmedError, match="a cursor cannot be there"):
                 await again.move(Position(999, 0))
             await log.trim(keep=2)
             with pytest.raises(LogTrimmedError):

@@ -47,7 +47,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ("batches_are_whole", 1, "attach_batch", "require(updated.last == last)"),
     ("withdrawals_are_noticed", 21, "look_up_batch", "version is -1 then, and the trace says 4"),
 ]
-"""The protection that is off, a seed, the step that is told, and why it can not be taken."""
+"""The protection that is off, a seed, the step that is told, and why it cannot be taken."""
 
 
 @cache

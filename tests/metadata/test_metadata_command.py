@@ -79,7 +79,7 @@ def test_a_port_and_a_directory_have_one_service(start, tmp_path: Path):
     code, said = complaint(str(tmp_path / "one"), "--port", "0")
     assert code == 153 and "is in use by another metadata service" in said
     code, said = complaint(str(tmp_path / "two"), "--port", str(port))
-    assert code == 153 and f"can not listen on 127.0.0.1:{port}" in said
+    assert code == 153 and f"cannot listen on 127.0.0.1:{port}" in said
     assert "Traceback" not in said
 
 

@@ -113,10 +113,10 @@ def test_files_that_are_not_there_are_refused_at_the_start(
     serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ssl.keyStore.location", "ssl.trustStore.location"):
-        with pytest.raises(OptionError, match="can not be read for TLS"):
+        with pytest.raises(OptionError, match="cannot be read for TLS"):
             serve(tmp_path / name, **secure(**{name: str(tmp_path / "none.pem")}))
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "none.toml"))
-    with pytest.raises(OptionError, match=r"none.toml can not be read"):
+    with pytest.raises(OptionError, match=r"none.toml cannot be read"):
         Security.of_environment()
     (tmp_path / "half.toml").write_text('tlsCertificatePath = "c.pem"\ntlsKeyStore = "k.pem"\n')
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "half.toml"))

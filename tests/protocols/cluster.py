@@ -40,7 +40,7 @@ class Behaviour:
             if {frozenset(s.name for s in pair) for pair in chosen} == wanted:
                 self.state = State(self.stepper.store, self.stepper.apply(self.state.ids, outcome))
                 return self
-        raise AssertionError(f"{pairs} can not be disconnected")
+        raise AssertionError(f"{pairs} cannot be disconnected")
 
     def violated(self) -> set[str]:
         """The invariants that are false here."""

@@ -328,14 +328,14 @@ class RefusesSilently(KRaftJoin):
 
 
 class NeverRefuses(KRaftJoin):
-    """A server that can not make another a voter does not take the request."""
+    """A server that cannot make another a voter does not take the request."""
 
     def _why_not(self, me: Server, of_members: Refusal | None) -> Refusal | None:
         return None
 
 
 class NeverRefusesTheAdministrator(KRaftJoin):
-    """A server that can not do what the administrator asks for does not take the request."""
+    """A server that cannot do what the administrator asks for does not take the request."""
 
     @action(s=servers)
     def reject_add_request(self, s: ModelValue) -> None:

@@ -1,7 +1,7 @@
 """Messages that no sound member sends: of strangers, of broken members, of disks that have forgotten what they stored.
 
 A replica takes any of them in any state. None ends it, makes it forget a vote, a leader or what is committed, or has it
-send what others can not read.
+send what others cannot read.
 """
 
 from __future__ import annotations

@@ -164,9 +164,9 @@ def test_a_list_has_no_more_elements_than_there_are_bytes() -> None:
     [
         (ADD_RAFT_VOTER, {"VoterDirectoryId": "short"}, "'short' is no id"),
         (ADD_RAFT_VOTER, {"VoterDirectoryId": "A" * 20 + "!!"}, "is no id"),
-        (ADD_RAFT_VOTER, {"Listeners": [{"Port": 65_536}]}, "Port can not be 65536"),
+        (ADD_RAFT_VOTER, {"Listeners": [{"Port": 65_536}]}, "Port cannot be 65536"),
         (ADD_RAFT_VOTER, {"VoterID": 1}, "there is no field VoterID"),
-        (DESCRIBE_CLUSTER, {"EndpointType": None}, "EndpointType can not be null"),
+        (DESCRIBE_CLUSTER, {"EndpointType": None}, "EndpointType cannot be null"),
         (REMOVE_RAFT_VOTER, {"ClusterId": "x" * 32_768}, "a string has at most 32,767 bytes"),
     ],
 )

@@ -356,7 +356,7 @@ def test_changes_that_are_refused(run, tmp_path):
         found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(cluster[1].host.me))
         assert (found["ErrorCode"], found["ErrorMessage"]) == (
             Code.INVALID_REQUEST,
-            "the last voter can not be removed",
+            "the last voter cannot be removed",
         )
         # It belongs to the cluster, and never fetches.
         late = QuorumHost(
@@ -554,7 +554,7 @@ def test_who_asks_for_nothing_is_closed_soon_and_keeps_nobody_out(run):
 def test_a_port_that_is_taken_is_said_and_connections_end_with_the_listener(run):
     async def test(cluster, clients):
         _, port = await clients.listen(cluster[1])
-        with pytest.raises(SystemFailure, match=f"can not listen for Kafka's protocol on 127.0.0.1:{port}: .*in use"):
+        with pytest.raises(SystemFailure, match=f"cannot listen for Kafka's protocol on 127.0.0.1:{port}: .*in use"):
             await KafkaListener(cluster[1].host).listen(port)
         client = await clients.open(("127.0.0.1", port))
         assert (await client.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0

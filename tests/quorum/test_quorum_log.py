@@ -83,9 +83,9 @@ def test_what_does_not_follow_is_refused() -> None:
     for batch in (Batch(0, 3, (b"",)), Batch(2, 3, (b"",)), Batch(1, 2, (b"",)), Batch(1, 3)):
         with pytest.raises(ValueError, match="does not follow"):
             index.append(batch)
-    with pytest.raises(ValueError, match="can not truncate"):
+    with pytest.raises(ValueError, match="cannot truncate"):
         index.truncate(2)
-    with pytest.raises(ValueError, match="can not start"):
+    with pytest.raises(ValueError, match="cannot start"):
         index.delete_before(1)
 
 

@@ -48,7 +48,7 @@ PROTECTIONS: list[tuple[str, int, str, str]] = [
     ("majority_is_heard", 17, "keep_leading", "require(not rules.has_lost_majority("),
     ("removed_voters_campaign", 5, "lose_leader", "require(not self._may_campaign(s))"),
 ]
-"""The protection that is off, a seed, the step that is told, and why it can not be taken."""
+"""The protection that is off, a seed, the step that is told, and why it cannot be taken."""
 
 FAULTS: list[tuple[str, int, str, str]] = [
     ("half of the voters is a majority", 2, "send_request_vote", "require(self._has_won(s))"),

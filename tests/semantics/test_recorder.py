@@ -176,7 +176,7 @@ def test_what_goes_on_after_require_failed_is_refused(body: Any, checking: bool)
     stepper, root = stepper_of(body)
     stepper.checking = checking
     with pytest.raises(
-        ProtocolRaised, match=r"^action .* went on after require\(\.\.\.\) was not satisfied, which can not be caught"
+        ProtocolRaised, match=r"^action .* went on after require\(\.\.\.\) was not satisfied, which cannot be caught"
     ) as raised:
         stepper.evaluate(root, row(stepper))
     assert "\n" not in str(raised.value)
@@ -469,8 +469,8 @@ def test_a_step_property_reads_before_and_after(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (lambda s, *after: setattr(s, "a", 1), "a property can not assign to the state"),
-        (lambda s, *after: one_of((True, False)), "a property can not choose"),
+        (lambda s, *after: setattr(s, "a", 1), "a property cannot assign to the state"),
+        (lambda s, *after: one_of((True, False)), "a property cannot choose"),
         (lambda s, *after: require(s.a == 1), r"asked require\(\.\.\.\), which only an action can"),
         (lambda s, *after: one_of(()), r"asked require\(\.\.\.\), which only an action can"),
         (lambda s, *after: None, "returned nothing: a property returns true or false"),
@@ -487,7 +487,7 @@ def test_a_property_only_looks(kind: Any, body: Any, message: str) -> None:
 
 def test_the_state_after_a_step_can_not_be_assigned_either() -> None:
     stepper, root = stepper_of(lambda s, after: setattr(after, "a", 1), step_invariant)
-    with pytest.raises(ProtocolRaised, match="a property can not assign to the state"):
+    with pytest.raises(ProtocolRaised, match="a property cannot assign to the state"):
         stepper.outcomes(root, (), ())
 
 

@@ -286,8 +286,8 @@ def test_with_a_view_the_first_step_to_reach_a_state_stands_for_it() -> None:
     ("look", "message"),
     [
         (lambda s: require(s.a < 2), "led to a state in which the view seen asked require"),
-        (lambda s: one_of((s.a, 7)), "a property can not choose"),
-        (lambda s: setattr(s, "b", 1), "a property can not assign to the state"),
+        (lambda s: one_of((s.a, 7)), "a property cannot choose"),
+        (lambda s: setattr(s, "b", 1), "a property cannot assign to the state"),
         (lambda s: 1 // (s.a - 2), "raised ZeroDivisionError"),
         (lambda s: [s.a, {1}], "is assigned a list, which is mutable; use a tuple"),
     ],

@@ -1,4 +1,4 @@
-"""On a real Spark of two cores: the embedded engine's answer, for shipped protocols and for one that executors can not
+"""On a real Spark of two cores: the embedded engine's answer, for shipped protocols and for one that executors cannot
 import.
 """
 

@@ -298,7 +298,7 @@ def test_duckdb_answers_what_spark_does(spaces: tuple[str, str], monkeypatch: py
 @pytest.mark.parametrize("sql", FOR_SPARK)
 def test_what_duckdb_may_take_otherwise_is_for_spark(sql: str, spaces: tuple[str, str]) -> None:
     with (
-        pytest.raises(OptionError, match=r"DuckDB can not answer that as Spark would \(.*\): leave out engine"),
+        pytest.raises(OptionError, match=r"DuckDB cannot answer that as Spark would \(.*\): leave out engine"),
         answered(StateSpace(spaces[0]), sql, By("duckdb")),
     ):
         pass
@@ -344,8 +344,8 @@ def test_a_question_in_a_session_of_ones_own(spark: Any, spaces: tuple[str, str]
             "there is no column bokie.b1.fenced: did you mean bookie.b1.fenced or bookie.b2.fenced",
         ),
         ("select * from sates", "there is no table sates: there are states and edges"),
-        ("selec 1", "the SQL can not be read at '1', line 1"),
-        ("select (depth from states", "the SQL can not be read at 'from', line 1"),
+        ("selec 1", "the SQL cannot be read at '1', line 1"),
+        ("select (depth from states", "the SQL cannot be read at 'from', line 1"),
         ("select * from text.`/etc/hostname`", "there is no table text./etc/hostname: there are states and edges"),
     ],
 )
@@ -584,9 +584,9 @@ def test_spark_is_asked_for_nothing_but_the_answer(
         code, out, err = run(capsys, *given, sql)
         assert (code, out) == (errors.WRONG_OPTIONS, "") and len(err.splitlines()) == 1, sql
     code, out, err = run(capsys, "witness", spaces[0], "--where", "true) or (depth = 2", "--engine", "spark")
-    assert (code, err) == (errors.WRONG_OPTIONS, "fencepost: the SQL can not be read at ')', line 1\n")
+    assert (code, err) == (errors.WRONG_OPTIONS, "fencepost: the SQL cannot be read at ')', line 1\n")
     assert run(capsys, "witness", spaces[0], "--where", "depth = 2", "--engine", "spark")[0] == 0
     assert list(tmp_path.iterdir()) == []
     assert "/fencepost-spark-" in spark.conf.get("spark.sql.warehouse.dir")  # and not where the process is
-    with pytest.raises(OptionError, match="can not call reflect"):
+    with pytest.raises(OptionError, match="cannot call reflect"):
         fencepost.spark.query(None, spaces[0], "select reflect('java.lang.System', 'getenv', 'HOME')")

@@ -1,4 +1,4 @@
-"""What can not be done is said in one line, with the exit code for it."""
+"""What cannot be done is said in one line, with the exit code for it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_spark_can_not_do() -> None:
 
 @pytest.mark.usefixtures("here")
 class TestCheckpoints:
-    """A checkpoint that can not be gone on from."""
+    """A checkpoint that cannot be gone on from."""
 
     def search(
         self,
@@ -196,16 +196,16 @@ class TestCheckpoints:
     def test_nowhere(self, tmp_path: Path) -> None:
         with pytest.raises(SystemFailure, match="holds no complete checkpoint"):
             self.search(resume=tmp_path)
-        with pytest.raises(SystemFailure, match="can not be reached"):
+        with pytest.raises(SystemFailure, match="cannot be reached"):
             self.search(checkpoint="nothing://at/all")
 
 
 def test_a_full_disk_is_said() -> None:
     text = (
-        'Py4JJavaError: x\nTraceback (most recent call last):\n  File "a"\nfencepost.errors.SystemFailure: /d/f can not'
+        'Py4JJavaError: x\nTraceback (most recent call last):\n  File "a"\nfencepost.errors.SystemFailure: /d/f cannot'
         " be written: No space left\n\n\tat org.apache"
     )
-    assert reason(RuntimeError(text)) == "/d/f can not be written: No space left"
+    assert reason(RuntimeError(text)) == "/d/f cannot be written: No space left"
 
 
 def test_another_version_is_said() -> None:

@@ -148,7 +148,7 @@ def test_what_a_running_session_can_not_be_given(spark: Any) -> None:
         cluster.Cluster("local[1]")
     here = cluster.Cluster(conf={"spark.executor.memory": "3g"})
     with pytest.raises(
-        OptionError, match=r"conf: spark\.executor\.memory can not be changed in a Spark session that is running"
+        OptionError, match=r"conf: spark\.executor\.memory cannot be changed in a Spark session that is running"
     ):
         _ = here.session
     here.close()

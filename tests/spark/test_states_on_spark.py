@@ -83,7 +83,7 @@ def contents(space: StateSpace) -> list[Any]:
         if name == "edges" and space.manifest.edges is None:
             continue
         read = space.dataset(name).to_table()
-        # A file of a level can not know which parts of values are never null, as one of a whole search does.
+        # A file of a level cannot know which parts of values are never null, as one of a whole search does.
         schema = schema_of(kinds_of(read.schema), read.schema.metadata)
         read = pa.table(
             [completed(read.column(field.name).combine_chunks(), field.type) for field in schema], schema=schema
@@ -262,7 +262,7 @@ class TestHere:
         given = {"checkpoint": tmp_path / "checkpoint"} if saved else {}
         full = check(Late(), directory, **given)
         assert (
-            str(full.failure) == f"the state space can not be written to {directory}: No space left on device"
+            str(full.failure) == f"the state space cannot be written to {directory}: No space left on device"
             and full.table is None
         )
         if not saved:

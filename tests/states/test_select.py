@@ -49,7 +49,7 @@ QUESTIONS = (
 HOSTILE = {
     "": "this is nothing",
     ";": "this is nothing",
-    "selec 1": "can not be read at '1', line 1",
+    "selec 1": "cannot be read at '1', line 1",
     "select 'open": "a quote or a comment has no end",
     "select " + "(" * 5000 + "1" + ")" * 5000: "nested too deeply",
     "select 1; select 2": "one SELECT",
@@ -62,35 +62,35 @@ HOSTILE = {
     "show tables": "one SELECT",
     "explain select 1": "one SELECT",
     "cache table t as select 1": "one SELECT",
-    "insert overwrite directory '/tmp/x' using csv select * from states": "can not be read at 'using'",
+    "insert overwrite directory '/tmp/x' using csv select * from states": "cannot be read at 'using'",
     "from states insert overwrite directory '/tmp/x' select *": "one SELECT",
     "with t as (select 1) insert into states select * from t": "one SELECT",
-    "copy (select 1) to '/tmp/x'": "(one SELECT|can not be read)",
-    "attach '/tmp/x'": "can not be read at",
+    "copy (select 1) to '/tmp/x'": "(one SELECT|cannot be read)",
+    "attach '/tmp/x'": "cannot be read at",
     "pragma version": "one SELECT",
     "select 1 into t": "no INTO",
     "select * from states for update": "no LOCK",
     "select /*+ broadcast(s) */ * from states s": "no HINT",
     "select transform(a) using 'cat /etc/hostname' from states": "no QUERYTRANSFORM",
-    "from (from states map a using 'cat' as b) select b": "(can not be read|no |one SELECT)",
-    "select reflect('java.lang.System', 'getenv', 'HOME')": "can not call reflect",
-    "select java_method('java.lang.System', 'getenv', 'HOME')": "can not call java_method",
-    "select try_reflect('java.lang.System', 'getenv', 'HOME')": "can not call try_reflect",
-    "select `reflect`('java.lang.System', 'getenv', 'HOME')": "can not call reflect",
-    "select system.builtin.reflect('java.lang.System', 'getenv', 'HOME')": "can not call reflect",
-    "select depth from states where size(filter(array(1), x -> reflect('a', 'b') = x)) = 1": "can not call reflect",
-    "select * from states order by input_file_name()": "can not call input_file_name",
+    "from (from states map a using 'cat' as b) select b": "(cannot be read|no |one SELECT)",
+    "select reflect('java.lang.System', 'getenv', 'HOME')": "cannot call reflect",
+    "select java_method('java.lang.System', 'getenv', 'HOME')": "cannot call java_method",
+    "select try_reflect('java.lang.System', 'getenv', 'HOME')": "cannot call try_reflect",
+    "select `reflect`('java.lang.System', 'getenv', 'HOME')": "cannot call reflect",
+    "select system.builtin.reflect('java.lang.System', 'getenv', 'HOME')": "cannot call reflect",
+    "select depth from states where size(filter(array(1), x -> reflect('a', 'b') = x)) = 1": "cannot call reflect",
+    "select * from states order by input_file_name()": "cannot call input_file_name",
     "select current_user": "no CURRENTUSER",
-    "select current_user()": "(no CURRENTUSER|can not call current_user)",
-    "select user()": "can not call user",
-    "select version()": "can not call version",
-    "select getenv('HOME')": "can not call getenv",
-    "select xpath(a, '/') from states": "can not call xpath",
-    "select default.size(a) from states": "can not call size",
+    "select current_user()": "(no CURRENTUSER|cannot call current_user)",
+    "select user()": "cannot call user",
+    "select version()": "cannot call version",
+    "select getenv('HOME')": "cannot call getenv",
+    "select xpath(a, '/') from states": "cannot call xpath",
+    "select default.size(a) from states": "cannot call size",
     "select * from text.`/etc/hostname`": "there is no table text./etc/hostname",
     "select * from `text`.`/etc/hostname`": "there is no table text./etc/hostname",
     "select * from `/etc/hostname`": "there is no table /etc/hostname",
-    "select * from '/etc/hostname'": "(can not be read|no table)",
+    "select * from '/etc/hostname'": "(cannot be read|no table)",
     "select * from global_temp.states": "there is no table global_temp.states",
     "select * from default.states": "there is no table default.states",
     "select * from information_schema.tables": "there is no table",
@@ -99,7 +99,7 @@ HOSTILE = {
     "select * from read_text('/etc/passwd')": "no function takes the place",
     "select * from query('select 1')": "no function takes the place",
     "select * from identifier('text.`/etc/hostname`')": "no function takes the place",
-    "select identifier('depth') from states": "can not call identifier",
+    "select identifier('depth') from states": "cannot call identifier",
     "select * from states version as of 1": "takes the table states as it is",
     "select :x": "no PLACEHOLDER",
     "with `/etc/p` as (select * from `/etc/p`) select 1": "there is no table /etc/p",
@@ -158,7 +158,7 @@ def test_a_condition_is_one_expression(sql: str) -> None:
     ],
 )
 def test_and_nothing_is_left_over(sql: str) -> None:
-    with pytest.raises(OptionError, match=r"can not be read at|is nothing|can not call reflect|there is no table text"):
+    with pytest.raises(OptionError, match=r"cannot be read at|is nothing|cannot call reflect|there is no table text"):
         select.condition(SPACE, sql)
 
 
@@ -229,7 +229,7 @@ def test_whoever_is_to_answer_is_not_even_asked(engine: str, space: StateSpace, 
     for sql in HOSTILE:
         with pytest.raises(OptionError), answered(space, sql, By(engine)):
             pass
-    with pytest.raises(OptionError, match="can not be read at"):
+    with pytest.raises(OptionError, match="cannot be read at"):
         where(space, "true) or (depth = 2", By(engine))
 
 
@@ -251,7 +251,7 @@ def test_names_that_differ_in_capitals_are_for_spark(space: StateSpace) -> None:
         "with A as (select 1 as x) select * from (with a as (select 2 as x) select * from A)",
         "with STATES as (select 1 as depth) select depth from states",
     ):
-        with pytest.raises(OptionError, match="DuckDB can not answer that"), answered(space, sql, By("duckdb")):
+        with pytest.raises(OptionError, match="DuckDB cannot answer that"), answered(space, sql, By("duckdb")):
             pass
 
 

@@ -414,7 +414,7 @@ def test_a_full_disk_leaves_nothing(
     monkeypatch.setattr("fencepost.states.spool.BLOCK", 1)
     monkeypatch.setattr(owner, method, refuse)
     result = fencepost.check(Zoo(), engine=engine, states=tmp_path / "space", workers=1)
-    assert str(result.failure) == f"the state space can not be written to {tmp_path / 'space'}: No space left on device"
+    assert str(result.failure) == f"the state space cannot be written to {tmp_path / 'space'}: No space left on device"
     assert result.table is None and not result.holds and not (tmp_path / "space").exists()
 
 

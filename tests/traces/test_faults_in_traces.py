@@ -1,7 +1,7 @@
 """Faults of the store that nobody looks for but the validation of its traces: the step that is told is the one that is
 wrong.
 
-Each row: the fault, the profile and a seed of the simulator that shows it, the step of the protocol that can not be
+Each row: the fault, the profile and a seed of the simulator that shows it, the step of the protocol that cannot be
 taken, and why. The judge of the simulator is silent. Other steps may be told too, which wait for what follows from the
 wrong one.
 """
@@ -159,7 +159,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "nobody has sent",
     ),
     ("what failed counts as lacking it", "everything", 6, "recovery_client_closes_ledger", "require(may_close("),
-    ("an entry that can not be read is denied", "disks", 71, "bookie_answers_reader", "require(found == "),
+    ("an entry that cannot be read is denied", "disks", 71, "bookie_answers_reader", "require(found == "),
     (
         "the owner changes the ensemble in recovery",
         "everything",
@@ -296,7 +296,7 @@ _PLANTED = {fault.name: fault for fault in (*PLANTED, *MORE)}
 
 
 def is_told(events: list[Event], step: str, why: str) -> None:
-    """The step that can not be taken is among those that are told, and why."""
+    """The step that cannot be taken is among those that are told, and why."""
     verdict = validate(events)
     assert not verdict.accepted
     assert not verdict.problem

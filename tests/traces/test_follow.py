@@ -257,7 +257,7 @@ class Begun(Protocol):
 
 
 class Nowhere(Begun):
-    """It can not begin."""
+    """It cannot begin."""
 
     @initial
     def full(self) -> None:

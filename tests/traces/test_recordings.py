@@ -29,7 +29,7 @@ FIRST = [[0, ["b1", "b2", "b3"]]]
 
 
 def of_the_store(seed: int, profile: str) -> Case:
-    """A case in which everybody has the key of the ledger, and no bookie shows an entry that is damaged: those can not
+    """A case in which everybody has the key of the ledger, and no bookie shows an entry that is damaged: those cannot
     be told from lies.
     """
     case = drawn(seed, profile)
@@ -557,7 +557,7 @@ def test_metadata_are_moved_forward_where_that_is_needed() -> None:
     seen.add(4, "b1", "b2", "b4", lac=3)
     seen.metadata(1, fragments=changed)
     assert accepted(seen)
-    # What is read after the version before it was told can have been there; what is written after that can not.
+    # What is read after the version before it was told can have been there; what is written after that cannot.
     seen = Seen()
     seen.add(0)
     seen.metadata(0)

@@ -252,7 +252,7 @@ def test_a_full_disk_stops_the_trace_and_nothing_else(tmp_path: Path, monkeypatc
     trace.close()
     assert not spools(tmp_path)
     with pytest.raises(
-        TraceError, match=r"stopped with event \d+: its file of frames can not be made: No space left on device"
+        TraceError, match=r"stopped with event \d+: its file of frames cannot be made: No space left on device"
     ):
         [*read(tmp_path)]
 
@@ -372,7 +372,7 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="there is no event in"):
         [*read(tmp_path)]
     (tmp_path / "a.parquet").write_bytes(b"no Parquet at all")
-    with pytest.raises(TraceError, match="a.parquet can not be read"):
+    with pytest.raises(TraceError, match="a.parquet cannot be read"):
         [*read(tmp_path)]
     pq.write_table(pa.table({"run": ["r"], "node": ["n"]}), tmp_path / "a.parquet")
     with pytest.raises(TraceError, match="a.parquet is no trace: it has no column incarnation"):
@@ -393,7 +393,7 @@ def test_a_damaged_parquet_file(tmp_path: Path) -> None:
     for at in range(100, len(data) // 2, 97):
         data[at] ^= 0x40
     path.write_bytes(data)
-    with pytest.raises(TraceError, match="can not be read"):
+    with pytest.raises(TraceError, match="cannot be read"):
         [*read(tmp_path)]
 
 
@@ -415,7 +415,7 @@ def test_options_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="the name of the node is ''"):
         TraceWriter(tmp_path, node="")
     (tmp_path / "file").write_text("")
-    with pytest.raises(TraceError, match="traces can not be written to"):
+    with pytest.raises(TraceError, match="traces cannot be written to"):
         TraceWriter(tmp_path / "file", node="n")
 
 

@@ -215,7 +215,7 @@ def test_a_circle_is_told() -> None:
         ("b", "tells", {"to": "a"}),
     )
     assert not verdict.accepted
-    assert verdict.problem.startswith("what happened can not be ordered, each of these comes before the next")
+    assert verdict.problem.startswith("what happened cannot be ordered, each of these comes before the next")
     assert all(told in verdict.problem for told in ("a 1 hears", "a 2 tells", "b 1 hears", "b 2 tells"))
 
 

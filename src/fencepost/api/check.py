@@ -153,7 +153,7 @@ def _module(engine: str, options: Options) -> str:
 def _try_small(
     protocol: Protocol, invariants: Sequence[str] | None, options: EmbeddedOptions, deadline: Deadline
 ) -> Result | None:
-    """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it can not
+    """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it cannot
     do.
     """
     if options.checkpoint or options.resume or options.checking or options.states is not None:

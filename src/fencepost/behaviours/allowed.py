@@ -88,7 +88,7 @@ def shift(number: Any, places: Any) -> Any:
 def remainder(one: Any, other: Any) -> Any:
     """``one % other``, of numbers: a text would be formatted."""
     if isinstance(one, (str, bytes)):
-        raise Refused("an expression can not format text")
+        raise Refused("an expression cannot format text")
     return one % other
 
 
@@ -214,19 +214,19 @@ class Scope:
             return self.handed_out(getattr(thing, name))
         if not hasattr(owner, name):
             raise AttributeError(f"{_kind(thing)} has no {name}")
-        raise Refused(f"an expression can not use {name} of {_kind(thing)}")
+        raise Refused(f"an expression cannot use {name} of {_kind(thing)}")
 
     def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
         """``function(...)``. Raises :class:`Refused` unless an expression may call it, with these arguments."""
         if not self._callable(function):
-            raise Refused(f"an expression can not call {_kind(function)}")
+            raise Refused(f"an expression cannot call {_kind(function)}")
         for argument in (*arguments, *named.values()):
             if (
                 callable(argument)
                 and not isinstance(argument, (View, Protocol, Record))
                 and not self._callable(argument)
             ):
-                raise Refused(f"an expression can not pass {_kind(argument)}")
+                raise Refused(f"an expression cannot pass {_kind(argument)}")
         return function(*arguments, **named)
 
 
@@ -237,7 +237,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     " LShift": shift,
     " Mod": remainder,
 }
-"""The functions that the code of an expression calls in the place of an operator, by names that can not be typed."""
+"""The functions that the code of an expression calls in the place of an operator, by names that cannot be typed."""
 
 
 def bound(scope: Scope) -> dict[str, Callable[..., Any]]:

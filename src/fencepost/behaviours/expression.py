@@ -40,7 +40,7 @@ class Expression:
     >= ack_quorum``, ``self.no_entry_is_lost()``. It changes nothing and reaches nothing else: see
     :mod:`fencepost.behaviours.allowed`.
 
-    Raises :class:`fencepost.OptionError` if it can not be read or names something unknown, with the column.
+    Raises :class:`fencepost.OptionError` if it cannot be read or names something unknown, with the column.
     """
 
     def __init__(self, text: str, protocol: Protocol) -> None:
@@ -76,7 +76,7 @@ class Expression:
 def evaluate(expression: str, trace: Trace) -> list[Evaluated]:
     """The value of ``expression`` (see :class:`Expression`) in each state of ``trace``, the initial one first.
 
-    Raises :class:`fencepost.OptionError` if it can not be read or names something unknown, with the column.
+    Raises :class:`fencepost.OptionError` if it cannot be read or names something unknown, with the column.
     """
     read = Expression(expression, trace.protocol)
     return [read.at(state) for state in trace.states]
@@ -89,7 +89,7 @@ MAX_DEPTH = 100
 """How deeply an expression may be nested."""
 
 STATE = " state"
-"""The name of the state in the code of an expression, which can not be typed."""
+"""The name of the state in the code of an expression, which cannot be typed."""
 
 
 def _compiled(expression: str, protocol: Protocol, known: Mapping[str, Any]) -> tuple[CodeType, dict[str, Any]]:
@@ -112,10 +112,10 @@ def _compiled(expression: str, protocol: Protocol, known: Mapping[str, Any]) -> 
             column, what = error.offset + indent, error.msg
         else:  # what is wrong is that it ends
             column, what = len(text.rstrip()) + 1, "something is missing at its end"
-        raise OptionError(f"the expression can not be read at column {column}: {what}: {_excerpt(text)}") from None
+        raise OptionError(f"the expression cannot be read at column {column}: {what}: {_excerpt(text)}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         what = str(error) or "it is nested too deeply"
-        raise OptionError(f"the expression can not be read at column {indent + 1}: {what}: {_excerpt(text)}") from None
+        raise OptionError(f"the expression cannot be read at column {indent + 1}: {what}: {_excerpt(text)}") from None
 
 
 def _excerpt(text: str) -> str:

@@ -2,7 +2,7 @@
 
 Whole numbers are ``{"#bigint": "1"}``, sets ``{"#set": [...]}``, tuples ``{"#tup": [...]}``, maps ``{"#map": [[key,
 value], ...]}``, records objects; model values and members of enums are strings. The format has no null: ``None`` is the
-variant ``{"tag": "None", "value": {"#tup": []}}``. Values that it can not express, floats and bytes, are
+variant ``{"tag": "None", "value": {"#tup": []}}``. Values that it cannot express, floats and bytes, are
 ``{"#unserializable": "..."}``.
 """
 

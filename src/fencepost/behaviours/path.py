@@ -50,7 +50,7 @@ def check_of(state: State) -> str:
 
 
 def path_of(trace: Trace) -> Path:
-    """The path of a behaviour, found by taking its steps again. Raises :class:`fencepost.OptionError` if one can not be
+    """The path of a behaviour, found by taking its steps again. Raises :class:`fencepost.OptionError` if one cannot be
     taken.
     """
     stepper = Stepper(trace.protocol)
@@ -69,8 +69,8 @@ def path_of(trace: Trace) -> Path:
 
 
 def move_of(stepper: Stepper, actions: Sequence[Root], state: State, step: Step) -> tuple[Move, tuple[int, ...]]:
-    """The move that a step is in ``state``, and the row it leads to. Raises :class:`fencepost.OptionError` if it can
-    not be taken.
+    """The move that a step is in ``state``, and the row it leads to. Raises :class:`fencepost.OptionError` if it
+    cannot be taken.
     """
     wanted: tuple[Value, ...] = step.choices
     for number, root in enumerate(actions):
@@ -78,4 +78,4 @@ def move_of(stepper: Stepper, actions: Sequence[Root], state: State, step: Step)
             for outcome in stepper.outcomes(root, state.ids):
                 if same(outcome.labels, wanted):
                     return (number, outcome.choices), stepper.apply(state.ids, outcome)
-    raise OptionError(f"{step.title} can not be taken like this here: has the protocol changed?")
+    raise OptionError(f"{step.title} cannot be taken like this here: has the protocol changed?")

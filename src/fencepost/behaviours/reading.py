@@ -111,7 +111,7 @@ def _plainly(written: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """A constant's value as text for the command line; lists of nothing and null, which it can not say, as they are."""
+    """A constant's value as text for the command line; lists of nothing and null, which it cannot say, as they are."""
     if isinstance(value, list) and value:
         return ",".join(str(_text(element)) for element in value)
     return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, (int, float)) else value

@@ -75,7 +75,7 @@ class Refuted:
 
 def refuted(trace: Trace, name: str) -> Refuted | None:
     """Why the last step of ``trace``, or its initial state if it has no step, is none under the refinement ``name``;
-    None if that can not be found out.
+    None if that cannot be found out.
     """
     declared = next((d for d in trace.protocol.declared("refinement") if d.name == name), None)
     if not isinstance(declared, spec.Refinement):

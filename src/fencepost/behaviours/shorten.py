@@ -49,7 +49,7 @@ class _Walker:
         return any(self.outcomes(c, row) for c in self.constraints)
 
     def step(self, root: Root, labels: tuple[Value, ...], row: Row) -> tuple[Outcome, Row] | None:
-        """A step with these choices, and the row that it leads to; None if it can not be taken here."""
+        """A step with these choices, and the row that it leads to; None if it cannot be taken here."""
         outcome = next((o for o in self.outcomes(root, row) if o.labels == labels), None)
         if outcome is None or not outcome.writes:
             return None
@@ -61,7 +61,7 @@ class Shortening(_Walker):
     """Makes of a behaviour from ``initial`` that goes wrong one of no more steps that violates the same property.
 
     ``kind`` is ``invariant``, ``step_invariant``, ``refinement`` or ``deadlock``, or ``sometimes``: then it stays a
-    witness. Runs of steps, ever shorter ones, are left out, together with what can not be taken without them; what
+    witness. Runs of steps, ever shorter ones, are left out, together with what cannot be taken without them; what
     still goes wrong is kept. No single step of the result can be left out (unless :data:`MOST_CALLS` ended it), but a
     shorter behaviour of other steps may exist.
     """

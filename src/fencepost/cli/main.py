@@ -71,7 +71,7 @@ def _main(given: list[str]) -> int:
     debug = "--debug" in given
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that can not show → is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show → is no reason to fail
     # The output of the author's Python is none of the results.
     with (
         warnings.catch_warnings(),

@@ -42,7 +42,7 @@ def say(text: str) -> None:
 
 
 def put(data: str | bytes) -> bool:
-    """Write to standard output; whether anybody listens. :class:`SystemFailure` if it can not be written."""
+    """Write to standard output; whether anybody listens. :class:`SystemFailure` if it cannot be written."""
     out = stdout()
     if out is None:
         return False
@@ -57,7 +57,7 @@ def put(data: str | bytes) -> bool:
         return False
     except OSError as error:
         _discard_output()
-        raise SystemFailure(f"standard output can not be written: {error.strerror}") from error
+        raise SystemFailure(f"standard output cannot be written: {error.strerror}") from error
     return True
 
 
@@ -134,10 +134,10 @@ def must_be_writable(option: str, path: str) -> None:
     if os.path.isdir(path):
         raise OptionError(f"--{option} {path} is a directory: name a file in it")
     if not os.path.isdir(folder):
-        raise OptionError(f"--{option} {path} can not be written: there is no directory {folder}")
+        raise OptionError(f"--{option} {path} cannot be written: there is no directory {folder}")
     if is_device(path):  # opening a pipe would wait for its reader
         if not os.access(path, os.W_OK):
-            raise OptionError(f"--{option} {path} can not be written")
+            raise OptionError(f"--{option} {path} cannot be written")
         return
     there = os.path.lexists(path)
     try:
@@ -146,7 +146,7 @@ def must_be_writable(option: str, path: str) -> None:
         if not there:
             os.remove(path)
     except OSError as error:
-        raise OptionError(f"--{option} {path} can not be written: {error.strerror}") from None
+        raise OptionError(f"--{option} {path} cannot be written: {error.strerror}") from None
 
 
 def check_files(given: argparse.Namespace, *options: str) -> None:

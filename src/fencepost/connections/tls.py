@@ -1,7 +1,7 @@
 """TLS of every port and of every client, by files in PEM.
 
 The files are looked at again for each connection, so a certificate is renewed by replacing its files: connections that
-there are go on, and the next ones get the new one. Files that can not be used in the meantime are logged, and those of
+there are go on, and the next ones get the new one. Files that cannot be used in the meantime are logged, and those of
 before stay in use.
 
 On the port of a bookie a connection begins in the clear, and goes on under TLS after a START_TLS and the answer to it
@@ -52,7 +52,7 @@ class Tls:
 
     ``asks``: a server that takes only clients with a certificate which it trusts. ``checks_names``: a client that takes
     only a server whose certificate names the host that it wanted. Raises :class:`fencepost.OptionError` for files that
-    can not be used, and for a key that everybody on the machine can read.
+    cannot be used, and for a key that everybody on the machine can read.
     """
 
     def __init__(self, files: Files, *, is_server: bool, asks: bool = False, checks_names: bool = True) -> None:
@@ -103,8 +103,8 @@ class Tls:
 
 
 class Listener:
-    """A port on which TLS comes first. Each connection gets the context of that moment, which ``asyncio.Server`` can
-    not do; ``make`` gives its protocol, once TLS is agreed on, within ``patience`` seconds."""
+    """A port on which TLS comes first. Each connection gets the context of that moment, which ``asyncio.Server``
+    cannot do; ``make`` gives its protocol, once TLS is agreed on, within ``patience`` seconds."""
 
     def __init__(self, tls: Tls, make: Callable[[], asyncio.Protocol], patience: float = HANDSHAKE) -> None:
         self.tls = tls
@@ -115,7 +115,7 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int) -> Listener:
-        """Take connections. Raises ``OSError`` if the port can not be had."""
+        """Take connections. Raises ``OSError`` if the port cannot be had."""
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, address in dict.fromkeys((each[0], each[4][:2]) for each in found[: None if port else 1]):
             listening = socket.create_server(address, family=family, backlog=_BACKLOG)
@@ -136,7 +136,7 @@ class Listener:
             try:
                 came, address = await self._loop.sock_accept(listening)
             except OSError as error:  # there are no more files, or it is gone already
-                _log.warning("a connection can not be taken: %s", error.strerror or error)
+                _log.warning("a connection cannot be taken: %s", error.strerror or error)
                 await asyncio.sleep(_REST)
             else:
                 tasks.begin(self._agree(came, ":".join(map(str, address[:2]))), self._tasks)
@@ -230,18 +230,18 @@ def _password(file: str) -> str:
     try:
         return Path(file).read_text().strip()
     except OSError as error:
-        raise OptionError(f"the password in {file} can not be read: {error.strerror}") from error
+        raise OptionError(f"the password in {file} cannot be read: {error.strerror}") from error
 
 
 def _must_be_private(key: str) -> None:
     if os.stat(key).st_mode & 0o007:
-        raise OptionError(f"{key} can not be used for TLS: everybody on this machine may use the key: chmod o-rwx it")
+        raise OptionError(f"{key} cannot be used for TLS: everybody on this machine may use the key: chmod o-rwx it")
 
 
 def _load(file: str, load: Callable[[], object]) -> None:
     try:
         load()
     except ssl.SSLError as error:
-        raise OptionError(f"{file} can not be used for TLS: {error.reason or error}") from error
+        raise OptionError(f"{file} cannot be used for TLS: {error.reason or error}") from error
     except OSError as error:
-        raise OptionError(f"{file} can not be read for TLS: {error.strerror}") from error
+        raise OptionError(f"{file} cannot be read for TLS: {error.strerror}") from error

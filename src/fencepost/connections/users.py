@@ -33,9 +33,9 @@ _log = logging.getLogger("fencepost.connections.users")
 
 class Users:
     """The users of a server, from a file that is looked at again for each authentication: a user is added or removed
-    without a restart. Nobody gets in while the file can not be used; the log says why.
+    without a restart. Nobody gets in while the file cannot be used; the log says why.
 
-    Raises :class:`fencepost.OptionError` if it can not be used at the start.
+    Raises :class:`fencepost.OptionError` if it cannot be used at the start.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -144,7 +144,7 @@ def _text(path: str | Path, kind: str) -> str:
                 )
             data = file.read(_MOST + 1)
     except OSError as error:
-        raise OptionError(f"{kind} {path} can not be read: {error.strerror}") from error
+        raise OptionError(f"{kind} {path} cannot be read: {error.strerror}") from error
     if len(data) > _MOST:
         raise OptionError(f"{kind} {path} has more than {_MOST:,} bytes")
     try:

@@ -48,7 +48,7 @@ MAX_BODY = 64 << 20
 NUMBER = re.compile("[0-9]{1,18}")
 """A number of a state in an address."""
 MOST = 10**18
-"""The largest number in a request: one with thousands of digits can not even be told."""
+"""The largest number in a request: one with thousands of digits cannot even be told."""
 
 MAX_WATCHES = 30
 MAX_EXPRESSION = 2_000
@@ -382,7 +382,7 @@ def listen(port: int | None) -> socket.socket:
         except OSError as error:
             bound.close()
             if port is not None:
-                raise OptionError(f"{{port}} {port} can not be used: {error.strerror}", "port") from None
+                raise OptionError(f"{{port}} {port} cannot be used: {error.strerror}", "port") from None
     raise OptionError("no port of this machine is free")
 
 

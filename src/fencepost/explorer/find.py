@@ -47,7 +47,7 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
     """``protocol`` with one more invariant, which is false where ``expression`` is true, and which begins at ``start``
     if given.
 
-    Where the expression can not be evaluated it is not true. Where it is neither true nor false the search ends.
+    Where the expression cannot be evaluated it is not true. Where it is neither true nor false the search ends.
     """
 
     def not_here(bound: Any) -> bool:
@@ -103,7 +103,7 @@ def look_for(session: Session, expression: str, start: Node | None, options: Sea
     as that takes.
 
     A search ends early if ``report`` raises :class:`KeyboardInterrupt`. Raises :class:`fencepost.OptionError` if the
-    expression can not be read; whatever else goes wrong is what it comes to.
+    expression cannot be read; whatever else goes wrong is what it comes to.
     """
     sought = hunted(session.protocol, Expression(expression, session.protocol), None if start is None else start.state)
     try:

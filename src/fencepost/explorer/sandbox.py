@@ -2,7 +2,7 @@
 other programs, and the network.
 
 A list says already which functions an expression may use (:mod:`fencepost.behaviours.allowed`), but the author's own
-are on it. The loss of these rights is for the rest of the process, which can not take it back.
+are on it. The loss of these rights is for the rest of the process, which cannot take it back.
 """
 
 from __future__ import annotations

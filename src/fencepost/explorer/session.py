@@ -250,7 +250,7 @@ class Session:
     def take(self, node: Node, move: Move) -> Node:
         """The node that a step leads to; the same one every time.
 
-        Raises :class:`OptionError` if the step can not be taken there, :class:`fencepost.ProtocolRaised` if the
+        Raises :class:`OptionError` if the step cannot be taken there, :class:`fencepost.ProtocolRaised` if the
         protocol does.
         """
         known = self.child(node, move)
@@ -277,7 +277,7 @@ class Session:
         root = self.actions[number]
         outcome = self.stepper.outcome(root, node.state.ids, choices)
         if outcome is None:
-            raise OptionError(f"{root.title} can not be taken like this after step {node.depth}")
+            raise OptionError(f"{root.title} cannot be taken like this after step {node.depth}")
         return taken(self.stepper, node.state, root, outcome)
 
     def visit(self, node: Node) -> None:
@@ -405,7 +405,7 @@ class Session:
         """The values of an expression at these nodes, however long that takes: see
         :class:`fencepost.explorer.watch.Watcher`.
 
-        Raises :class:`OptionError` if it can not be read.
+        Raises :class:`OptionError` if it cannot be read.
         """
         expression = self._expression(text)
         return [_evaluation(expression.at(node.state)) for node in nodes]
@@ -443,7 +443,7 @@ def _evaluation(found: Evaluated) -> Evaluation:
     try:
         text = str(found)
     except (ValueError, RecursionError, MemoryError) as error:  # a number of thousands of digits, say
-        return Evaluation(f"(it can not be written: {str(error).partition(';')[0] or 'it is too large'})")
+        return Evaluation(f"(it cannot be written: {str(error).partition(';')[0] or 'it is too large'})")
     return Evaluation(
         text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…", found.error is None and found.value is False
     )

@@ -66,7 +66,7 @@ class Watcher:
     def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluation]:
         """The values of an expression at these nodes.
 
-        Raises :class:`OptionError` if it can not be read, or took too long for once.
+        Raises :class:`OptionError` if it cannot be read, or took too long for once.
         """
         if text in self._ended:
             raise OptionError(self._ended[text])

@@ -21,7 +21,7 @@ SECTOR = 512
 """Bytes that a disk writes at once."""
 
 Part = bytes | memoryview
-"""Bytes to be written, as they lie in memory; a view is one that can not be written to."""
+"""Bytes to be written, as they lie in memory; a view is one that cannot be written to."""
 
 
 class ShortWrite(OSError):

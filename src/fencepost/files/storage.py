@@ -76,7 +76,7 @@ class Lock:
     """Keeps a folder for one search, until it is released or its process ends, however it ends. Without ``create`` a
     folder in which there was never a lock is not kept.
 
-    Raises BlockingIOError if another search has the folder, any other OSError if it can not be locked.
+    Raises BlockingIOError if another search has the folder, any other OSError if it cannot be locked.
     """
 
     def __init__(self, folder: Path, create: bool) -> None:
@@ -121,7 +121,7 @@ class Storage:
         except but:
             raise
         except self.refusals as error:
-            raise SystemFailure(f"{f'{self.place}/{name}'.rstrip('/')} can not be {verb}: {reason(error)}") from None
+            raise SystemFailure(f"{f'{self.place}/{name}'.rstrip('/')} cannot be {verb}: {reason(error)}") from None
 
     def below(self, name: str) -> Storage:
         """The storage of a folder in this one."""
@@ -244,7 +244,7 @@ class Remote(Storage):
         try:
             self.files, self.root = fs.FileSystem.from_uri(self.place)
         except Exception as error:
-            raise SystemFailure(f"{place} can not be reached: {str(error).splitlines()[0]}") from None
+            raise SystemFailure(f"{place} cannot be reached: {str(error).splitlines()[0]}") from None
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"

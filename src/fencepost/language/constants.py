@@ -83,7 +83,7 @@ class Constant:
         try:
             return freeze(given)
         except NotAValue as error:
-            raise OptionError(f"constant {self.name} can not be {error}") from None
+            raise OptionError(f"constant {self.name} cannot be {error}") from None
 
     def _parse_like(self, default: Value, text: str) -> Value:
         if type(default) is str:

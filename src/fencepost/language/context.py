@@ -26,7 +26,7 @@ is taken for an infinite choice. Compiled loops keep a stack of so many branches
 
 
 class Disabled(BaseException):
-    """The action is not enabled in this state. A BaseException, so that ``except Exception`` can not swallow it."""
+    """The action is not enabled in this state. A BaseException, so that ``except Exception`` cannot swallow it."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Looking:
     disabled = False
 
     def write(self, slot: Slot, value: Value) -> None:
-        raise NotAValue(f"{slot.name} can not be assigned here: this state is only looked at")
+        raise NotAValue(f"{slot.name} cannot be assigned here: this state is only looked at")
 
     def choose(self, options: Sequence[Value]) -> Value:
         raise NotAValue("nothing can be chosen here: this state is only looked at")
@@ -112,7 +112,7 @@ current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None
 
 
 def require(condition: bool) -> None:
-    """The enabling condition of an action: unless ``condition`` holds, the action can not be taken in this state.
+    """The enabling condition of an action: unless ``condition`` holds, the action cannot be taken in this state.
 
     It is true or false, and anything else a mistake.
     """

@@ -58,7 +58,7 @@ class Declared:
 
     def is_on(self, protocol: Any) -> bool:
         """Whether a check judges it by default: what its ``when`` says of the protocol. Raises
-        :class:`fencepost.NotAProtocol` if that can not be told.
+        :class:`fencepost.NotAProtocol` if that cannot be told.
         """
         whose = f"{self.kind.replace('_', ' ')} {self.name} has a when that"
         try:

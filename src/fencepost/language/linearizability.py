@@ -39,7 +39,7 @@ from fencepost.language.values import Map, Record, Set, Value, encode, freeze, s
 class Sequential(Record):
     """An object, by what its operations do when only one client uses it. Derive from it to declare another one.
 
-    An operation is a method. It returns the object after it and the result, or None where it can not take effect: then
+    An operation is a method. It returns the object after it and the result, or None where it cannot take effect: then
     whoever called it waits.
     """
 

@@ -56,7 +56,7 @@ def shipped(name: str) -> type[Protocol]:
 def load(given: str) -> type[Protocol]:
     """The protocol class that ``given`` means: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``.
 
-    Raises :class:`fencepost.NotAProtocol` for an unknown name, or for a file that is missing, can not be read or
+    Raises :class:`fencepost.NotAProtocol` for an unknown name, or for a file that is missing, cannot be read or
     imported, or does not hold exactly one protocol.
     """
     path, colon, name = split(given)
@@ -108,9 +108,9 @@ def set_up(
     except OptionError:
         raise
     except (FencepostError, NotAValue) as error:
-        raise NotAProtocol(f"{given or protocol.name} can not be set up: {error}") from error
+        raise NotAProtocol(f"{given or protocol.name} cannot be set up: {error}") from error
     except Exception as error:
-        raise NotAProtocol(f"{given or protocol.name} can not be set up: {_brief(error)}") from error
+        raise NotAProtocol(f"{given or protocol.name} cannot be set up: {_brief(error)}") from error
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def set_up(
 def from_file(path: str) -> types.ModuleType:
     """The module that a file makes, run anew; files next to it can be imported from it.
 
-    Raises :class:`fencepost.NotAProtocol`, saying in which line, if the file can not be read, compiled or run.
+    Raises :class:`fencepost.NotAProtocol`, saying in which line, if the file cannot be read, compiled or run.
     """
     code = _compiled(path, _read(path))
     name = PROTOCOL_MODULE + os.path.splitext(os.path.basename(path))[0]
@@ -134,12 +134,12 @@ def from_file(path: str) -> types.ModuleType:
     try:
         exec(code, module.__dict__)
     except SystemExit as error:
-        raise NotAProtocol(f"{path} can not be loaded: it exits Python{_at(error, path)}") from error
+        raise NotAProtocol(f"{path} cannot be loaded: it exits Python{_at(error, path)}") from error
     except Exception as error:
         # Until Python 3.12 what a declaration objects to arrives wrapped.
         cause = error.__cause__ if type(error) is RuntimeError and error.__cause__ is not None else error
         message = str(cause) if isinstance(cause, (FencepostError, NotAValue)) else _brief(cause)
-        raise NotAProtocol(f"{path} can not be loaded{_at(error, path)}: {message}") from error
+        raise NotAProtocol(f"{path} cannot be loaded{_at(error, path)}: {message}") from error
     return module
 
 
@@ -151,7 +151,7 @@ def _read(path: str) -> bytes:
     except IsADirectoryError:
         raise NotAProtocol(f"{path} is a directory: give a .py file in it") from None
     except OSError as error:
-        raise NotAProtocol(f"{path} can not be read: {error.strerror or error}") from None
+        raise NotAProtocol(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _compiled(path: str, source: bytes) -> Any:

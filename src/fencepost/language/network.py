@@ -137,7 +137,7 @@ class NetworkShape(Shape):
             return tuple(e for part in finite(resolved, "one end of a route of a network(...)") for e in ends(part))
 
         def flag(name: str) -> bool:
-            return truth(resolve(getattr(declared, name), protocol), f"can not be declared with {name}=")
+            return truth(resolve(getattr(declared, name), protocol), f"cannot be declared with {name}=")
 
         self.routes = {kind: (ends(s), ends(d)) for kind, (s, d) in declared.routes.items()}
         self.lossy = flag("lossy")
@@ -256,7 +256,7 @@ class NetworkShape(Shape):
         return Network(self, cursor, path)
 
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
-        raise NotAValue("a network can not be assigned; send and receive messages")
+        raise NotAValue("a network cannot be assigned; send and receive messages")
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
         # Always in the same order: what appears late, messages that are remembered and topics, comes last.
@@ -435,7 +435,7 @@ class Network(View):
     # -- connections --------------------------------------------------------------------------------------------------
 
     def connected(self, one: ModelValue, other: ModelValue) -> bool:
-        """Whether two ends can talk to each other; everyone can talk to itself, and to all if connections can not be
+        """Whether two ends can talk to each other; everyone can talk to itself, and to all if connections cannot be
         cut.
         """
         if one == other or not self._shape.can_be_cut:

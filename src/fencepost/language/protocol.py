@@ -138,7 +138,7 @@ class Protocol(metaclass=_ProtocolType):
         try:
             return NetworkShape(declared, self) if isinstance(declared, NetworkOf) else shape_of(declared, self)
         except NotAValue as error:
-            raise NotAValue(f"state variable {name} can not hold {error}") from None
+            raise NotAValue(f"state variable {name} cannot hold {error}") from None
         except Misbehaved as error:
             raise NotAProtocol(f"state variable {name} {error}") from error
         except (TypeError, ValueError) as error:
@@ -157,7 +157,7 @@ class Protocol(metaclass=_ProtocolType):
 
     @property
     def constants(self) -> Mapping[str, Value]:
-        """The value of every constant; it can not be changed."""
+        """The value of every constant; it cannot be changed."""
         return MappingProxyType(self.__dict__["_constants"])
 
     @property
@@ -269,7 +269,7 @@ def _check_own(owner: type, cls: type[Protocol]) -> None:
     for name, attribute in vars(owner).items():
         if name in _own() and (hides or _role(attribute)):
             raise NotAProtocol(
-                f"{name} can not be {_role(attribute) or 'an attribute'} of {owner.__name__}: Protocol.{name} is"
+                f"{name} cannot be {_role(attribute) or 'an attribute'} of {owner.__name__}: Protocol.{name} is"
                 " Fencepost's own, choose another name"
             )
 
@@ -315,7 +315,7 @@ def _check_settings(cls: type[Protocol]) -> None:
     for name, (what, right) in wanted.items():
         if not right:
             given = _role(settings[name]) or f"a {type(settings[name]).__name__}"
-            raise NotAProtocol(f"{name} is a setting of Fencepost's own, {what}: it can not be {given}")
+            raise NotAProtocol(f"{name} is a setting of Fencepost's own, {what}: it cannot be {given}")
     properties = [d.name for d in _members(cls).declared.values() if d.kind not in NO_VERDICT]
     for name, one in cls.configurations.items():
         if one.expect not in ("holds", "deadlock", *properties):

@@ -63,4 +63,4 @@ def refines(
 
 
 def _judged(*_: Any) -> bool:
-    raise NotAProtocol("a refinement is judged by the checker: it can not be called")
+    raise NotAProtocol("a refinement is judged by the checker: it cannot be called")

@@ -1,9 +1,9 @@
 """The values a protocol's state is made of: immutable, canonically ordered, hashed by content.
 
 A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen
-set, a :class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it can
-not; :func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0`` are
-three values, ``0.0`` and ``-0.0`` are two, and so are the members of two enums that share a name), in every process
+set, a :class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it
+cannot; :func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0``
+are three values, ``0.0`` and ``-0.0`` are two, and so are the members of two enums that share a name), in every process
 whatever its hash seed; :func:`order_key` is the one order in which anything is ever iterated.
 """
 
@@ -31,7 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound="Record")
 
 Value = Any
-"""Any immutable value as listed above; Python can not spell the recursive union usefully."""
+"""Any immutable value as listed above; Python cannot spell the recursive union usefully."""
 
 
 MAX_MEMBERS = 1 << 16
@@ -51,7 +51,7 @@ def finite(items: Iterable[T], what: str) -> list[T]:
 
 
 class NotAValue(TypeError):
-    """Something that can not be part of a state: mutable, unhashable or of an unknown kind."""
+    """Something that cannot be part of a state: mutable, unhashable or of an unknown kind."""
 
 
 class ModelValue:
@@ -284,7 +284,7 @@ class Record:
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a {type(self).__name__} is an immutable value: its field {name} can not be deleted")
+        raise AttributeError(f"a {type(self).__name__} is an immutable value: its field {name} cannot be deleted")
 
     def replace(self: R, **changes: Any) -> R:
         """A copy with the named fields changed."""

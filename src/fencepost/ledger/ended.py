@@ -1,4 +1,4 @@
-"""Why a process of the store ends: a signal asks it to, or it can not go on."""
+"""Why a process of the store ends: a signal asks it to, or it cannot go on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def end_at_signals(ended: asyncio.Event) -> None:
 
 
 class Ended:
-    """Why a process ends: a signal asks it to, or it can not go on."""
+    """Why a process ends: a signal asks it to, or it cannot go on."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()

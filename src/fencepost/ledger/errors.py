@@ -102,7 +102,7 @@ class ReadError(StoreError):
 
 
 class DataUnknownError(StoreError):
-    """Too many bookies could not say whether they have an entry: whether it was confirmed can not be known now."""
+    """Too many bookies could not say whether they have an entry: whether it was confirmed cannot be known now."""
 
 
 class LedgerRecoveryError(StoreError):
@@ -110,7 +110,7 @@ class LedgerRecoveryError(StoreError):
 
 
 class IllegalOperationError(StoreError):
-    """The operation can not be asked for in this state, or with these arguments."""
+    """The operation cannot be asked for in this state, or with these arguments."""
 
     exit_code = WRONG_OPTIONS
 
@@ -125,7 +125,7 @@ class ClientFailedError(StoreError):
 
 
 class MetadataServiceError(StoreError):
-    """The metadata service can not be reached, or does not answer as it should."""
+    """The metadata service cannot be reached, or does not answer as it should."""
 
 
 class OutcomeUnknownError(MetadataServiceError):
@@ -145,7 +145,7 @@ class ClusterExistsError(Refusal):
 
 
 class UnknownLayoutError(StoreError):
-    """The cluster keeps its ledgers in a layout that is not BookKeeper's hierarchical one, or its metadata can not be
+    """The cluster keeps its ledgers in a layout that is not BookKeeper's hierarchical one, or its metadata cannot be
     read.
     """
 

@@ -29,7 +29,7 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     def read(cls, path: str | Path | None, over: Mapping[str, Any] | None = None) -> Self:
         """The settings of a TOML file, if one is given, with those of ``over`` in place of the file's.
 
-        Raises :class:`fencepost.OptionError` for a file that can not be read, a name that there is not, and a value
+        Raises :class:`fencepost.OptionError` for a file that cannot be read, a name that there is not, and a value
         out of range.
         """
         if path is None:
@@ -38,7 +38,7 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
             with open(path, "rb") as file:
                 given = tomllib.load(file)
         except OSError as error:
-            raise OptionError(f"settings {path} can not be read: {error.strerror}") from error
+            raise OptionError(f"settings {path} cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise OptionError(f"settings {path} are no TOML: {error}") from error
         return cls.of({**cls.named(given), **(over or {})}, f"settings {path}")

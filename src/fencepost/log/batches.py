@@ -153,7 +153,7 @@ class Batches:
             except TimeoutError:
                 leads = "" if election.leader is None else f": {election.leader.rpartition(' ')[0]} does"
                 raise NotLeaderError(
-                    f"the batch can not be put into the log {self._nodes.name}, which this process does not lead after"
+                    f"the batch cannot be put into the log {self._nodes.name}, which this process does not lead after"
                     f" {wait:g} s{leads}"
                 ) from None
             yield
@@ -240,7 +240,7 @@ class Batches:
     # -- what is not attached ------------------------------------------------------------------------------------------
 
     async def withdraw(self, number: int) -> None:
-        """Delete what was written of a batch, unless it is in the log; it can not be attached any more, even by a
+        """Delete what was written of a batch, unless it is in the log; it cannot be attached any more, even by a
         process that is about to.
         """
         await self._withdraw([each for each in await self._nodes.pending(self.writer) if each.number == number])

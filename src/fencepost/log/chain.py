@@ -241,7 +241,7 @@ def chain_of(data: bytes) -> Chain:
         created += later
         if not 0 <= ledger <= LARGEST or later < 0 or created > LARGEST:
             raise LogFormatError(
-                f"the list of the ledgers of a log has one of which the id or the time can not be: {ledger}, {created}"
+                f"the list of the ledgers of a log has one of which the id or the time cannot be: {ledger}, {created}"
             )
         links.append(Link(ledger, created))
     batches, at = _batches(data, at) if data[1] & BATCHES else ((), at)
@@ -261,7 +261,7 @@ def _batches(data: bytes, at: int) -> tuple[tuple[Batch, ...], int]:
         number, at = _number(data, at)
         if number > LARGEST:
             raise LogFormatError(
-                f"the list of the ledgers of a log has a batch of which the number can not be: {number}"
+                f"the list of the ledgers of a log has a batch of which the number cannot be: {number}"
             )
         batches.append(Batch(writer, number))
     if not batches or len({batch.writer for batch in batches}) != len(batches):

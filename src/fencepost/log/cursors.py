@@ -90,7 +90,7 @@ def acknowledged_of(data: bytes) -> Acknowledged:
                 first = end + numbers.pop()
                 last = first + numbers.pop()
                 if last > LARGEST or (some and first == end):
-                    raise LogFormatError("a cursor has runs of entries that can not be")
+                    raise LogFormatError("a cursor has runs of entries that cannot be")
                 some.append((first, last))
                 end = last + 1
             if ledger in runs or not some:
@@ -275,7 +275,7 @@ class Cursor:
         def change(known: Acknowledged, chain: Chain) -> Acknowledged:
             if chain.index(position.ledger) is None:
                 raise LogTrimmedError(
-                    f"ledger {position.ledger} is not in the log {self._nodes.name}: a cursor can not be there"
+                    f"ledger {position.ledger} is not in the log {self._nodes.name}: a cursor cannot be there"
                 )
             return Acknowledged(position)
 

@@ -32,7 +32,7 @@ def options_of(name: str, chain: Chain) -> dict[str, Any]:
 
 async def time_of_last_entry(store: Store, ledger: int, last: int, password: bytes) -> int:
     """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if there is
-    none, or it can not be read.
+    none, or it cannot be read.
     """
     if last >= 0:
         with suppress(StoreError):

@@ -177,7 +177,7 @@ class Log:
     def cursor(self, name: str, *, at: At = EARLIEST) -> Opening[Cursor]:
         """A cursor by its name, which is made at a position if there is none: ``cursor = await log.cursor("billing")``.
 
-        Raises :class:`NoSuchLogError`, and :class:`LogFormatError` if what is kept of it can not be read.
+        Raises :class:`NoSuchLogError`, and :class:`LogFormatError` if what is kept of it cannot be read.
         """
 
         async def opened() -> Cursor:

@@ -177,7 +177,7 @@ def appended_by(closed_at: int, written: int, acknowledged: int, protections: Pr
 
 
 class Failure(enum.Enum):
-    """Why a leader can not write to its ledger any more."""
+    """Why a leader cannot write to its ledger any more."""
 
     FENCED = "fenced"
     """Somebody else closes the ledger, or has."""
@@ -193,7 +193,7 @@ class After(enum.Enum):
 
 
 def after_failure(failure: Failure) -> After:
-    """The reaction of a leader that can not write to its ledger: it steps down if somebody else has it
+    """The reaction of a leader that cannot write to its ledger: it steps down if somebody else has it
     (CloseOwnLedgerBadVersion), else it rolls over.
     """
     return After.STEP_DOWN if failure is Failure.FENCED else After.ROLL

@@ -354,7 +354,7 @@ class LogWriter(Appender[Position]):
         except errors.MetadataServiceError as error:
             self._trouble = error
             answer = role.ChainRead(effect.txn, Outcome.UNKNOWN)
-        except errors.StoreError as error:  # the list can not be read by this version
+        except errors.StoreError as error:  # the list cannot be read by this version
             self._give_up(error)
             return
         self._deliver(answer)
@@ -373,7 +373,7 @@ class LogWriter(Appender[Position]):
         self._deliver(answer)
 
     def _give_up(self, error: errors.StoreError) -> None:
-        """The writer can not go on at all."""
+        """The writer cannot go on at all."""
         self._error = self._error or error
         self._end(role.Reason.CLOSED)
 

@@ -340,7 +340,7 @@ def _operations(reader: Reader, known: dict[int, Callable[[Reader], T]]) -> list
         if done:
             return found
         if kind not in known:
-            raise JuteError(f"a multi can not have an operation of kind {kind}")
+            raise JuteError(f"a multi cannot have an operation of kind {kind}")
         found.append(known[kind](reader))
 
 

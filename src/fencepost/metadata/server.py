@@ -163,7 +163,7 @@ class Service:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def serve(self) -> list[asyncio.Server | Listener]:
-        """Listen, and look after sessions; raises :class:`fencepost.errors.SystemFailure` if a port can not be had, and
+        """Listen, and look after sessions; raises :class:`fencepost.errors.SystemFailure` if a port cannot be had, and
         :class:`fencepost.OptionError` for files that are no good for TLS.
         """
         settings = self.settings
@@ -187,7 +187,7 @@ class Service:
             return await self._loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
         except OSError as error:
             where = f"{host}:{port}"
-            raise SystemFailure(f"the metadata service can not listen on {where}: {error.strerror or error}") from error
+            raise SystemFailure(f"the metadata service cannot listen on {where}: {error.strerror or error}") from error
 
     async def stop(self) -> None:
         """End cleanly: what is under way is finished."""

@@ -54,7 +54,7 @@ def run(
     """Serve until SIGTERM or SIGINT; ``serving`` is called as soon as clients can connect. ``trace``: a folder for a
     trace of what is written, and of what the quorum decides.
 
-    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port can not be had, or the
+    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port cannot be had, or the
     disk fails.
     """
     try:
@@ -63,7 +63,7 @@ def run(
     except BlockingIOError as error:
         raise SystemFailure(f"{directory} is in use by another metadata service") from error
     except OSError as error:
-        raise SystemFailure(f"{directory} can not be used: {error.strerror}") from error
+        raise SystemFailure(f"{directory} cannot be used: {error.strerror}") from error
     _allow_many_connections()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -188,7 +188,7 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
 
     @property
     def tls_of_quorum(self) -> PeerTls | None:
-        """The TLS among members, if it is on. Raises :class:`fencepost.OptionError` for files that can not be used."""
+        """The TLS among members, if it is on. Raises :class:`fencepost.OptionError` for files that cannot be used."""
         if not self.ssl_quorum:
             return None
         return PeerTls.of(

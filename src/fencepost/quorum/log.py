@@ -177,7 +177,7 @@ class LogIndex:
         """Cut off the records from an offset on; with them go their configurations. Raises ``ValueError`` ahead of the
         start of the log."""
         if not self.start_offset <= end_offset <= self.end_offset:
-            raise ValueError(f"can not truncate the log from {self.start_offset} to {self.end_offset} at {end_offset}")
+            raise ValueError(f"cannot truncate the log from {self.start_offset} to {self.end_offset} at {end_offset}")
         self.end_offset = end_offset
         while self._starts and self._starts[-1] >= end_offset:
             self._starts.pop()
@@ -196,7 +196,7 @@ class LogIndex:
         """Forget the records ahead of an offset, all of which the snapshot has."""
         if not self.start_offset <= offset <= min(self.snapshot.end.offset, self.end_offset):
             raise ValueError(
-                f"can not start at {offset} the log {self.start_offset} to {self.end_offset} with {self.snapshot.end}"
+                f"cannot start at {offset} the log {self.start_offset} to {self.end_offset} with {self.snapshot.end}"
             )
         self._start_epoch = self.epoch_ahead_of(offset)
         place = bisect_right(self._starts, offset)

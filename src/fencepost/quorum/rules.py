@@ -35,7 +35,7 @@ class Error(enum.Enum):
     POSITION_OUT_OF_RANGE = "the snapshot ends before the position"
     ALREADY_MEMBER = "a replica of this host is a voter"
     NOT_MEMBER = "the replica to be removed is no voter"
-    LAST_VOTER = "the last voter can not be removed"
+    LAST_VOTER = "the last voter cannot be removed"
     RECONFIG_IN_PROGRESS = "the last change of the voters is not committed"
     LEADER_NOT_READY = "the leader has committed nothing in its epoch yet"
     NOT_CAUGHT_UP = "the replica has not fetched up to the end of the log"
@@ -92,7 +92,7 @@ def restarts_as(has_led: bool, has_voted: bool, knows_leader: bool) -> State:
     """The state in which a replica starts again in the epoch that it has stored: ``QuorumState.initialize``.
 
     ``has_led``: the stored leader is the replica itself. It does not lead that epoch again, since it may have lost
-    records of it that others have; nor does a candidate stand again in the same epoch, as it can not know that it did
+    records of it that others have; nor does a candidate stand again in the same epoch, as it cannot know that it did
     not lead.
     """
     if has_led:
@@ -111,7 +111,7 @@ class Learnt(enum.Enum):
     NOTHING = "nothing"
     UNATTACHED = "go to that epoch"
     FOLLOW = "follow that leader"
-    CONTRADICTION = "what can not be"
+    CONTRADICTION = "what cannot be"
     """It knows of another leader of the same epoch, or the epoch is further ahead than elections get."""
 
 
@@ -129,7 +129,7 @@ def learns(epoch: int, leader: K | None, reported: int, reported_leader: K | Non
     """How a replica in ``epoch``, with this ``leader``, acts when another replica reports its own epoch and leader:
     ``maybeTransition`` and ``hasConsistentLeader``.
 
-    Other replicas may not have heard yet that this one leads no more; and this one can not be the leader of a later
+    Other replicas may not have heard yet that this one leads no more; and this one cannot be the leader of a later
     epoch, unless its disk has forgotten that. ``leader`` may be one that leads no more, and this replica itself.
     """
     if is_far_ahead(epoch, reported):
@@ -216,7 +216,7 @@ class Election(enum.Enum):
 def count_votes(
     granted: AbstractSet[K], refused: AbstractSet[K], voters: AbstractSet[K], protections: Protections = ALL
 ) -> Election:
-    """How an election stands, or a round of pre-votes: won with a majority of the voters, lost when one can not come
+    """How an election stands, or a round of pre-votes: won with a majority of the voters, lost when one cannot come
     any more."""
     if has_majority(granted, voters, protections):
         return Election.WON

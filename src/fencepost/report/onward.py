@@ -17,7 +17,7 @@ LONGEST = 2_000
 
 
 def explore_command(trace: Trace) -> str | None:
-    """``fencepost explore PROTOCOL -D ... --path ...``; None if the behaviour is too long for it or can not be taken
+    """``fencepost explore PROTOCOL -D ... --path ...``; None if the behaviour is too long for it or cannot be taken
     again.
     """
     if len(trace.steps) > LONGEST:

@@ -135,7 +135,7 @@ def how_far(outcome: Outcome) -> str:
     if outcome.problem:
         if outcome.raised:
             return f"That says nothing about the system: {outcome.problem}."
-        what = "It can not be followed" if outcome.covered else "The conformance does not cover it"
+        what = "It cannot be followed" if outcome.covered else "The conformance does not cover it"
         return f"{what}: {outcome.problem}."
     lines = [
         f"The protocol takes {outcome.taken:,} of {numbers.plural(outcome.steps, 'step')}. Then none of these can be"

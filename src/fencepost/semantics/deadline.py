@@ -1,6 +1,6 @@
 """Ends the author's Python when a limit on time or memory is reached, for it may never come back by itself.
 
-An engine looks at its limits between evaluations. It can not see one evaluation that does not return: for that a thread
+An engine looks at its limits between evaluations. It cannot see one evaluation that does not return: for that a thread
 looks on and, once a limit is reached, raises :class:`LimitReached` in the thread that runs it. Python delivers
 such an exception before one of its next instructions, so a single call into C that never returns is not ended by it.
 """
@@ -27,7 +27,7 @@ LONG = 1.0
 
 
 class LimitReached(BaseException):
-    """A limit was reached while the author's Python ran. A BaseException, so that ``except Exception`` can not swallow
+    """A limit was reached while the author's Python ran. A BaseException, so that ``except Exception`` cannot swallow
     it.
     """
 

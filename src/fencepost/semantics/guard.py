@@ -3,7 +3,7 @@
 A step that depends on the clock, a random number, the environment or a variable of its module is recorded once and then
 taken in every state that agrees on what was read of the state: a wrong answer that nobody would notice. :class:`Guard`
 watches one evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of
-whatever the author's modules hold; it costs many times the evaluation itself. It can not see the differences that
+whatever the author's modules hold; it costs many times the evaluation itself. It cannot see the differences that
 Python itself makes between processes, in the order of a set say: :mod:`fencepost.checker.engines.hashseeds` does.
 """
 
@@ -126,7 +126,7 @@ def _c_call(function: Any) -> tuple[str, str] | None:
         return f"{owner.__name__}.{name}", "the clock"
     try:
         what = _C_FUNCTIONS.get(function)
-    except TypeError:  # a method of something that can not be hashed
+    except TypeError:  # a method of something that cannot be hashed
         what = None
     if what is None:
         return None

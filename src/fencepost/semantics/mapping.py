@@ -93,10 +93,10 @@ class _Collector:
             raise NotAValue(f"{slot.name} comes to {error}") from None
 
     def choose(self, options: Sequence[Value]) -> Value:
-        raise NotAValue("a mapping can not choose")
+        raise NotAValue("a mapping cannot choose")
 
     def emit(self, event: Event) -> None:
-        raise NotAValue("a mapping can not send")
+        raise NotAValue("a mapping cannot send")
 
 
 class StateMapping:
@@ -292,7 +292,7 @@ class StateMapping:
         for rule in ("ordered", "remember", "can_be_cut", "loses"):
             if getattr(mine, rule) != getattr(its, rule):
                 word = "lossy" if rule == "loses" else rule
-                raise self._wrong(f"can not map {name}: of the two networks one is {word}, and the other is not")
+                raise self._wrong(f"cannot map {name}: of the two networks one is {word}, and the other is not")
 
     def _map_messages(self, shape: Shape, path: tuple[Any, ...], name: str, given: Mapping[Any, Any]) -> None:
         """Let the channels of a network hold what those of one of this protocol do, message by message."""
@@ -328,7 +328,7 @@ class StateMapping:
                     )
                 if kind.topic is not None or route.kind.topic is not None:
                     raise self._wrong(
-                        f"maps {kind.__name__} to {route.kind.__name__}, and a kind with a topic can not be mapped"
+                        f"maps {kind.__name__} to {route.kind.__name__}, and a kind with a topic cannot be mapped"
                     )
                 routes.setdefault(kind, []).append(route)
         fed = [route.kind for found in routes.values() for route in found]

@@ -62,7 +62,7 @@ class Recorder:
 
     def write(self, slot: Slot, value: Value) -> None:
         if self.read_only:
-            raise NotAValue("a property can not assign to the state")
+            raise NotAValue("a property cannot assign to the state")
         index = self.store.slot(slot)
         try:
             frozen = freeze(value)
@@ -74,7 +74,7 @@ class Recorder:
 
     def choose(self, options: Sequence[Value]) -> Value:
         if self.read_only:
-            raise NotAValue("a property can not choose")
+            raise NotAValue("a property cannot choose")
         taken = self.script[self.taken] if self.taken < len(self.script) else 0
         options = self._as_before(options)
         if taken >= len(options):

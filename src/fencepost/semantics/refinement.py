@@ -182,7 +182,7 @@ class Refinement:
             except Exception as error:
                 raise wrong(
                     self.name,
-                    f"can not tell whether {assumption.name} of {other.name} holds: {type(error).__name__}: {error}",
+                    f"cannot tell whether {assumption.name} of {other.name} holds: {type(error).__name__}: {error}",
                 ) from error
             if not holds:
                 raise OptionError(
@@ -197,7 +197,7 @@ class Refinement:
             raise
         except Exception as error:
             raise wrong(
-                self.name, f"can not tell the parameters of {action.name} of {self.other.name}: {error}"
+                self.name, f"cannot tell the parameters of {action.name} of {self.other.name}: {error}"
             ) from error
 
     # -- judging ------------------------------------------------------------------------------------------------------
@@ -438,7 +438,7 @@ class After:
         return self._before.choose(options)
 
     def emit(self, event: Event) -> None:
-        raise NotAValue("a mapping can not send")
+        raise NotAValue("a mapping cannot send")
 
 
 # -- helpers ----------------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def _refuse_namesakes(known: Value, value: Value) -> None:
     if known is not value and known != value:
         names = sorted({full_name(cls) for cls in classes_in(value)} & shared_names)
         raise NotAValue(
-            f"two classes named {' or '.join(names)} can not be told apart by name: give one of them a name of its own"
+            f"two classes named {' or '.join(names)} cannot be told apart by name: give one of them a name of its own"
         )
 
 

@@ -221,7 +221,7 @@ class Stepper:
                 self._call(root, recorder, ids, after, change)
             if recorder.disabled:
                 raise Misbehaved(
-                    "went on after require(...) was not satisfied, which can not be caught: write except Exception, not"
+                    "went on after require(...) was not satisfied, which cannot be caught: write except Exception, not"
                     " except, and no return in a finally"
                 )
         except Disabled:

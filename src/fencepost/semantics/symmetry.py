@@ -123,7 +123,7 @@ class Symmetry:
                 names = " and ".join(m.name for m in swap)
                 view = self.store.protocol.declared("view")[0].name
                 raise OptionError(
-                    f"{listed(self.names)} can not be reduced by symmetry: {names} are told apart by the view {view}"
+                    f"{listed(self.names)} cannot be reduced by symmetry: {names} are told apart by the view {view}"
                 )
         return not visible
 
@@ -282,7 +282,7 @@ class Symmetry:
         """
         protocol = self.store.protocol
         cannot = (
-            f"{listed(self.names)} can not be reduced by symmetry: {' and '.join(m.name for m in swap)} are told"
+            f"{listed(self.names)} cannot be reduced by symmetry: {' and '.join(m.name for m in swap)} are told"
             " apart by"
         )
         for name, value in protocol.constants.items():

@@ -136,7 +136,7 @@ class SimHandle:
         if self._disk.fails is not None:
             self._file.fail_sync(self._file.begin_sync(), self._disk.fails)
             self._disk.fails = None
-            raise OSError(errno.EIO, f"{self.name} can not be synced")
+            raise OSError(errno.EIO, f"{self.name} cannot be synced")
         self._file.end_sync(self._file.begin_sync())
         self._file.durable.extend(bytes(len(self._file.content) - len(self._file.durable)))  # if a sync had failed
         self._disk.use()

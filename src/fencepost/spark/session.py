@@ -71,7 +71,7 @@ def require_java() -> None:
     try:
         version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
-        raise SystemFailure(f"{needed}, and {java} can not be run: set JAVA_HOME to where a working one is") from None
+        raise SystemFailure(f"{needed}, and {java} cannot be run: set JAVA_HOME to where a working one is") from None
     found = re.search(r'version "(?:1\.)?(\d+)', version)
     if found and int(found[1]) < JAVA:
         raise SystemFailure(f"{needed}, and {java} is Java {found[1]}: set JAVA_HOME to where a newer one is")
@@ -223,7 +223,7 @@ def must_answer(master: str) -> None:
 def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
     """A session at ``master``. ``log``: the file for the messages of the virtual machine, None for the terminal.
 
-    Raises :class:`fencepost.SystemFailure` if it can not be had.
+    Raises :class:`fencepost.SystemFailure` if it cannot be had.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -248,7 +248,7 @@ def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
         settings = SparkConf(_jvm=SparkContext._jvm).setAll(list(chosen.items()))
         return SparkSession(SparkContext(conf=settings))
     except Exception as error:
-        failure = SystemFailure(f"Spark can not be started at {master}: {_logged(log) or reason(error)}")
+        failure = SystemFailure(f"Spark cannot be started at {master}: {_logged(log) or reason(error)}")
         if launched is not None:
             _shut_down(launched)
         raise failure from error
@@ -270,7 +270,7 @@ def beside(session: Any, own: Mapping[str, str], conf: Mapping[str, str]) -> Any
         try:
             fresh.conf.set(name, value)
         except Exception:
-            raise OptionError(f"conf: {name} can not be changed in a Spark session that is running already") from None
+            raise OptionError(f"conf: {name} cannot be changed in a Spark session that is running already") from None
     return fresh
 
 

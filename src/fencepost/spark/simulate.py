@@ -63,7 +63,7 @@ GROWTH = 8
 FEWEST = 64
 """Walks that are worth a task of their own."""
 MOST_PARKED = 1 << 16
-"""Walks of a round that fall off a trie until it ends, at most; fewer, if the driver can not take so many in the time
+"""Walks of a round that fall off a trie until it ends, at most; fewer, if the driver cannot take so many in the time
 of a round.
 """
 GRACE = 5.0
@@ -78,7 +78,7 @@ def explore(stepper: Stepper, options: SimulationOptions, report: Report | None 
     process.
 
     Raises :class:`fencepost.OptionError` if a library that Spark needs is not installed, and
-    :class:`fencepost.SystemFailure` if Spark can not be had.
+    :class:`fencepost.SystemFailure` if Spark cannot be had.
     """
     if options.walk is not None:
         return simulate.explore(stepper, options, report)

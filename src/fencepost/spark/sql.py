@@ -73,7 +73,7 @@ def _type(kind: Kind) -> Any:
 @contextmanager
 def session(master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> Iterator[Any]:
     """A Spark session of its own for questions. Raises :class:`fencepost.OptionError` if the libraries that Spark needs
-    are not installed, and :class:`fencepost.SystemFailure` if Spark can not be had.
+    are not installed, and :class:`fencepost.SystemFailure` if Spark cannot be had.
     """
     with naming_extra("Spark", "spark"):
         import pyarrow  # noqa: F401
@@ -93,7 +93,7 @@ def query(spark: Any, directory: Path | str, sql: str) -> Any:
     views of a session beside ``spark``, which stays as it is.
 
     Raises :class:`fencepost.SystemFailure` if there is no state space, and :class:`fencepost.OptionError` for SQL that
-    can not be read, is no such question or names columns that do not exist.
+    cannot be read, is no such question or names columns that do not exist.
     """
     with naming_extra("SQL", "query"):
         from fencepost.states.select import question
@@ -121,7 +121,7 @@ def explained(space: StateSpace) -> Iterator[None]:
     except AnalysisException as error:  # and ParseException, which is one
         raise _objection(space, error) from error
     except PySparkException as error:
-        raise OptionError(f"Spark can not answer that: {_first_line(error)}") from error
+        raise OptionError(f"Spark cannot answer that: {_first_line(error)}") from error
     except SystemFailure:
         raise
     except Exception as error:
@@ -135,7 +135,7 @@ def _objection(space: StateSpace, error: Any) -> OptionError:
         return names.no_column(space, name)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         return names.no_table(space, name)
-    unreadable = "the SQL can not be read: " if condition.startswith("PARSE") else ""
+    unreadable = "the SQL cannot be read: " if condition.startswith("PARSE") else ""
     return OptionError(f"{unreadable}{_first_line(error)}")
 
 

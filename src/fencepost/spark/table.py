@@ -54,7 +54,7 @@ def resumed(stepper: Stepper, options: SparkOptions, mark: Mark | None, checkpoi
     damage = writer.damage()
     if damage is not None:
         raise SystemFailure(
-            f"the search in {checkpoint} can not go on with its table of states: {damage}; start again without"
+            f"the search in {checkpoint} cannot go on with its table of states: {damage}; start again without"
             " {resume}",
             "resume",
         )

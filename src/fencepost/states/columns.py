@@ -169,7 +169,7 @@ class Column:
         return plain(value[0]) if value else (None, None)
 
     def field(self) -> Any:
-        """The field for the values that there are: what is null in none of them can not be null."""
+        """The field for the values that there are: what is null in none of them cannot be null."""
         return field_of(self.name, self.kind, self._converted(self.plain), TEXT)
 
     def array(self, field: Any, ids: Array) -> Any:

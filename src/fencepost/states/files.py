@@ -202,7 +202,7 @@ def writing(directory: object) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise SystemFailure(f"the state space can not be written to {directory}: {reason(error)}") from error
+        raise SystemFailure(f"the state space cannot be written to {directory}: {reason(error)}") from error
 
 
 class Files:

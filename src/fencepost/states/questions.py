@@ -71,7 +71,7 @@ class By:
 def answered(space: StateSpace, sql: str, by: By) -> Iterator[Answer]:
     """The answer to ``sql``, one SELECT over the tables ``states`` and ``edges``, or ``describe`` and one of the two.
 
-    Raises :class:`fencepost.OptionError` for SQL that can not be read, or is no such question, and
+    Raises :class:`fencepost.OptionError` for SQL that cannot be read, or is no such question, and
     :class:`fencepost.SystemFailure` if nobody is there to answer.
     """
     described = _DESCRIBE.fullmatch(sql)
@@ -193,7 +193,7 @@ def must_be_for_spark(by: By, why: str) -> None:
     """
     if by.engine == "duckdb":
         raise OptionError(
-            f"DuckDB can not answer that as Spark would ({why.splitlines()[0]}): leave out engine"
+            f"DuckDB cannot answer that as Spark would ({why.splitlines()[0]}): leave out engine"
         ) from None
 
 

@@ -95,7 +95,7 @@ def question(space: StateSpace, sql: str) -> str:
     """The text of a question in Spark SQL as it is to be asked, without comments. Parts of the state are written as
     they are: see :func:`fencepost.states.names.quoted`.
 
-    Raises :class:`fencepost.OptionError` for SQL that can not be read, or is no question to this state space.
+    Raises :class:`fencepost.OptionError` for SQL that cannot be read, or is no question to this state space.
     """
     text = names.quoted(sql, space.manifest.columns)
     with_edges = space.manifest.edges is not None
@@ -158,10 +158,10 @@ def _judge(space: StateSpace, statement: exp.Expr, tables: Collection[str]) -> N
             if not given <= {"this", "alias", "joins", "laterals", "pivots", "sample"}:
                 raise OptionError(f"a question takes the table {parts[0]} as it is")
         elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
-            raise OptionError(f"a question can not call {node.expression.name}: its functions are Spark's own")
+            raise OptionError(f"a question cannot call {node.expression.name}: its functions are Spark's own")
         elif isinstance(node, exp.Anonymous):
             if node.name.lower() not in FUNCTIONS:
-                raise OptionError(f"a question can not call {node.name}: it computes, and does nothing else")
+                raise OptionError(f"a question cannot call {node.name}: it computes, and does nothing else")
         elif not isinstance(node, PARTS):
             raise OptionError(f"a question has no {type(node).key.upper()}: it is a SELECT that computes")
 
@@ -186,8 +186,8 @@ def _scoped(statement: exp.Expr, tables: frozenset[str]) -> Iterator[tuple[exp.E
 
 def _unreadable(error: Exception) -> OptionError:
     if isinstance(error, RecursionError):
-        return OptionError("the SQL can not be read: it is nested too deeply")
+        return OptionError("the SQL cannot be read: it is nested too deeply")
     if isinstance(error, ParseError) and error.errors:
         found = error.errors[0]
-        return OptionError(f"the SQL can not be read at {found['highlight']!r}, line {found['line']}")
-    return OptionError("the SQL can not be read: a quote or a comment has no end")
+        return OptionError(f"the SQL cannot be read at {found['highlight']!r}, line {found['line']}")
+    return OptionError("the SQL cannot be read: a quote or a comment has no end")

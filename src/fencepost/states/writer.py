@@ -146,7 +146,7 @@ class Writer:
         return Mark(self.storage.place, self.depth, list(self.states.listed), edges)
 
     def damage(self) -> str | None:
-        """The damage of a file without which the search can not go on with the table, if there is any."""
+        """The damage of a file without which the search cannot go on with the table, if there is any."""
         return next(filter(None, (files.damage() for files in self._files)), None)
 
     def _stand(self, mark: Mark) -> None:

@@ -36,7 +36,7 @@ def _digits(number: int) -> int:
 
 
 _SAFE = 600
-"""Digits that ``str`` and ``int`` take whatever their limit is, which can not be less than 640."""
+"""Digits that ``str`` and ``int`` take whatever their limit is, which cannot be less than 640."""
 
 
 def decimal(number: int) -> str:

@@ -15,7 +15,7 @@ writing.
 
 
 class TraceError(FencepostError):
-    """A trace can not be written, can not be read, or is not whole."""
+    """A trace cannot be written, cannot be read, or is not whole."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, gc=False):

@@ -18,7 +18,7 @@ from fencepost.traces.event import TraceError
 
 SPOOL, RUN = "_spool", "_run"
 LONGEST_NAME = 80
-"""Characters of the name of a run or a node, once those that file names can not have are written otherwise."""
+"""Characters of the name of a run or a node, once those that file names cannot have are written otherwise."""
 
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -72,11 +72,11 @@ class Folder:
         try:
             self.spool.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise TraceError(f"traces can not be written to {self.directory}: {error.strerror}") from error
+            raise TraceError(f"traces cannot be written to {self.directory}: {error.strerror}") from error
 
     def run(self) -> str:
-        """The name of the run that goes on in it: the first who asks names it. Raises :class:`TraceError` if that can
-        not be read or written.
+        """The name of the run that goes on in it: the first who asks names it. Raises :class:`TraceError` if that
+        cannot be read or written.
         """
         path = self.directory / RUN
         try:
@@ -94,7 +94,7 @@ class Folder:
                     mine.unlink()
             run = path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise TraceError(f"the name of the run, {path}, can not be had: {error}") from error
+            raise TraceError(f"the name of the run, {path}, cannot be had: {error}") from error
         if not run:
             raise TraceError(f"{path} is empty: write the name of the run there, or remove it")
         return run

@@ -108,7 +108,7 @@ def _opened(path: Path) -> Any:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"{path} can not be read: {_line(error)}") from error
+        raise TraceError(f"{path} cannot be read: {_line(error)}") from error
     missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
     if missing:
         file.close()
@@ -117,14 +117,14 @@ def _opened(path: Path) -> Any:
 
 
 def tables(path: Path) -> Iterator[pa.Table]:
-    """The events of a file, some at a time. Raises :class:`TraceError` if it is no trace or can not be read."""
+    """The events of a file, some at a time. Raises :class:`TraceError` if it is no trace or cannot be read."""
     file = _opened(path)
     try:
         for batch in file.iter_batches(BATCH, columns=list(COLUMNS)):
             found = pa.Table.from_batches([batch]).select(list(COLUMNS))
             yield found if found.schema.equals(SCHEMA) else _cast(found)
     except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"{path} can not be read: {_line(error)}") from error
+        raise TraceError(f"{path} cannot be read: {_line(error)}") from error
     finally:
         file.close()
 

@@ -24,7 +24,7 @@ _PARQUET, _FRAMES = ".parquet", ".spool"
 def read(paths: Paths, check: bool = True) -> Iterator[TraceEvent]:
     """The events of folders and files, those of each incarnation in the order in which they were emitted.
 
-    Raises :class:`TraceError` if there is no event, a file can not be read or holds no trace, and, unless ``check`` is
+    Raises :class:`TraceError` if there is no event, a file cannot be read or holds no trace, and, unless ``check`` is
     False, if an event is missing or there twice, or a trace stopped before its process ended. Parquet needs PyArrow
     (:class:`fencepost.OptionError`).
     """
@@ -84,7 +84,7 @@ def _regular(path: Path) -> Path:
     try:
         regular.must_be(path)
     except OSError as error:
-        raise TraceError(f"{path} can not be read: {error.strerror}") from error
+        raise TraceError(f"{path} cannot be read: {error.strerror}") from error
     return path
 
 
@@ -112,7 +112,7 @@ def _either(
             raise TraceError(f"{path} is not there any more") from error
         yield from of_parquet(become)
     except OSError as error:
-        raise TraceError(f"{path} can not be read: {error.strerror or error}") from error
+        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def events_of_parquet(path: Path) -> Iterator[TraceEvent]:

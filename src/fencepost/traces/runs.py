@@ -22,7 +22,7 @@ class RunsFile:
     leaves no file.
 
     What was emitted is lost when the process is killed: this is for runs that can be had again. Raises
-    :class:`TraceError` if the file can not be written, and :class:`fencepost.OptionError` without PyArrow.
+    :class:`TraceError` if the file cannot be written, and :class:`fencepost.OptionError` without PyArrow.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -62,14 +62,14 @@ class RunsFile:
         state: Mapping[str, Any] | None = None,
         actor: str = "",
     ) -> None:
-        """Append an event, whose number is the caller's to count. Raises :class:`TraceError` if it can not be
+        """Append an event, whose number is the caller's to count. Raises :class:`TraceError` if it cannot be
         written.
         """
         try:
             row: Row = (seq, actor, action, subject, json_of(parameters), None if state is None else json_of(state))
         except Exception as error:
             raise TraceError(
-                f"event {seq}, {action}, of {named(run, node, incarnation)} can not be written as JSON: {error}"
+                f"event {seq}, {action}, of {named(run, node, incarnation)} cannot be written as JSON: {error}"
             ) from error
         self._runs.append(run)
         self._nodes.append(node)
@@ -86,4 +86,4 @@ class RunsFile:
         self._runs, self._nodes, self._incarnations, self._rows = [], [], [], []
 
     def _failed(self, error: OSError) -> TraceError:
-        return TraceError(f"the trace {self.path} can not be written: {error.strerror or error}")
+        return TraceError(f"the trace {self.path} cannot be written: {error.strerror or error}")

@@ -106,7 +106,7 @@ class Contents:
     """A file of frames to read, which its writer may still write to: whose it is, and its rows as far as they are
     whole.
 
-    Raises :class:`TraceError` if it is none, or damaged, and ``OSError`` if it can not be read.
+    Raises :class:`TraceError` if it is none, or damaged, and ``OSError`` if it cannot be read.
     """
 
     def __init__(self, path: Path) -> None:

@@ -66,8 +66,8 @@ class TraceWriter:
     started again with the same names is the next incarnation. The first event is ``started``, with the parameters of
     that name; :meth:`close` writes ``ended``.
 
-    The constructor raises :class:`TraceError` if the folder can not be written to. From then on nothing is raised. An
-    event that can not be written is missing by its number, and so are all after a full disk or ``size_limit`` bytes:
+    The constructor raises :class:`TraceError` if the folder cannot be written to. From then on nothing is raised. An
+    event that cannot be written is missing by its number, and so are all after a full disk or ``size_limit`` bytes:
     the trace then ends with ``trace_stopped`` and the reason. Any thread may emit. In a child after ``os.fork`` nothing
     is written.
     """
@@ -196,7 +196,7 @@ class TraceWriter:
                 segment.close(remove=True)  # somebody began and ended meanwhile
         except OSError as error:
             raise TraceError(
-                f"traces can not be written to {self.folder.directory}: {error.strerror or error}"
+                f"traces cannot be written to {self.folder.directory}: {error.strerror or error}"
             ) from error
         raise AssertionError("numbers do not end")
 
@@ -223,7 +223,7 @@ class TraceWriter:
                 segment, self._ahead = self._ahead or self._next(), None
                 self._part += 1
         except OSError as error:
-            self._stop(f"its file of frames can not be made: {error.strerror or error}")
+            self._stop(f"its file of frames cannot be made: {error.strerror or error}")
             return False
         before.end = self._end
         self._left -= self._size
@@ -363,7 +363,7 @@ def pack(directory: str | Path) -> int:
     """Make Parquet files of the spools that killed processes have left in a folder of traces; gives their number. Those
     of processes that live stay.
 
-    Raises :class:`TraceError` for a spool that is damaged or can not be read, and :class:`fencepost.OptionError`
+    Raises :class:`TraceError` for a spool that is damaged or cannot be read, and :class:`fencepost.OptionError`
     without PyArrow.
     """
     folder, packed = Folder(directory), 0
@@ -373,7 +373,7 @@ def pack(directory: str | Path) -> int:
         except FileNotFoundError:  # its writer has ended meanwhile
             continue
         except OSError as error:
-            raise TraceError(f"{path} can not be read: {error.strerror}") from error
+            raise TraceError(f"{path} cannot be read: {error.strerror}") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not path.exists():

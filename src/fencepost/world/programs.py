@@ -312,7 +312,7 @@ class Programs:
             history.writers.append(own)
             for number in range(3):
                 if not await self._append(writer, history, f"{own}-{number}"):
-                    raise TimeoutError("the last writer can not append")
+                    raise TimeoutError("the last writer cannot append")
 
     async def _read_log(self, client: JudgedClient, history: LogHistory) -> None:
         found = []

@@ -292,7 +292,7 @@ print(result.exit_code, result.distinct_states, result.failure)
     done = subprocess.run([sys.executable, "-c", full], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     code, distinct, message = done.stdout.strip().split(" ", 2)
-    assert code == "153" and int(distinct) > 1_000 and "can not be written" in message
+    assert code == "153" and int(distinct) > 1_000 and "cannot be written" in message
     assert figures(explore(protocol(), resume=directory)) == figures(uninterrupted)
 
 

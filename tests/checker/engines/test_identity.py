@@ -1,5 +1,5 @@
 """Values that look alike are different values: classes of one name, 1 and True. Every engine counts them apart, or says
-why it can not.
+why it cannot.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class OneNameTwice(Protocol):
 def test_classes_that_no_name_tells_apart_are_refused(engine: str) -> None:
     result = fencepost.check(OneNameTwice(), engine=engine)
     assert result.verdict == "raised"
-    assert "Status can not be told apart by name: give one of them a name of its own" in str(result.error)
+    assert "Status cannot be told apart by name: give one of them a name of its own" in str(result.error)
 
 
 class Numbered(Message):

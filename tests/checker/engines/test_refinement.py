@@ -589,7 +589,7 @@ REFUSED = {
     "an assumption that raises": (
         {},
         {"size": 7},
-        "can not tell whether it_is_large_enough of board holds: ZeroDivisionError",
+        "cannot tell whether it_is_large_enough of board holds: ZeroDivisionError",
     ),
     "an assumption that is false": (
         {},
@@ -619,8 +619,8 @@ RAISED = {
         {"place": lambda self: 7, "place.row": None, "place.column": None},
         "comes to no place of board: 7 where a Place belongs",
     ),
-    "it assigns": ({"place.row": lambda self: setattr(self, "at", 1)}, "a property can not assign to the state"),
-    "it chooses": ({"place.row": lambda self: one_of((1, 2))}, "a property can not choose"),
+    "it assigns": ({"place.row": lambda self: setattr(self, "at", 1)}, "a property cannot assign to the state"),
+    "it chooses": ({"place.row": lambda self: one_of((1, 2))}, "a property cannot choose"),
     "it requires": (
         {"place.row": lambda self: require(self.at < 2) or self.at},
         "asked require(...), which only an action can",

@@ -68,7 +68,7 @@ class Lock(Protocol):
 
 
 class WeakLock(Lock):
-    """Each process enters if it can do so for as long as it takes, which it can not while others come and go."""
+    """Each process enters if it can do so for as long as it takes, which it cannot while others come and go."""
 
     fairness = (weak(Lock.enter), weak(Lock.leave))
 

@@ -430,7 +430,7 @@ def test_what_can_not_be_repaired_is_told_and_nothing_is_lost(
                 assert [await store.ledger_metadata(each.id) for each in (full, thin)] == before
                 assert (await asyncio.to_thread(command, "autorecovery", "status"))["under_replicated"] == 0
             log = ended(running)
-            assert "there is no bookie that could take the place" in log and "can not be had from any bookie" in log
+            assert "there is no bookie that could take the place" in log and "cannot be had from any bookie" in log
 
     run(main())
 

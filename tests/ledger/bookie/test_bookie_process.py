@@ -444,7 +444,7 @@ def test_a_bookie_that_runs_is_inspected_and_damage_is_told(
         (
             ("DIR", "--metadata", "zk://127.0.0.1:1/ledgers", "--settings", "none.toml"),
             151,
-            "none.toml can not be read",
+            "none.toml cannot be read",
         ),
     ],
 )

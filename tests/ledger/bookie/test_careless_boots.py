@@ -54,7 +54,7 @@ class Process:
 
 
 async def closed_at(store: Store, ledger: int, seconds: float) -> int | None:
-    """Recover a ledger within so many seconds: how many entries it has; None if it can not be closed."""
+    """Recover a ledger within so many seconds: how many entries it has; None if it cannot be closed."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:

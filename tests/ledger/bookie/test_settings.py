@@ -46,7 +46,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, complaint:
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="can not be read: No such file"):
+    with pytest.raises(OptionError, match="cannot be read: No such file"):
         Settings.read(tmp_path / "none.toml")
 
 

@@ -170,13 +170,13 @@ def test_a_certificate_is_renewed_without_a_restart(tmp_path: Path, caplog: pyte
 def test_files_that_can_not_be_used_are_said_in_a_line(tmp_path: Path) -> None:
     certificate, key = certificates.pair("server")
     other_key = certificates.pair("client")[1]
-    with pytest.raises(OptionError, match="can not be read for TLS: No such file"):
+    with pytest.raises(OptionError, match="cannot be read for TLS: No such file"):
         Tls(Files(certificate=str(tmp_path / "none.pem"), key=key), is_server=True)
-    with pytest.raises(OptionError, match="can not be read for TLS: No such file"):
+    with pytest.raises(OptionError, match="cannot be read for TLS: No such file"):
         Tls(Files(certificate=certificate, key=key, trusted=str(tmp_path / "none.pem")), is_server=True)
-    with pytest.raises(OptionError, match="can not be used for TLS"):
+    with pytest.raises(OptionError, match="cannot be used for TLS"):
         Tls(Files(certificate=certificate, key=other_key), is_server=True)
-    with pytest.raises(OptionError, match="the password in .* can not be read"):
+    with pytest.raises(OptionError, match="the password in .* cannot be read"):
         Tls(Files(certificate=certificate, key=key, password=str(tmp_path / "none")), is_server=True)
     with pytest.raises(OptionError, match="needs a certificate and its key"):
         Tls(Files(trusted=certificates.authority()), is_server=True)

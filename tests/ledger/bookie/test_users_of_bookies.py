@@ -195,7 +195,7 @@ def test_our_client_authenticates_where_nobody_need(tmp_path: Path) -> None:
 
 
 def test_users_that_are_not_there_or_shown_to_everybody_are_refused_at_the_start(tmp_path: Path, users: str) -> None:
-    with pytest.raises(OptionError, match="can not be read: No such file"):
+    with pytest.raises(OptionError, match="cannot be read: No such file"):
         Settings.of({"saslUsers": str(tmp_path / "none")}).users()
     Path(users).chmod(0o644)
     with pytest.raises(OptionError, match="chmod 640"):

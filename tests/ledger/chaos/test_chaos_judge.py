@@ -120,7 +120,7 @@ def test_a_ledger_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ReadError("nobody answers")
 
     assert judged(monkeypatch, [CREATED], {1: 1}, failing) == [
-        "ledger 1 can not be read when all is well: ReadError: nobody answers"
+        "ledger 1 cannot be read when all is well: ReadError: nobody answers"
     ]
 
 

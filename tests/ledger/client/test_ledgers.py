@@ -440,7 +440,7 @@ def test_a_metadata_service_that_stays_out_of_reach_is_not_waited_for_for_ever()
         store = await cluster.connect(metadata_timeout=0.2)
         ledger = await store.create_ledger()
         cluster.metadata.session(Session.DISCONNECTED)
-        with pytest.raises(errors.MetadataServiceError, match=r"can not be reached for 0\.2 s"):
+        with pytest.raises(errors.MetadataServiceError, match=r"cannot be reached for 0\.2 s"):
             await store.create_ledger()
         with pytest.raises(errors.MetadataServiceError):
             await ledger.close()

@@ -1,4 +1,4 @@
-"""A batch of entries that is being read, when an entry in its midst can not be had: those before it are waited for,
+"""A batch of entries that is being read, when an entry in its midst cannot be had: those before it are waited for,
 those behind it do not count.
 """
 

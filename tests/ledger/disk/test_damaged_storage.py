@@ -1,7 +1,7 @@
-"""Damage to any file of a bookie: it refuses to start with one line, or what it serves is right, or it says that it can
-not be read.
+"""Damage to any file of a bookie: it refuses to start with one line, or what it serves is right, or it says that it
+cannot be read.
 
-One thing can not be noticed, and is not done here: the last group of the journal, and the empty one that proves it,
+One thing cannot be noticed, and is not done here: the last group of the journal, and the empty one that proves it,
 both destroyed.
 """
 

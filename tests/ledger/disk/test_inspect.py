@@ -70,7 +70,7 @@ def test_a_damaged_entry_is_found_by_reading_it(bookie: SmallBookie, tmp_path: P
     data[place.offset + place.size - 1] ^= 1
     path.write_bytes(data)
     assert not seen(tmp_path).problems
-    assert seen(tmp_path, verify=True).problems == [f"{path.name}: entry 7 of ledger 2 can not be read"]
+    assert seen(tmp_path, verify=True).problems == [f"{path.name}: entry 7 of ledger 2 cannot be read"]
 
 
 def test_damage_with_which_the_bookie_would_not_start_is_a_problem(bookie: SmallBookie, tmp_path: Path) -> None:

@@ -166,6 +166,6 @@ def test_a_file_whose_last_group_tells_of_the_next_one_is_not_the_last() -> None
     data += writer.group(following=2)
     with pytest.raises(Damage, match="file 2 is missing"):
         recover([(1, data)])
-    with pytest.raises(Damage, match="file 2 can not be read"):
+    with pytest.raises(Damage, match="file 2 cannot be read"):
         recover([(1, data), (2, b"")])
     assert recover([(1, data), (2, Writer(2).begin(writer.synced, [b"two"]))]).records == (b"one", b"two")

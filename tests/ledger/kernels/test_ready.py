@@ -76,5 +76,5 @@ def test_what_can_not_be_compiled_or_kept_is_said_and_hinders_nobody(tmp_path: P
     said, log = run(tmp_path)
     assert (
         said == "None 0 False"
-        and "the process goes on without them: they can not be compiled: RuntimeError: there is no room" in log
+        and "the process goes on without them: they cannot be compiled: RuntimeError: there is no room" in log
     )

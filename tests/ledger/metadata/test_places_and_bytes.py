@@ -196,5 +196,5 @@ def test_a_bookie_without_a_registration_is_where_its_id_says() -> None:
     assert address_of("10.0.0.1:3181", BookieServiceInfo()) == ("10.0.0.1", 3181)
     with pytest.raises(ValueError, match="the bookie rack-4 is not registered with an address"):
         address_of("rack-4", None)
-    with pytest.raises(ValueError, match="can not be read"):
+    with pytest.raises(ValueError, match="cannot be read"):
         registration.from_bytes(b"\xff\xff")

@@ -293,7 +293,7 @@ def test_what_can_not_be_read_is_named_and_left_to_its_lock(service: str) -> Non
     async def test() -> None:
         async with session(f"{service}/damaged", "one", makes=True) as nodes:
             await nodes.client.create_node(under_replicated_path(7), b"{")
-            with pytest.raises(UnknownLayoutError, match="ledger 7 can not be read"):
+            with pytest.raises(UnknownLayoutError, match="ledger 7 cannot be read"):
                 await nodes.take(ignored)
             assert await nodes.take(ignored) is None
 

@@ -118,7 +118,7 @@ def test_a_folder_that_can_not_be_written_to_is_told_and_bookies_stay_as_they_ar
     with cluster(tmp_path, 1) as (uri, _):
         assert main(["record", "--metadata", uri, "--trace", str(tmp_path / "file")]) == 153
         told = capsys.readouterr().err
-        assert "traces can not be written to" in told and told.count("\n") == 1
+        assert "traces cannot be written to" in told and told.count("\n") == 1
         with fencepost.connect(uri) as store:
             with store.create_ledger(ensemble=1) as ledger:
                 ledger.append(b"directly")

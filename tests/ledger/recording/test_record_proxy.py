@@ -485,7 +485,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     with bind("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(SystemFailure, match=f"the proxy can not listen on 127.0.0.1:{port}: .*; give another port"):
+        with pytest.raises(SystemFailure, match=f"the proxy cannot listen on 127.0.0.1:{port}: .*; give another port"):
             bind("127.0.0.1", port)
 
 

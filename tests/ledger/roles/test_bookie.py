@@ -286,7 +286,7 @@ def test_a_read_only_bookie_keeps_its_room_for_recoveries() -> None:
 def test_when_the_journal_fails_the_bookie_stops_and_answers_nothing_more() -> None:
     story = Story([EntryAdded(1, 0, -1, body(0))])
     story.ask(add(1))
-    assert story.happen(JournalFailed()) == [Stop("the journal can not be written")]
+    assert story.happen(JournalFailed()) == [Stop("the journal cannot be written")]
     assert story.ask(ReadEntry(1, 0)) == []
     assert story.sync() == []
 

@@ -218,7 +218,7 @@ def test_without_that_protection_it_does() -> None:
     assert story.reading() == "a0 b0 d-1 d0"
     story.read("a", 0, body(0))
     story.write("a", 0, None)
-    assert story.recoverer.status.value == "idle", "a fragment can not begin before the last one"
+    assert story.recoverer.status.value == "idle", "a fragment cannot begin before the last one"
 
 
 def test_a_damaged_last_entry_tells_no_lac() -> None:
@@ -294,7 +294,7 @@ def test_what_is_found_after_a_gap_is_not_written_back() -> None:
 @pytest.mark.parametrize(
     "other",
     [None, UNKNOWN, Code.IO_ERROR, body(0)[:-1] + b"?", body(1)],
-    ids=["no answer", "limbo", "can not be read", "damaged", "another entry"],
+    ids=["no answer", "limbo", "cannot be read", "damaged", "another entry"],
 )
 def test_one_who_lacks_it_and_two_who_can_not_say(other: Code | bytes | None) -> None:
     story = begin()

@@ -155,7 +155,7 @@ def test_an_entry_that_one_bookie_alone_has_is_written_back() -> None:
     cluster.drop = lambda source, target, message: target == "a"
     recoverer = cluster.add(Recoverer(1, RecovererSettings()))
     assert cluster.value(recoverer, "recover").last_entry == 4, (
-        "a can not be asked, and there is none for it: b and c are enough"
+        "a cannot be asked, and there is none for it: b and c are enough"
     )
     assert [name for name in "abc" if (1, 4) in cluster.entries[name]] == ["b", "c"]
 

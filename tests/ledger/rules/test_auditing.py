@@ -105,7 +105,7 @@ def test_what_is_replicated_is_settled_and_the_rest_waits_for_the_end(
         if bookie in gone
     ]
     waits = waits_for_end(metadata, gone)
-    assert (set(now) == set(places)) is not waits  # what can not be done now is waited for, and nothing else
+    assert (set(now) == set(places)) is not waits  # what cannot be done now is waited for, and nothing else
     if metadata.status is LedgerStatus.CLOSED:
         assert not waits
     if metadata.status is LedgerStatus.IN_RECOVERY:

@@ -506,7 +506,7 @@ def test_what_a_client_does_by_the_status_of_its_ledger(rule: object, nexts: tup
 
 def test_metadata_are_settled_unless_a_change_of_them_may_yet_be_made() -> None:
     assert metadata.is_stable(3, None) and metadata.is_stable(3, 2), (
-        "what was tried on version 2 was made, or can not be any more"
+        "what was tried on version 2 was made, or cannot be any more"
     )
     assert not metadata.is_stable(3, 3)
 

@@ -101,7 +101,7 @@ def test_a_sync_fails_once_and_the_next_one_keeps_the_length() -> None:
         file = disk.create("log")
         file.preallocate(4 * SECTOR)
         disk.fails = Random(seed)
-        with pytest.raises(OSError, match="log can not be synced"):
+        with pytest.raises(OSError, match="log cannot be synced"):
             file.sync()
         file.append(b"a")
         file.sync()

@@ -193,7 +193,7 @@ def test_a_run_that_is_held_to_some_promises_does_not_ask_for_others() -> None:
 
 
 def test_a_repair_that_was_cut_off_in_its_first_checkpoint_is_done_again() -> None:
-    """Entries are lost, the journal is not, and the power fails while the first section is written since: it can not be
+    """Entries are lost, the journal is not, and the power fails while the first section is written since: it cannot be
     read, and nobody counts on it.
     """
     assert simulate(drawn(7941, "no-journal")).violation is None

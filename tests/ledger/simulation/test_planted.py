@@ -329,7 +329,7 @@ PLANTED = [
         seed=58,
     ),
     Planted(
-        "an entry that can not be read is denied",
+        "an entry that cannot be read is denied",
         reading,
         "answer_to_read",
         lambda f, **k: Code.NO_ENTRY if k.get("unreadable") else f(**k),

@@ -1,4 +1,4 @@
-"""Frames: however the bytes are cut on their way, the payloads are the same; a length that can not be is refused as
+"""Frames: however the bytes are cut on their way, the payloads are the same; a length that cannot be is refused as
 soon as it is there.
 """
 

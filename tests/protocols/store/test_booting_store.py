@@ -328,7 +328,7 @@ FAULTS: list[tuple[Any, str, Callable[[Rule], Rule], str, dict[str, Any], str]] 
     ),
     (booting, "may_boot", always(Decision(Boot.READY)), "cookies are not compared", JOURNAL, LOSS),
     (booting, "may_boot", instead(looks_at_tokens_no_more), "any cookie of the bookie will do", OLD, LOSS),
-    (booting, "may_repair", instead(repairs_what_is_empty), "a repair that was cut short can not go on", TWICE, STUCK),
+    (booting, "may_repair", instead(repairs_what_is_empty), "a repair that was cut short cannot go on", TWICE, STUCK),
     (
         booting,
         "steps_of_boot",

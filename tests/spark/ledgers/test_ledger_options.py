@@ -79,7 +79,7 @@ def test_offsets_name_ledgers_or_hold_for_all() -> None:
         ),
         (
             {**METADATA, "ledger": "1", "decoder": "no.such:one"},
-            "option decoder is 'no.such:one', which can not be imported",
+            "option decoder is 'no.such:one', which cannot be imported",
         ),
         ({**METADATA, "ledger": "1", "decoder": "math:pi"}, "option decoder is 'math:pi', which is no function"),
     ],
@@ -150,7 +150,7 @@ def test_columns_that_are_written_are_data_and_keys() -> None:
     for columns, said in (
         (
             [("value", "string"), ("id", "int")],
-            "column id can not be written to a log: there are value, the data of the entries and key, their keys",
+            "column id cannot be written to a log: there are value, the data of the entries and key, their keys",
         ),
         ([("value", "array<binary>")], r"column value is array<binary>: cast it to binary or string"),
         ([("key", "string")], "there is no column value"),

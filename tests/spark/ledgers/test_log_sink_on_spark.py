@@ -112,7 +112,7 @@ def test_a_log_is_only_appended_to_and_has_data_and_keys() -> None:
         source.writer(data, overwrite=True)
     with pytest.raises(OptionError, match=r'a log is only appended to: give outputMode\("append"\)'):
         source.streamWriter(data, overwrite=True)
-    with pytest.raises(OptionError, match="column id can not be written to a log"):
+    with pytest.raises(OptionError, match="column id cannot be written to a log"):
         source.streamWriter(data.add("id", "long"), overwrite=False)
 
 

@@ -95,7 +95,7 @@ class Saved(msgspec.Struct, kw_only=True):
     exact: bool
 
     def verify(self, place: Path | str, search: Search, properties: list[str]) -> None:
-        """Raise :class:`fencepost.SystemFailure` if ``search`` can not go on from it: it is of something else, its
+        """Raise :class:`fencepost.SystemFailure` if ``search`` cannot go on from it: it is of something else, its
         levels were asked something else, or with these limits it would have ended before.
         """
         protocol, options = search.stepper.protocol, search.options
@@ -188,7 +188,7 @@ def locked(options: SavedOptions) -> Iterator[None]:
             f"the checkpoint in {place} is in use by another search: wait until that has ended, or end it"
         ) from None
     except OSError as error:
-        raise SystemFailure(f"the checkpoint in {place} can not be locked: {error.strerror or error}") from None
+        raise SystemFailure(f"the checkpoint in {place} cannot be locked: {error.strerror or error}") from None
     try:
         yield
     finally:
@@ -262,7 +262,7 @@ class Writer:
             yield
         except OSError as error:
             raise SystemFailure(
-                f"the checkpoint in {self.directory} can not be written: {error.strerror or error}; the last complete"
+                f"the checkpoint in {self.directory} cannot be written: {error.strerror or error}; the last complete"
                 " one is kept"
             ) from error
 
@@ -324,7 +324,7 @@ class Reader:
         except FileNotFoundError:
             raise SystemFailure(f"{directory} holds no complete checkpoint (there is no {NAME} in it)") from None
         except OSError as error:
-            raise SystemFailure(f"{path} can not be read: {error.strerror or error}") from None
+            raise SystemFailure(f"{path} cannot be read: {error.strerror or error}") from None
         engine, version = header(content)
         if engine is not None:
             raise self._wrong(f"was written by the {engine} engine: go on with that one")

@@ -1,7 +1,7 @@
 """The embedded engine: the compiled protocol, on all cores of one machine.
 
 The executor here decides between levels what is done; the loops that run once per state are in `kernel`, and what they
-can not do is done in `workspace`, where the author's Python is run.
+cannot do is done in `workspace`, where the author's Python is run.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Embedded(Executor):
         if any(own.failed):
             self.save()  # the level before: one with states that could not be judged is not saved
         self.links.add(log)
-        # Only now, as the disk may have no room for links: the level that it is about can not be saved any more.
+        # Only now, as the disk may have no room for links: the level that it is about cannot be saved any more.
         self.manifest = None
         is_first = not found.result.depth
         frontier = self._put_in_order()
@@ -435,7 +435,7 @@ class Embedded(Executor):
         self.saved_depth = found.result.depth
 
     def _forget_failed(self) -> None:
-        """States of a checkpoint's level that can not be judged now that they are asked for their actions, which they
+        """States of a checkpoint's level that cannot be judged now that they are asked for their actions, which they
         were not if they were the last before a limit on depth: no action counts as having discovered them.
         """
         own, log = self.workspace, self.links.level(len(self.links) - 1)

@@ -183,7 +183,7 @@ def _ended(here: Sample, key: str, error: ProtocolRaised, began: float) -> Explo
 
 
 def _request(protocol: Protocol, invariants: Sequence[str] | None) -> bytes | None:
-    """The data by which another process makes the same protocol; None if it can not."""
+    """The data by which another process makes the same protocol; None if it cannot."""
     cls = type(protocol)
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if "<locals>" in cls.__qualname__ or file is None or not sys.executable:
@@ -219,7 +219,7 @@ def _answer(process: subprocess.Popen[bytes], late: float) -> Evaluated | None:
         said, _ = process.communicate(timeout=max(0.0, late - time.monotonic()))
         found: Evaluated = json.loads(said)
         return found
-    except (subprocess.TimeoutExpired, ValueError):  # it had no time, or its module can not be imported elsewhere
+    except (subprocess.TimeoutExpired, ValueError):  # it had no time, or its module cannot be imported elsewhere
         return None
 
 

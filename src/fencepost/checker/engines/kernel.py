@@ -737,7 +737,7 @@ def inherit(c, old, parent, outcome, leaves, n):
     for k in range(meta_first(meta), meta_end(meta)):
         leaf = load(old.leaves, k)
         root = np.int64(load(c.leaf_root, np.int64(leaf)))
-        # Written in any case: whether the next one overwrites it can not be predicted.
+        # Written in any case: whether the next one overwrites it cannot be predicted.
         store(leaves, n, leaf)
         n += 1 - np.int64((load(c.drop, outcome * words + (root >> 6)) >> np.uint64(root & 63)) & np.uint64(1))
     return n

@@ -257,7 +257,7 @@ class SimulationOptions(Options):
 
 
 def difference(options: SavedOptions, before: Mapping[str, Any], symmetry: list[str]) -> tuple[str, str, str] | None:
-    """Why a search with these options can not go on from one that was ``before`` asked this: the rest of a
+    """Why a search with these options cannot go on from one that was ``before`` asked this: the rest of a
     sentence, what to do instead, and the option that both name; None if it can. ``symmetry``: the constants.
     """
     wanted = asked(options, symmetry)

@@ -264,7 +264,7 @@ def _stepped(graph: Graph, region: Array, states: Array, component: Array) -> Ar
 
 
 class _Part:
-    """A fair component by itself: a short loop through it that fairness can not object to.
+    """A fair component by itself: a short loop through it that fairness cannot object to.
 
     States are numbered anew, in order. Conditions that are not met yet are looked for breadth first, the nearest
     first.

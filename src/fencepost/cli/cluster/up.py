@@ -37,7 +37,7 @@ LOG = "cluster.log"
 def run(directory: Directory, plan: Plan, view: views.View, trace: Path | None = None) -> None:
     """Start a cluster, and run it until somebody wants it to end. ``trace``: a folder for traces of all parts.
 
-    Raises SystemFailure if it can not be started.
+    Raises SystemFailure if it cannot be started.
     """
     asyncio.run(_run(directory, plan, view, trace))
     if trace is not None:

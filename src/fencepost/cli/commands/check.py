@@ -118,7 +118,7 @@ def run(given: argparse.Namespace) -> int:
         if interrupts.was_interrupted(error):
             raise
         raise SystemFailure(
-            f"the {given.engine} engine can not start: {error} ({{engine}} reference needs no libraries)", "engine"
+            f"the {given.engine} engine cannot start: {error} ({{engine}} reference needs no libraries)", "engine"
         ) from error
     return shown.show(result)
 
@@ -154,8 +154,8 @@ def _must_be_writable_folder(option: str, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OptionError(f"--{option} {folder} can not be made: {error.strerror}") from None
+        raise OptionError(f"--{option} {folder} cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OptionError(f"--{option} {folder} can not be written to")
+        raise OptionError(f"--{option} {folder} cannot be written to")
     for new in missing:  # the search makes it, and removes it if nothing comes to be in it
         new.rmdir()

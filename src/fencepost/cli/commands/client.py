@@ -93,14 +93,14 @@ def yes_option(parser: argparse.ArgumentParser) -> None:
 
 
 async def must_be_meant(given: argparse.Namespace, what: str) -> None:
-    """Ask whether something is to be done that can not be undone, unless ``--yes`` was given. Raises
+    """Ask whether something is to be done that cannot be undone, unless ``--yes`` was given. Raises
     :class:`fencepost.OptionError` where there is no terminal to ask on, and :class:`Refusal` for another answer.
     """
     if given.yes:
         return
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise OptionError(f"{what} can not be undone: give --yes to do it")
-    sys.stderr.write(f"{what[0].upper()}{what[1:]} can not be undone. Do it? (yes or no) ")
+        raise OptionError(f"{what} cannot be undone: give --yes to do it")
+    sys.stderr.write(f"{what[0].upper()}{what[1:]} cannot be undone. Do it? (yes or no) ")
     sys.stderr.flush()
     loop, typed = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sys.stdin, typed.set)  # so that it can be interrupted, and the session goes on meanwhile

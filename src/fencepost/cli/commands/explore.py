@@ -98,6 +98,6 @@ def _walked(given: argparse.Namespace) -> tuple[Protocol, Written | None]:
             )
         return protocol_of(written, loading.load(given.protocol or written.protocol)), written
     except OSError as error:
-        raise OptionError(f"--trace {given.trace} can not be read: {error.strerror}") from None
+        raise OptionError(f"--trace {given.trace} cannot be read: {error.strerror}") from None
     except OptionError as error:
         raise OptionError(f"--trace {given.trace}: {error}") from error

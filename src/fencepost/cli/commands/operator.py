@@ -92,7 +92,7 @@ async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory:
             output.say(f"bookie {found.own.bookie_id} starts: its cookies agree, and nothing is to be mended")
             return errors.HOLDS
         if not found.may_be_repaired:
-            raise SystemFailure(f"the cookies can not be mended: {found.problem()}")
+            raise SystemFailure(f"the cookies cannot be mended: {found.problem()}")
         stake = await identity.stake_of(client, found.own.bookie_id)
         does = "would be" if given.dry_run else "are"
         output.say(

@@ -40,7 +40,7 @@ CONFIGURATION = "configuration"
 def expected(given: argparse.Namespace, protocol: Protocol) -> str | None:
     """The verdict that a check is expected to have, by ``--expect`` or else by its configuration.
 
-    Raises :class:`OptionError` if no check of the protocol can have it, or this one can not tell.
+    Raises :class:`OptionError` if no check of the protocol can have it, or this one cannot tell.
     """
     recorded = loading.expectation(type(protocol), given.config)
     wanted: str | None = getattr(given, "expect", None)
@@ -63,7 +63,7 @@ def expected(given: argparse.Namespace, protocol: Protocol) -> str | None:
 
 
 class Results:
-    """Where the results of one check go. Made before anything is explored, so that what can not be written is known by
+    """Where the results of one check go. Made before anything is explored, so that what cannot be written is known by
     then.
     """
 
@@ -99,7 +99,7 @@ class Results:
         self.files[name] = path
 
     def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
-        """The graph for ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to
+        """The graph for ``--dot``, or why it cannot be drawn. Raises :class:`OptionError` if the space is too large to
         be looked at.
         """
         from fencepost.behaviours.dot import Graph
@@ -120,7 +120,7 @@ class Results:
             if wrong is not None:
                 output.complain(str(wrong), wrong, self.given.debug)
         for write in writers:
-            # A file that can not be written keeps nothing else from being shown.
+            # A file that cannot be written keeps nothing else from being shown.
             try:
                 write()
             except Exception as error:
@@ -227,7 +227,7 @@ class Results:
             self.expected, f"violate {self.expected}"
         )
         if self.as_expected(result) is None:
-            return f"Expected{'' if self._is_typed else f' of {name}'}: to {wanted}. This check can not tell."
+            return f"Expected{'' if self._is_typed else f' of {name}'}: to {wanted}. This check cannot tell."
         return f"{'As' if self.as_expected(result) else 'NOT as'} expected: {name} is to {wanted}."
 
     def as_expected(self, result: Result) -> bool | None:

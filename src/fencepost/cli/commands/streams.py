@@ -105,7 +105,7 @@ class Source:
             chunk = await self.chunks.get()
             self.room.release()
             if isinstance(chunk, OSError):
-                raise SystemFailure(f"standard input can not be read: {chunk.strerror}")
+                raise SystemFailure(f"standard input cannot be read: {chunk.strerror}")
             if not chunk:
                 break
             self.read += len(chunk)

@@ -146,7 +146,7 @@ def _conformance(given: argparse.Namespace) -> type[Conformance]:
 
 
 def _look_at_files(given: argparse.Namespace) -> None:
-    """Raises before anything is done if results can not be written, or traces are not there."""
+    """Raises before anything is done if results cannot be written, or traces are not there."""
     if given.seconds is not None and not given.follow:
         raise OptionError("--for says how long to follow traces: give --follow too")
     if given.follow and given.shuffle is not None:

@@ -31,7 +31,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     """Do auto-recovery until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called with the
     name of this process when it begins.
 
-    Raises :class:`fencepost.FencepostError` if it can not start.
+    Raises :class:`fencepost.FencepostError` if it cannot start.
     """
     if not settings.metadata_service_uri:
         raise OptionError(
@@ -53,7 +53,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
 
 
 async def beside(uri: str, zk_timeout: int, name: str, settings: RecoverySettings, counts: Metrics) -> None:
-    """Do auto-recovery in a bookie's process until it is cancelled, in a session of its own; what can not be done now
+    """Do auto-recovery in a bookie's process until it is cancelled, in a session of its own; what cannot be done now
     is tried again."""
     while True:
         try:

@@ -156,7 +156,7 @@ class Worker:
 
     async def _refill(self, ledger: int, missing: list[str]) -> None:
         """Give bookies that are said to be missing, and are there, what they lack. Raises :class:`ReadError` if that
-        can not be known, or not be had."""
+        cannot be known, or not be had."""
         metadata = await self._store.ledger_metadata(ledger)
         if metadata.status is LedgerStatus.IN_RECOVERY:
             return

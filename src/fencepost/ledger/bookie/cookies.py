@@ -150,7 +150,7 @@ async def in_metadata(client: MetadataClient, bookie_id: str) -> Cookie | None:
 
 
 def read(directory: str) -> Stamped:
-    """The owner of a directory by its cookie. Raises :class:`SystemFailure` if it can not be read, or holds the files
+    """The owner of a directory by its cookie. Raises :class:`SystemFailure` if it cannot be read, or holds the files
     of a Java bookie.
     """
     current = Path(directory, CURRENT)
@@ -164,7 +164,7 @@ def read(directory: str) -> Stamped:
             others = others or name not in (LOCK, FIRST_START, RUNNING, REPAIR, f"{VERSION}.new")
             _refuse_java(current / name)
     except OSError as error:
-        raise SystemFailure(f"the bookie's directory {directory} can not be read: {error.strerror}") from error
+        raise SystemFailure(f"the bookie's directory {directory} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise SystemFailure(
             f"the cookie {current / VERSION} is damaged: {error}; write back the one in the metadata"
@@ -198,7 +198,7 @@ def is_first_start(directory: str) -> bool:
 
 
 def end_first_start(directory: str) -> None:
-    """The storage has files in a directory, and from now on always will. Raises :class:`SystemFailure` if that can not
+    """The storage has files in a directory, and from now on always will. Raises :class:`SystemFailure` if that cannot
     be noted.
     """
     _remove(directory, FIRST_START)
@@ -242,7 +242,7 @@ def begin_repair(directory: str) -> None:
 
 
 def end_repair(directory: str) -> None:
-    """No entry is missing any more. Raises :class:`SystemFailure` if that can not be noted."""
+    """No entry is missing any more. Raises :class:`SystemFailure` if that cannot be noted."""
     _remove(directory, REPAIR)
 
 
@@ -271,7 +271,7 @@ def _record(directory: str, name: str, data: bytes = b"") -> None:
         for folder in (current, current.parent, current.parent.parent):
             sync_folder(folder)
     except OSError as error:
-        raise SystemFailure(f"{current / name} can not be written: {error.strerror}") from error
+        raise SystemFailure(f"{current / name} cannot be written: {error.strerror}") from error
 
 
 def _remove(directory: str, name: str) -> None:
@@ -281,7 +281,7 @@ def _remove(directory: str, name: str) -> None:
         (current / name).unlink(missing_ok=True)
         sync_folder(current)
     except OSError as error:
-        raise SystemFailure(f"{current / name} can not be removed: {error.strerror}") from error
+        raise SystemFailure(f"{current / name} cannot be removed: {error.strerror}") from error
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Directories(NamedTuple):
 
     @property
     def last_run(self) -> Run | None:
-        """How the bookie runs or ran; None if that can not be told."""
+        """How the bookie runs or ran; None if that cannot be told."""
         return cookies.run_of(self.ledgers, self._last_journal)
 
     def note_run(self, run: Run, may_lack: bool = False) -> None:
@@ -90,7 +90,7 @@ def bind(settings: Settings, stamped: list[Stamped]) -> socket.socket:
     except OSError as error:
         bound.close()
         raise SystemFailure(
-            f"the bookie can not listen on {host}:{port}: {error.strerror}; give another port or interface"
+            f"the bookie cannot listen on {host}:{port}: {error.strerror}; give another port or interface"
         ) from error
     return bound
 

@@ -2,7 +2,7 @@
 back.
 
 Only the metadata say that a ledger is deleted, and they are asked twice: a ledger is forgotten that the storage had
-before all ledgers were listed, that is not among them, and that can not be read by itself either. Between both the
+before all ledgers were listed, that is not among them, and that cannot be read by itself either. Between both the
 server that answers has to catch up with its quorum, or it would not know of ledgers that are new. While the metadata
 service does not answer, or has another cluster than it had, nothing is forgotten.
 """
@@ -29,7 +29,7 @@ async def collect(server: Server, storage: Storage, client: MetadataClient, sett
         try:
             await forget_deleted(server, storage, client, instance_id)
         except StoreError as error:
-            _log.warning("the ledgers can not be listed, and none is forgotten now: %s", error)
+            _log.warning("the ledgers cannot be listed, and none is forgotten now: %s", error)
         await give_room_back(server, storage)
 
 
@@ -55,7 +55,7 @@ async def forget_deleted(server: Server, storage: Storage, client: MetadataClien
 
 async def give_room_back(server: Server, storage: Storage) -> None:
     """Remove and compact entry logs, as far as it is time to. Raises :class:`fencepost.SystemFailure` if the storage
-    can not go on.
+    cannot go on.
     """
     since = server.loop.time()
     collected = await asyncio.to_thread(storage.collect)

@@ -53,7 +53,7 @@ class Identity(NamedTuple):
 
 async def identify(client: MetadataClient, directories: Directories, bookie_id: str) -> Identity:
     """Compare the cookies of a bookie. Raises :class:`SystemFailure` if one is damaged, and :class:`StoreError` if the
-    metadata can not be read.
+    metadata cannot be read.
     """
     stamped = directories.stamped()
     in_metadata = await cookies.in_metadata(client, bookie_id)
@@ -129,11 +129,11 @@ async def fix(client: MetadataClient, directories: Directories, settings: Settin
     """Do what the next start of a bookie would with ``dataIntegrityStampMissingCookies``: mark its ledgers, and then
     stamp its directories. The start that follows copies what is missing.
 
-    Raises :class:`SystemFailure` if the bookie runs, or its cookies can not be fixed.
+    Raises :class:`SystemFailure` if the bookie runs, or its cookies cannot be fixed.
     """
     found = await look(client, directories, settings)
     if not found.may_be_repaired:
-        raise SystemFailure(f"the cookies can not be mended: {found.problem()}")
+        raise SystemFailure(f"the cookies cannot be mended: {found.problem()}")
     failures: list[str] = []
     server = Server(Bookie(limits=settings.of_role()), settings, Metrics(), failures.append)
     storage = await asyncio.to_thread(

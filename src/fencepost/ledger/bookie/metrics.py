@@ -180,7 +180,7 @@ def serve(metrics: Metrics, address: str, port: int) -> tuple[Callable[[], None]
     try:
         server = _MetricsServer((address, port), handler)
     except OSError as error:
-        raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error
+        raise SystemFailure(f"metrics cannot be served on {address}:{port}: {error.strerror}") from error
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
 

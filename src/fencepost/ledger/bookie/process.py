@@ -54,7 +54,7 @@ async def serve(
     """Run a bookie until it is asked to end by SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is
     called with its id when it serves.
 
-    Raises :class:`fencepost.FencepostError` if it can not start, or can not go on: what it has answered is on its disks
+    Raises :class:`fencepost.FencepostError` if it cannot start, or cannot go on: what it has answered is on its disks
     then.
     """
     if not settings.metadata_service_uri:
@@ -65,11 +65,11 @@ async def serve(
     tls, users = settings.tls(), settings.users()
     if settings.requires_tls and Security.of_environment().tls() is None:
         _log.warning(
-            "this bookie can not repair from bookies that require TLS, as it does: name a file by %s", ENVIRONMENT
+            "this bookie cannot repair from bookies that require TLS, as it does: name a file by %s", ENVIRONMENT
         )
     if users is not None and Credentials.read() is None:
         _log.warning(
-            "this bookie can not repair from bookies that know users, as it does: name a file by %s", CREDENTIALS
+            "this bookie cannot repair from bookies that know users, as it does: name a file by %s", CREDENTIALS
         )
     directories = Directories.of(directory, settings)
     ended = _Ended()
@@ -289,7 +289,7 @@ class _AskedToEnd(Exception):
 
 
 class _Ended(Ended):
-    """Why a bookie ends: it is asked to, or it can not go on, as its parts say too."""
+    """Why a bookie ends: it is asked to, or it cannot go on, as its parts say too."""
 
     def __init__(self) -> None:
         super().__init__()

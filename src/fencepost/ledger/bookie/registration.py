@@ -69,7 +69,7 @@ class Registration:
             try:
                 await self._register()
             except StoreError as error:
-                _log.warning("bookie %s can not be registered, which is tried again: %s", self.bookie_id, error)
+                _log.warning("bookie %s cannot be registered, which is tried again: %s", self.bookie_id, error)
                 self._changed.set()
                 await asyncio.sleep(PAUSE)
 

@@ -101,7 +101,7 @@ class Repair:
         """Phase one. It is durable when this comes back, and may be done again at any time. The bookie must not serve
         before.
 
-        Raises :class:`StoreError` if the metadata can not be read, and :class:`SystemFailure` if the disk fails.
+        Raises :class:`StoreError` if the metadata cannot be read, and :class:`SystemFailure` if the disk fails.
         """
         limbo, fenced = (await self._drive("mark ledgers")).value
         await asyncio.to_thread(self.storage.checkpoint, always=True)

@@ -135,7 +135,7 @@ class Server:
     """One bookie: its role, its storage and its connections.
 
     The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads.
-    ``on_stop`` is called once, with the reason, when the bookie can not go on; from then on nothing is answered any
+    ``on_stop`` is called once, with the reason, when the bookie cannot go on; from then on nothing is answered any
     more. ``loops``: :mod:`fencepost.ledger.kernels.bookie` once it is compiled, and None before, when every message is
     decoded by itself. ``load_loops`` is called once, when they are worth it, and is to call :meth:`use`. ``trace``
     takes what the bookie does; whoever gives it closes it.
@@ -267,7 +267,7 @@ class Server:
         self.loop.call_soon_threadsafe(self._synced, position)
 
     def failed(self, reason: str) -> None:
-        """The storage can not go on."""
+        """The storage cannot go on."""
         self.loop.call_soon_threadsafe(self._failed, reason)
 
     def busy(self, is_busy: bool) -> None:

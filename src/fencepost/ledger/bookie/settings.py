@@ -257,7 +257,7 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         return self.tls_required or self.tls_client_authentication
 
     def tls(self) -> Tls | None:
-        """The TLS of the port; None if there is none. Raises :class:`fencepost.OptionError` for files that can not be
+        """The TLS of the port; None if there is none. Raises :class:`fencepost.OptionError` for files that cannot be
         used."""
         if not self.tls_certificate_path:
             return None
@@ -270,7 +270,7 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         return Tls(files, is_server=True, asks=self.tls_client_authentication)
 
     def users(self) -> Users | None:
-        """The users; None if nobody need authenticate. Raises :class:`fencepost.OptionError` for a file that can not be
+        """The users; None if nobody need authenticate. Raises :class:`fencepost.OptionError` for a file that cannot be
         used."""
         return Users(self.sasl_users) if self.sasl_users else None
 

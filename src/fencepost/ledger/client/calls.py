@@ -31,11 +31,11 @@ _ERRORS: dict[Error, tuple[type[errors.StoreError], str]] = {
     Error.READ_FAILED: (errors.ReadError, "too few bookies of ledger {} answer: try again when more of them are up"),
     Error.RECOVERY_FAILED: (
         errors.LedgerRecoveryError,
-        "ledger {} can not be recovered now, too few of its bookies answer: try again when more of them are up",
+        "ledger {} cannot be recovered now, too few of its bookies answer: try again when more of them are up",
     ),
     Error.DATA_UNKNOWN: (
         errors.DataUnknownError,
-        "ledger {} can not be recovered now: too many bookies can not say whether they have an entry",
+        "ledger {} cannot be recovered now: too many bookies cannot say whether they have an entry",
     ),
     Error.DIGEST_MISMATCH: (
         errors.DigestMismatchError,
@@ -91,7 +91,7 @@ class Calls(Actor):
             raise self.error
 
     async def ask(self, operation: str, *arguments: Any) -> Any:
-        """Wait for the outcome of a call. Raises :class:`MetadataServiceError` if the metadata service can not be
+        """Wait for the outcome of a call. Raises :class:`MetadataServiceError` if the metadata service cannot be
         reached for too long meanwhile.
         """
         return await self.driver.patiently(self.start(operation, *arguments))

@@ -430,7 +430,7 @@ class Connection:
             self.attempts += 1
             reason = "it does not answer" if isinstance(error, TimeoutError) else str(error)
             level = logging.WARNING if isinstance(error, PermissionError) else logging.INFO
-            _log.log(level, "the bookie %s can not be reached: %s", self.bookie, reason)
+            _log.log(level, "the bookie %s cannot be reached: %s", self.bookie, reason)
             self._break()
             return
         self.connecting = None

@@ -74,7 +74,7 @@ _OUTCOMES: dict[type[StoreError], Outcome] = {
     BadVersionError: Outcome.BAD_VERSION,
     OutcomeUnknownError: Outcome.UNKNOWN,
 }
-"""The outcomes that errors of the metadata client are. After any other, trying again would end alike: the role can not
+"""The outcomes that errors of the metadata client are. After any other, trying again would end alike: the role cannot
 go on.
 """
 
@@ -101,7 +101,7 @@ class Driver:
         """Bookies that have failed, and until when each is chosen last."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.unreachable_since: float | None = None
-        """Since when the metadata service can not be reached; None while it can."""
+        """Since when the metadata service cannot be reached; None while it can."""
         self._patient: set[asyncio.Future[Any]] = set()
         """The futures that are waited for and may need the metadata service."""
         self.impatient: dict[Callable[[StoreError], None], None] = {}
@@ -278,7 +278,7 @@ class Driver:
     def _unreachable(self) -> MetadataServiceError:
         limit = self.settings.metadata_timeout
         return MetadataServiceError(
-            f"the metadata service at {self.metadata.address.hosts} can not be reached for {limit:g} s"
+            f"the metadata service at {self.metadata.address.hosts} cannot be reached for {limit:g} s"
         )
 
     def _lose_patience(self) -> None:
@@ -422,7 +422,7 @@ class Actor:
         self.driver.actors.pop(self, None)
 
     def fail(self, error: StoreError) -> None:
-        """The role can not go on."""
+        """The role cannot go on."""
         if not self.is_closed:
             self.leave()
             self._failed(error)

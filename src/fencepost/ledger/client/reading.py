@@ -150,7 +150,7 @@ class Readings:
             self._deliver(WantEntries(new))
 
     def give(self, entry_id: int, data: bytes | StoreError) -> None:
-        """An entry that is wanted by itself is there, or can not be had."""
+        """An entry that is wanted by itself is there, or cannot be had."""
         for future in (self.wanted.pop(entry_id, None), *self.wanted_too.pop(entry_id, ())):
             if future is None or future.done():
                 continue
@@ -269,7 +269,7 @@ class Reading:
 class Stretch(Reading):
     """Entries that follow one another, which become a batch. Here they are kept one by one, without the loops.
 
-    ``batch`` gives the entries up to the first that can not be had, if there are any, and the error if there is one.
+    ``batch`` gives the entries up to the first that cannot be had, if there are any, and the error if there is one.
     """
 
     by_rows = False

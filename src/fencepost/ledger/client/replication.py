@@ -138,7 +138,7 @@ async def replace_fragments(
     gives how many were replaced.
 
     The metadata are changed when a bookie has all of a fragment, one by one, so that a repair which is broken off goes
-    on where it was. Raises :class:`ReadError` if an entry can not be had, :class:`WriteError` if the other bookie does
+    on where it was. Raises :class:`ReadError` if an entry cannot be had, :class:`WriteError` if the other bookie does
     not take it, and :class:`NotEnoughBookiesError` if there is none.
     """
     replaced = 0
@@ -181,7 +181,7 @@ async def refill(
 
 async def has_ends(store: Store, ledger: int, metadata: LedgerMetadata, place: int, bookie: str) -> bool | None:
     """Whether a bookie has the first and the last entry of a closed fragment that belong to it, undamaged; None if
-    that can not be known now.
+    that cannot be known now.
 
     BookKeeper's ``LedgerChecker`` looks at these two by default.
     """
@@ -212,4 +212,4 @@ async def _copy_all(copier: Copier, place: int, lost: str, new: str) -> None:
 
     lacking = await copier.copy(belonging_of_fragment(metadata, place, lost), lost, put)
     if lacking:
-        raise ReadError(f"{lacking} entries of ledger {ledger} can not be had from any bookie now")
+        raise ReadError(f"{lacking} entries of ledger {ledger} cannot be had from any bookie now")

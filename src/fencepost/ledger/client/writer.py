@@ -37,7 +37,7 @@ class LedgerWriter(Appender[int]):
         """The last entry that was reported as confirmed."""
         self._confirmed_length = 0
         self._has_failed = False
-        """Whether the writer can not go on, though its ledger is not closed."""
+        """Whether the writer cannot go on, though its ledger is not closed."""
         closed = LedgerClosedError(f"ledger {ledger} is closed")
         self._calls = Calls(driver, ledger, self._role, self._entries_confirmed, self._not_appended, closed)
         self._calls.on_failure.append(self._failed)

@@ -102,7 +102,7 @@ def ask(directory: Path, do: str, parts: list[str] | None = None) -> dict[str, A
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
         raise OptionError(f"no cluster runs in {directory}: fencepost cluster up {directory}") from None
     except OSError as error:
-        raise SystemFailure(f"the cluster in {directory} can not be asked: {reason(error)}") from None
+        raise SystemFailure(f"the cluster in {directory} cannot be asked: {reason(error)}") from None
     if not line:
         raise SystemFailure(f"the cluster in {directory} ended before it answered")
     answer = msgspec.json.decode(line, type=Answer)

@@ -102,8 +102,8 @@ class Part:
     # -- its life -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the process. It is there when this returns, and serves some time after. Raises SystemFailure if it can
-        not be started.
+        """Start the process. It is there when this returns, and serves some time after. Raises SystemFailure if it
+        cannot be started.
         """
         self._is_starting = True
         try:
@@ -120,7 +120,7 @@ class Part:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise SystemFailure(f"{self.title} can not be started: {error.strerror}") from None
+            raise SystemFailure(f"{self.title} cannot be started: {error.strerror}") from None
         finally:
             self._is_starting = False
         self._process, self.reason, self.since = process, "", time.time()

@@ -53,7 +53,7 @@ class Plan(msgspec.Struct):
 
 
 def read(directory: Path) -> Plan | None:
-    """The plan of the cluster in a directory; None if there is none. Raises SystemFailure if it can not be read."""
+    """The plan of the cluster in a directory; None if there is none. Raises SystemFailure if it cannot be read."""
     content = Storage(str(directory)).load(FILE)
     if content is None:
         return None
@@ -124,7 +124,7 @@ def _refuse_strangers(directory: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SystemFailure(f"{directory} can not be used: {reason(error)}") from None
+        raise SystemFailure(f"{directory} cannot be used: {reason(error)}") from None
     if strangers:
         raise OptionError(
             f"{directory} has {strangers[0]} in it, but no cluster ({FILE}): name a new or an empty directory"

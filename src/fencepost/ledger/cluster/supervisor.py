@@ -45,7 +45,7 @@ class Directory:
             make_folder(path)
             self._lock = private(str(path / LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         except OSError as error:
-            raise SystemFailure(f"{path} can not be used: {reason(error)}") from None
+            raise SystemFailure(f"{path} cannot be used: {reason(error)}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -194,7 +194,7 @@ class Supervisor:
 
 
 def _seen(part: Part, known: dict[str, bool] | None) -> State:
-    """How a part is that answers, by what the metadata service knows of bookies; None: it can not be asked."""
+    """How a part is that answers, by what the metadata service knows of bookies; None: it cannot be asked."""
     if part.name == METADATA or known is None:
         return State.SERVES
     return {None: State.UNREGISTERED, False: State.SERVES, True: State.READ_ONLY}[known.get(part.address)]

@@ -32,7 +32,7 @@ CHUNK = 1 << 22
 @dataclass
 class Collected:
     """The result of a collection: the entry logs that it removed, the bytes of them, the bytes that it copied, and the
-    entry logs that it had to leave since something in them can not be read.
+    entry logs that it had to leave since something in them cannot be read.
     """
 
     removed: list[int] = field(default_factory=list)
@@ -139,7 +139,7 @@ class Collection:
         return size
 
     def _read(self, chosen: list[Located]) -> Entries:
-        """The entries of runs, which nobody moves meanwhile. Raises :class:`Damage` if one can not be read."""
+        """The entries of runs, which nobody moves meanwhile. Raises :class:`Damage` if one cannot be read."""
         logs = self._logs
         if chosen and self._compiled():
             ledgers = np.repeat([located.run.ledger for located in chosen], [len(located.run) for located in chosen])
@@ -156,6 +156,6 @@ class Collection:
             for entry_id, place in places_of(located):
                 body = logs.read_at(place, ledger, entry_id)
                 if body is None:
-                    raise Damage(f"entry {entry_id} of ledger {ledger} in {name_of(place.log)} can not be read")
+                    raise Damage(f"entry {entry_id} of ledger {ledger} in {name_of(place.log)} cannot be read")
                 entries.setdefault(ledger, {})[entry_id] = body
         return Bodies(entries)

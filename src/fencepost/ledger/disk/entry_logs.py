@@ -6,7 +6,7 @@ journal files, other entry logs.
 
 So when entry logs are opened, the journal tells whether the last section was durable. If the files of the journal and
 the entry logs that it replaces are all there still, the last section is cut off, and its entries come from the journal:
-even if it can be read, the sync of it may have failed. If they are not, then it was synced, and what can not be read of
+even if it can be read, the sync of it may have failed. If they are not, then it was synced, and what cannot be read of
 it is damage.
 """
 
@@ -128,7 +128,7 @@ def logs_in(files: Files) -> list[int]:
 
 @dataclass(frozen=True)
 class Scan:
-    """The sections of an entry log that can be read up to the first thing that can not, and the length of the file.
+    """The sections of an entry log that can be read up to the first thing that cannot, and the length of the file.
 
     ``complete``: that nothing follows the last of them.
     """
@@ -190,7 +190,7 @@ def _read_section(near: _Near, log: int, offset: int) -> Section | None:
 
 
 def read_entries(file: File, section: Section) -> Iterator[tuple[int, int, bytes | None]]:
-    """Ledger, id and body of every entry of a section; None for a body that can not be read."""
+    """Ledger, id and body of every entry of a section; None for a body that cannot be read."""
     for offset, run in section.placed():
         for entry_id, body in entries_of(run, file.read(offset, run.size)):
             yield run.ledger, entry_id, body
@@ -220,7 +220,7 @@ class EntryLogs:
         reserve: Reserve = NO_RESERVE,
     ) -> None:
         """Read what there is, given the numbers of the files of the journal, or None if that is lost. Raises
-        :class:`Damage` if something is missing or can not be read, ``OSError`` if the disk fails.
+        :class:`Damage` if something is missing or cannot be read, ``OSError`` if the disk fails.
 
         ``has_lost_files``: one of the two may have been lost, and what was written since may have been cut off by a
         crash: nobody counts on that. ``reserve``: what sections take where there is no other room.
@@ -350,7 +350,7 @@ class EntryLogs:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
-        """An entry: OK and its body, ``NO_ENTRY``, or ``IO_ERROR`` if it is there and can not be read."""
+        """An entry: OK and its body, ``NO_ENTRY``, or ``IO_ERROR`` if it is there and cannot be read."""
         try:
             for _ in range(_TRIES):
                 place = self.index.find(ledger, entry_id)
@@ -379,7 +379,7 @@ class EntryLogs:
 
         Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; how many
         get ``IO_ERROR``; and what the addresses point into. Of those with an error some may be read one by one: their
-        entry log was compacted since the index was asked, or one of their neighbours can not be read. ``now``: nothing
+        entry log was compacted since the index was asked, or one of their neighbours cannot be read. ``now``: nothing
         waits for a disk, and what would have to is an error. Raises :class:`Damage`.
         """
         from fencepost.ledger.kernels import cache as loops
@@ -411,7 +411,7 @@ class EntryLogs:
         return count, errors, buffer
 
     def read_at(self, place: Place, ledger: int, entry_id: int) -> bytes | None:
-        """The body of an entry at a place; None if it can not be read."""
+        """The body of an entry at a place; None if it cannot be read."""
         return entry_body(self.logs[place.log].read(place.offset, place.size), ledger, entry_id)
 
     # -- coming back --------------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ class EntryLogs:
                     file.truncate(end)
                 file.sync()
             elif found.end != file.end:
-                raise Damage(f"entry log {name_of(log)} can not be read from byte {found.end:,} on")
+                raise Damage(f"entry log {name_of(log)} cannot be read from byte {found.end:,} on")
             self.logs[log], self.sizes[log] = file, file.end
             for section in found.sections:
                 if section.sequence <= last.sequence:
@@ -470,9 +470,9 @@ class EntryLogs:
         sections = [section for log in sorted(newest) for section in newest[log].sections]
         if not sections:
             if len(logs) > 1:
-                raise Damage(f"entry log {name_of(min(logs))} can not be read")
+                raise Damage(f"entry log {name_of(min(logs))} cannot be read")
             if journals and 1 not in journals and not self.has_lost_files:
-                raise Damage(f"entry log {name_of(max(logs, default=1))} {'can not be read' if logs else 'is missing'}")
+                raise Damage(f"entry log {name_of(max(logs, default=1))} {'cannot be read' if logs else 'is missing'}")
             return None
         last = sections.pop()
         start = last.contents.journal_start
@@ -489,7 +489,7 @@ class EntryLogs:
             last = sections.pop()
         elif start not in journals:
             raise Damage(
-                f"journal file {start} is missing, or what entry log {name_of(max(logs))} had in its place can not be"
+                f"journal file {start} is missing, or what entry log {name_of(max(logs))} had in its place cannot be"
                 " read"
             )
         elif last.end > newest[last.log].length and self.has_lost_files:
@@ -500,5 +500,5 @@ class EntryLogs:
             raise Damage(f"entry log {name_of(last.log)} is cut off at byte {newest[last.log].length:,}")
         unfinished = [log for log in newest if log > last.log and not newest[log].sections]
         if len(unfinished) > 1:
-            raise Damage(f"entry log {name_of(min(unfinished))} can not be read")
+            raise Damage(f"entry log {name_of(min(unfinished))} cannot be read")
         return last

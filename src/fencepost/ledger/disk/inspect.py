@@ -85,7 +85,7 @@ class Inspection(msgspec.Struct, frozen=True):
 def inspect(journal_directory: str, ledger_directory: str, verify: bool = False) -> Inspection:
     """Look into the directories of a bookie; with ``verify``, read every entry and compare its checksum.
 
-    Raises :class:`fencepost.SystemFailure` if the directories can not be read.
+    Raises :class:`fencepost.SystemFailure` if the directories cannot be read.
     """
     for path in (journal_directory, ledger_directory):
         if not os.path.isdir(path):
@@ -150,7 +150,7 @@ def _journals_seen(journals: Files, start: int, problems: list[str]) -> list[Jou
         found = scan_journal(file.read(0, file.end), number)
         needed = number >= start
         if needed and found.tail is Tail.DAMAGED:
-            problems.append(f"{name_of_journal(number)} can not be read from byte {found.end:,} on")
+            problems.append(f"{name_of_journal(number)} cannot be read from byte {found.end:,} on")
         seen.append(JournalSeen(name_of_journal(number), file.end, len(found.records), needed, found.tail.value))
     return seen
 
@@ -185,7 +185,7 @@ def _verify(opened: EntryLogs, problems: list[str]) -> int:
                 if body is None:
                     place = opened.index.find(ledger, entry_id)
                     if place is not None and place.log == log and opened.read_at(place, ledger, entry_id) is None:
-                        problems.append(f"{name_of_log(log)}: entry {entry_id} of ledger {ledger} can not be read")
+                        problems.append(f"{name_of_log(log)}: entry {entry_id} of ledger {ledger} cannot be read")
     return count
 
 

@@ -6,7 +6,7 @@ groups, each from a sector boundary on: a header with a checksum of the whole gr
 boundary. So nothing that was synced is ever written again, and a torn write damages nothing that was durable. The last
 group of a file says that the next file is there.
 
-The header of a group says up to where the file was synced when the group was written. What can not be read is damage if
+The header of a group says up to where the file was synced when the group was written. What cannot be read is damage if
 a later group says that it was synced, and otherwise the torn tail that a crash leaves, whose records were never
 acknowledged. The last group that was synced has no later one: the writer of a journal appends an empty group before it
 rests.
@@ -21,7 +21,7 @@ leave; or a group in it ends beyond it.
 The bytes of a file that is not needed any more may be those that the next file begins with: a disk syncs room that was
 written before in less time. So each file has a mark, and each group the mark of its file. A mark is drawn at random,
 since records are what clients send: nobody can make one that contains a group of a file to come. Bytes with another
-mark are as good as zeros. The end of the file that is written now can not be distinguished from such bytes, and need
+mark are as good as zeros. The end of the file that is written now cannot be distinguished from such bytes, and need
 not be: a group of which a crash left no trace, and a group that was never written, are the same to a recovery.
 """
 
@@ -51,7 +51,7 @@ _GROUP_MAGIC = b"FPJG"
 
 
 class Damage(Exception):
-    """Something that was durable can not be read. Whoever owned the journal must not go on as if it had never been
+    """Something that was durable cannot be read. Whoever owned the journal must not go on as if it had never been
     there.
     """
 
@@ -68,7 +68,7 @@ class Tail(enum.Enum):
     TORN = "torn"
     """A group, or a header of the file, that a crash cut short. Nothing after it was synced."""
     DAMAGED = "damaged"
-    """Bytes that were synced and can not be read any more."""
+    """Bytes that were synced and cannot be read any more."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def aligned(offset: int) -> int:
 
 
 def scan(data: bytes, number: int) -> Scan:
-    """Everything that can be read in a journal file up to the first thing that can not, and whether that is a torn tail
+    """Everything that can be read in a journal file up to the first thing that cannot, and whether that is a torn tail
     or damage. Raises :class:`LaterFormat`.
     """
     previous_end, unit, mark = _read_file_header(data, number)
@@ -227,10 +227,10 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
         if number < start:
             continue
         if torn >= 0:
-            raise Damage(f"journal file {torn} can not be read")
+            raise Damage(f"journal file {torn} cannot be read")
         seen = scan(data, number)
         if seen.tail is Tail.DAMAGED:
-            raise Damage(f"journal file {number} was synced and can not be read from byte {seen.end:,} on")
+            raise Damage(f"journal file {number} was synced and cannot be read from byte {seen.end:,} on")
         if seen.previous_end < 0:
             torn = number  # the crash came while it was made, unless there is another one after it
             continue
@@ -238,7 +238,7 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
             raise Damage(f"journal file {last.number + 1} is missing")
         if before is not None:
             if before.end < seen.previous_end:
-                raise Damage(f"journal file {number - 1} was synced and can not be read from byte {before.end:,} on")
+                raise Damage(f"journal file {number - 1} was synced and cannot be read from byte {before.end:,} on")
             kept = [(offset, group) for offset, group in before.groups if offset < seen.previous_end]
             found += [group for _, group in kept]
             places += [(number - 1, offset + RECORDS_AT) for offset, _ in kept]
@@ -248,11 +248,11 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
         before, last = seen, Recovered((), (), number, seen.synced, seen.end, seen.unit, seen.mark)
     if before is not None and before.following:
         raise Damage(
-            f"journal file {before.following} {'can not be read' if torn == before.following else 'is missing'}"
+            f"journal file {before.following} {'cannot be read' if torn == before.following else 'is missing'}"
         )
     if before is None:
         if start > 1:
-            raise Damage(f"journal file {start} {'can not be read' if torn == start else 'is missing'}")
+            raise Damage(f"journal file {start} {'cannot be read' if torn == start else 'is missing'}")
         return last
     found += [group for _, group in before.groups]
     places += [(last.number, offset + RECORDS_AT) for offset, _ in before.groups]
@@ -288,7 +288,7 @@ def _file_header(number: int, previous_end: int, unit: int, mark: int) -> bytes:
 
 
 def _read_file_header(data: bytes, number: int) -> tuple[int, int, int]:
-    """Up to where the file before it counts, -1 if the header of the file can not be read; the unit of the length of
+    """Up to where the file before it counts, -1 if the header of the file cannot be read; the unit of the length of
     the file; and its mark.
     """
     if len(data) < SECTOR:
@@ -325,7 +325,7 @@ def read_records(body: bytes) -> Iterator[bytes]:
 
 
 def _proves(data: bytes, number: int, mark: int | None, stop: int) -> bool:
-    """Whether a later group says that the byte at an offset, which can not be read, was synced."""
+    """Whether a later group says that the byte at an offset, which cannot be read, was synced."""
     start = data.find(_GROUP_MAGIC, stop + 1)
     while start >= 0:
         if start % SECTOR == 0:

@@ -214,7 +214,7 @@ class LedgerStore:
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
         """The part of :meth:`read_rows` that is found without waiting for a disk: of entries that the operating system
-        has in memory, too. The others are a ``MISS``, and so is what can not be read.
+        has in memory, too. The others are a ``MISS``, and so is what cannot be read.
         """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         epoch = self.ahead.epoch

@@ -5,7 +5,7 @@ nothing depends on its journal; fences and limbo go to its journal; and garbage 
 so. The reserve is a file of nothing, that is there while its disk has little room. It is made shorter by what is
 needed, when it is needed, and longer again when there is room once more.
 
-That other programs take what was given, in the moment between, can not be ruled out: then more of it is given.
+That other programs take what was given, in the moment between, cannot be ruled out: then more of it is given.
 """
 
 from __future__ import annotations

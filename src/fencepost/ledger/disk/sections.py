@@ -306,7 +306,7 @@ def contents_at(data: bytes, log: int, offset: int) -> tuple[int, int] | None:
 
 
 def section_at(data: bytes, log: int, offset: int) -> Section | None:
-    """The section at an offset, given at least its header and contents; None if there is none, or it can not be
+    """The section at an offset, given at least its header and contents; None if there is none, or it cannot be
     read.
     """
     header = _header(data, log, offset)

@@ -81,7 +81,7 @@ def _ignore(*_: object) -> None:
 class Storage:
     """One bookie's directories, opened.
 
-    ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage can not go on.
+    ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage cannot go on.
     ``busy(is_busy)``: the write cache is full while its other half is still being flushed, and whoever feeds it should
     stop reading requests until it is not busy any more; what was taken until then is stored all the same.
     ``full(is_full)``: a disk is fuller than ``diskUsageThreshold`` or its reserve is in use, or all have room again.
@@ -112,7 +112,7 @@ class Storage:
         loops are compiled.
 
         Raises :class:`fencepost.SystemFailure`, with one line, if another process has them, if something that was
-        durable is missing or damaged, or if they can not be read.
+        durable is missing or damaged, or if they cannot be read.
         """
         self.settings = settings
         self.synced = synced
@@ -204,7 +204,7 @@ class Storage:
                         yield record
             except ValueError as error:
                 raise SystemFailure(
-                    f"{self.settings.journal_directory}: a record can not be understood: {error}"
+                    f"{self.settings.journal_directory}: a record cannot be understood: {error}"
                 ) from None
 
     @property
@@ -298,7 +298,7 @@ class Storage:
 
     def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
         """An entry that can be had without waiting for a disk, as the operating system has it in memory, or this does;
-        None if it can not.
+        None if it cannot.
         """
         return self.ledger_store.look_up_now(ledger, entry_id)
 
@@ -339,7 +339,7 @@ class Storage:
         return look_up
 
     def entries_of(self, ledger: int) -> list[int]:
-        """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index can not be
+        """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index cannot be
         read.
         """
         with _one_line(self.settings.ledger_directory):
@@ -496,7 +496,7 @@ class Storage:
         except OSError as error:
             # Who ends the storage, and does not wait for room, is told by the end alone.
             tells = not (isinstance(error, NoRoom) and self._is_ending)
-            self._fail(f"{name} can not be written: {_reason(error)}", tells)
+            self._fail(f"{name} cannot be written: {_reason(error)}", tells)
 
     # -- room on the disks ---------------------------------------------------------------------------------------------
 

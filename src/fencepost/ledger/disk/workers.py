@@ -125,7 +125,7 @@ class _Thread:
                 elif not isinstance(pause, Disk):
                     pause.acquire()
         except Exception as error:
-            self._failed(f"{self._name} can not go on: {type(error).__name__}: {error}")
+            self._failed(f"{self._name} cannot go on: {type(error).__name__}: {error}")
 
 
 def carried_out(work: Work[T]) -> T:

@@ -30,7 +30,7 @@ class EntryRows(NamedTuple):
 
     @property
     def view(self) -> memoryview:
-        """The bytes as one that can not be written to."""
+        """The bytes as one that cannot be written to."""
         return memoryview(self.data).toreadonly()  # type: ignore[arg-type]
 
     def lacs(self) -> list[tuple[int, int]]:

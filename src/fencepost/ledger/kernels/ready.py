@@ -4,8 +4,8 @@ To import a module of loops is to compile it, or to load what was compiled befor
 second, compiling ten or more, and the interpreter does little else meanwhile. So a process that serves begins without
 loops, and calls :func:`begin` once it has enough to do for them: they take some 100 MiB of memory. A thread loads them
 if they are in the cache. If not, it has them compiled by one other process of the lowest priority, and loads them when
-that is done; of all processes of a machine that share a cache only one does so, and the others wait for it. What can
-not be had is said in one line of the log, and then the process goes on without.
+that is done; of all processes of a machine that share a cache only one does so, and the others wait for it. What
+cannot be had is said in one line of the log, and then the process goes on without.
 
 ``FENCEPOST_LOOPS=plain`` in the environment: do without. ``FENCEPOST_LOOPS=compiled``: :func:`begin` comes back when
 they are there, even if they have to be compiled at once.
@@ -83,7 +83,7 @@ def _get(names: list[str], ready: Ready) -> None:
         _log.warning("the loops were compiled and are not in %s: the process goes on without them", _cache())
     except Exception as error:  # whatever it is: nobody depends on it
         _log.warning(
-            "the loops can not be had, and the process goes on without them: %s (NUMBA_CACHE_DIR says where they are"
+            "the loops cannot be had, and the process goes on without them: %s (NUMBA_CACHE_DIR says where they are"
             " kept)",
             error,
         )
@@ -138,7 +138,7 @@ def _have_compiled(names: Sequence[str]) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-        raise RuntimeError(f"they can not be compiled: {lines[-1]}")
+        raise RuntimeError(f"they cannot be compiled: {lines[-1]}")
 
 
 def _cache() -> Path:

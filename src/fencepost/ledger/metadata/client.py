@@ -277,7 +277,7 @@ class MetadataClient:
             except ConnectionRefusedError:
                 continue
             except socket.gaierror:
-                return f"can not be reached: there is no host {host}"
+                return f"cannot be reached: there is no host {host}"
             except (OSError, ValueError):
                 return "does not answer"
         return "refuses connections"
@@ -403,7 +403,7 @@ class MetadataClient:
         or may have.
 
         They may have when the connection was lost meanwhile. Raises :class:`NoSuchLedgerError`, and
-        :class:`UnknownLayoutError` if the metadata can not be read.
+        :class:`UnknownLayoutError` if the metadata cannot be read.
         """
         try:
             watched = (watch, ledger) if watch is not None else None
@@ -555,7 +555,7 @@ class MetadataClient:
 
     async def bookie_info(self, bookie: str) -> BookieServiceInfo | None:
         """The registration of a bookie; None if it is not registered, or by its id alone. Raises ``ValueError`` if
-        that can not be read.
+        that cannot be read.
         """
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             with contextlib.suppress(exceptions.NoNodeError):
@@ -567,7 +567,7 @@ class MetadataClient:
         """How a bookie is registered, None if it is not. ``watch`` is called with the bookie once, when that has
         changed or may have.
 
-        Raises ``ValueError`` for a registration that can not be read.
+        Raises ``ValueError`` for a registration that cannot be read.
         """
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             path = self._path(f"{folder}/{bookie}")
@@ -910,7 +910,7 @@ class _BookieWatch:
                 except Exception as error:  # whatever it is: who waits for bookies is to hear of them
                     if self.client._is_closed:
                         return
-                    _log.warning("the bookies can not be read, which is tried again: %s", error)
+                    _log.warning("the bookies cannot be read, which is tried again: %s", error)
                     self.has_changed = True
                     await asyncio.sleep(1)
         finally:

@@ -69,7 +69,7 @@ def from_bytes(data: bytes) -> BookieServiceInfo:
     try:
         message.ParseFromString(data)
     except Exception as error:  # protobuf's DecodeError, which has no base of its own
-        raise ValueError(f"the registration of a bookie can not be read: {error}") from error
+        raise ValueError(f"the registration of a bookie cannot be read: {error}") from error
     endpoints = tuple(
         Endpoint(each.id, each.host, each.port, each.protocol, tuple(each.auth), tuple(each.extensions))
         for each in message.endpoints

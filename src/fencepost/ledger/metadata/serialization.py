@@ -87,7 +87,7 @@ def from_bytes(data: bytes) -> LedgerMetadata:
         if version == b"1":
             return _of_lines(rest.decode())
     except (DecodeError, text_format.ParseError, ValueError, IndexError) as error:
-        raise MetadataFormatError(f"version {version.decode()} of them can not be read: {error}") from error
+        raise MetadataFormatError(f"version {version.decode()} of them cannot be read: {error}") from error
     raise MetadataFormatError(
         f"they have the version {version.decode(errors='replace')}, and only 1, 2 and 3 can be read"
     )

@@ -100,7 +100,7 @@ class UnderReplication:
     async def publish(self, ledger: int, missing: frozenset[str], now: int) -> bool:
         """Say that a ledger misses bookies, besides those that it is known to miss already; whether that is news.
 
-        Raises :class:`UnknownLayoutError` if what is known already can not be read.
+        Raises :class:`UnknownLayoutError` if what is known already cannot be read.
         """
         path = paths.under_replicated_path(ledger)
         while True:
@@ -119,7 +119,7 @@ class UnderReplication:
 
     async def read(self, ledger: int) -> UnderReplicated | None:
         """The record of an under-replicated ledger; None if it is none. Raises :class:`UnknownLayoutError` if it
-        can not be read."""
+        cannot be read."""
         node = await self.client.read_node(paths.under_replicated_path(ledger))
         if node is None:
             return None
@@ -127,7 +127,7 @@ class UnderReplication:
             message = from_text("UnderreplicatedLedgerFormat", node.data)
         except ValueError as error:
             raise UnknownLayoutError(
-                f"what is said of the under-replicated ledger {ledger} can not be read: {error}"
+                f"what is said of the under-replicated ledger {ledger} cannot be read: {error}"
             ) from error
         since = message.ctime if message.HasField("ctime") else None
         return UnderReplicated(ledger, tuple(message.replica), since, node.version)
@@ -152,7 +152,7 @@ class UnderReplication:
         """Lock a ledger that nobody has locked, any of them; None if there is none, and then ``changed`` is called
         when there may be one.
 
-        Raises :class:`UnknownLayoutError` for one that can not be read; its lock is kept, so that others are taken
+        Raises :class:`UnknownLayoutError` for one that cannot be read; its lock is kept, so that others are taken
         next.
         """
         locked = {*(await self.client.names_in(paths.LOCKS, changed) or ())}

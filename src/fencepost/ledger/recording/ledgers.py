@@ -115,7 +115,7 @@ class Ledgers:
             except MetadataServiceError as error:
                 if not self._is_begun:
                     raise
-                _log.warning("the ledgers can not be watched, which is tried again: %s", error)
+                _log.warning("the ledgers cannot be watched, which is tried again: %s", error)
                 await asyncio.sleep(PAUSE)
         if names is None:
             self._known_names -= len(self._names.pop(below, ()))
@@ -190,7 +190,7 @@ class _Followed:
                 except UnknownLayoutError as error:
                     self._emit("metadata_unreadable", {"reason": str(error)})
                 except MetadataServiceError as error:
-                    _log.warning("ledger %d can not be read, which is tried again: %s", self.ledger, error)
+                    _log.warning("ledger %d cannot be read, which is tried again: %s", self.ledger, error)
                     self.has_changed = True
                     await asyncio.sleep(PAUSE)
         finally:

@@ -68,7 +68,7 @@ async def record(
     to the proxy.
 
     ``open_trace`` opens the trace, whose first event has these parameters. Raises :class:`fencepost.FencepostError` if
-    it can not start.
+    it cannot start.
     """
     _check(asked)
     ended = Ended()

@@ -162,7 +162,7 @@ class Proxy:
         if not self._has_logged_tls:
             self._has_logged_tls = True
             _log.warning(
-                "a client asks for TLS, and what is encrypted can not be recorded: switch TLS off in the clients, at %s"
+                "a client asks for TLS, and what is encrypted cannot be recorded: switch TLS off in the clients, at %s"
                 " first",
                 link.label,
             )
@@ -176,15 +176,13 @@ def bind(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise SystemFailure(f"the proxy can not listen on {host}:{port}: {error.strerror}") from error
+        raise SystemFailure(f"the proxy cannot listen on {host}:{port}: {error.strerror}") from error
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise SystemFailure(
-            f"the proxy can not listen on {host}:{port}: {error.strerror}; give another port"
-        ) from error
+        raise SystemFailure(f"the proxy cannot listen on {host}:{port}: {error.strerror}; give another port") from error
     return bound
 
 

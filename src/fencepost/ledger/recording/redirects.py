@@ -140,5 +140,5 @@ async def registered_bookies(client: MetadataClient) -> dict[str, tuple[str, int
             info = await client.bookie_info(bookie)
             found[bookie] = address_before(info) or address_of(bookie, info)
         except ValueError as error:
-            raise OptionError(f"the bookie {bookie} can not be recorded: {error}") from error
+            raise OptionError(f"the bookie {bookie} cannot be recorded: {error}") from error
     return found

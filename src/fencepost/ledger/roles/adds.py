@@ -145,7 +145,7 @@ class Adds:
 
     ``confirmed``: the last entry that is committed together with all before it, and ``length`` the bytes of data up to
     there. ``failed``: bookies of the ensemble that are to be replaced, in the order in which they failed;
-    ``failed_before``: those that were. One that can not be replaced is sent what comes all the same, and counts again
+    ``failed_before``: those that were. One that cannot be replaced is sent what comes all the same, and counts again
     when it confirms some of that. ``attempt``: answers to adds of another attempt of the same client mean nothing.
     """
 

@@ -310,7 +310,7 @@ class Bookie:
 
     def _journal_failed(self, event: JournalFailed, effects: list[Effect]) -> None:
         self.stopped = True
-        effects.append(Stop("the journal can not be written"))
+        effects.append(Stop("the journal cannot be written"))
 
     def _found(self, event: Found, effects: list[Effect]) -> None:
         asked, since = self.look_ups.pop(event.number), self.asked_at.pop(event.number, 0)

@@ -296,7 +296,7 @@ class Error(enum.StrEnum):
     READ_FAILED = "ReadException"
     RECOVERY_FAILED = "LedgerRecoveryException"
     DATA_UNKNOWN = "DataUnknownException"
-    """Too many bookies could not say whether they have an entry: whether it was committed can not be known now."""
+    """Too many bookies could not say whether they have an entry: whether it was committed cannot be known now."""
     DIGEST_MISMATCH = "DigestMatchException"
     """No copy of an entry is undamaged."""
     BAD_CALL = "IllegalOpException"
@@ -335,7 +335,7 @@ class ForgetReads(Event, frozen=True, gc=False):
 
 
 class ReadOver(Effect, frozen=True, gc=False):
-    """The entries that were wanted together are there, up to before ``stop``: that one can not be had, if there is an
+    """The entries that were wanted together are there, up to before ``stop``: that one cannot be had, if there is an
     ``error``. With a ``token`` that is not above 0: so it is with ``stop``, which was wanted by itself.
     """
 
@@ -534,7 +534,7 @@ class LookUp(Effect, frozen=True, gc=False):
 
 
 class Found(Event, frozen=True, gc=False):
-    """The outcome of a look-up. OK with the entry, ``NO_ENTRY``, or ``IO_ERROR``: it should be there and can not be
+    """The outcome of a look-up. OK with the entry, ``NO_ENTRY``, or ``IO_ERROR``: it should be there and cannot be
     read.
     """
 
@@ -572,8 +572,8 @@ class FindRuns(Effect, frozen=True, gc=False):
 
 
 class RunsFound(Event, frozen=True, gc=False):
-    """The entries that there are, as runs from a first to a last id, ascending and not adjacent. ``IO_ERROR``: that can
-    not be read.
+    """The entries that there are, as runs from a first to a last id, ascending and not adjacent. ``IO_ERROR``: that
+    cannot be read.
     """
 
     number: int
@@ -602,6 +602,6 @@ class Forget(Effect, frozen=True, gc=False):
 
 
 class Stop(Effect, frozen=True, gc=False):
-    """The role can not go on, for this reason: the process ends."""
+    """The role cannot go on, for this reason: the process ends."""
 
     reason: str

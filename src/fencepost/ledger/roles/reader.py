@@ -251,7 +251,7 @@ class Reader(OfLedger):
             self.readings.want(wanted, now, effects)
 
     def _refusal(self) -> Error:
-        """Why an entry can not be read."""
+        """Why an entry cannot be read."""
         if self.status is ReaderStatus.OPEN:
             return Error.READ_FAILED
         return Error.NO_LEDGER if self.status is ReaderStatus.GONE else Error.BAD_CALL

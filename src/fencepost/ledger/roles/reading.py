@@ -1,4 +1,4 @@
-"""The entries that callers of a reader want, many together or each by itself, until they are there or can not be had.
+"""The entries that callers of a reader want, many together or each by itself, until they are there or cannot be had.
 
 All that is wanted is read by *readings*, of one entry or of many. A bookie is asked for many entries at once, another
 one in each turn. What it lacks, fails to send or takes long with is asked of the next bookie that should have it, all
@@ -300,7 +300,7 @@ class Readings(OfLedger):
                 effects.append(ReadOver(reading.token, reading.stop, reading.error))
 
     def _can_not_be_had(self, reading: Reading, entry_id: int, error: Error, effects: list[Effect]) -> None:
-        """An entry can not be had. Of those that are wanted together the ones before it are still wanted."""
+        """An entry cannot be had. Of those that are wanted together the ones before it are still wanted."""
         if reading.token > 0:
             reading.stop, reading.error = entry_id, error
             self._take(reading, [each for each in reading.missing if each >= entry_id], effects)

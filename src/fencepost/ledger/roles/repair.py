@@ -51,7 +51,7 @@ class LedgersListed(Event, frozen=True, gc=False):
 
 
 class ListingFailed(Event, frozen=True, gc=False):
-    """The metadata can not be read now."""
+    """The metadata cannot be read now."""
 
 
 class AskBookie(Effect, frozen=True, gc=False):
@@ -105,7 +105,7 @@ class Repair:
     that are still to be looked at in this round, and those that could not be repaired.
 
     Calls: ``mark ledgers``, phase one, gives how many ledgers are in limbo and how many are only fenced when all of
-    that is durable, or an error if the metadata can not be read: it may be called again. ``repair``, phase two, gives
+    that is durable, or an error if the metadata cannot be read: it may be called again. ``repair``, phase two, gives
     nothing, when nothing is missing any more.
     """
 

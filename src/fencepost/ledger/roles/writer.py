@@ -3,7 +3,7 @@
 Entries are sent as they come, up to a limit, each with the LAC; they are confirmed in order. Bookies that fail are
 replaced, all that failed meanwhile at once, and nothing is confirmed until the metadata say so. Whatever tells that the
 ledger is somebody else's now ends the writer. Unlike the Java client's, it does not close a ledger that is in recovery,
-it goes on without a bookie that it can not replace while the others are enough for every entry, and with that bookie
+it goes on without a bookie that it cannot replace while the others are enough for every entry, and with that bookie
 when it works again; where they are not enough it leaves the closing to its caller.
 """
 
@@ -98,7 +98,7 @@ class WriterSettings(msgspec.Struct, frozen=True):
 
 _STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED, Error.UNAUTHORIZED)
 """Errors after which the ledger may still be closed by its writer. Of an owner that is not authorized a stranger has
-given the ledger's id another key on a bookie: that stranger can not have changed the metadata.
+given the ledger's id another key on a bookie: that stranger cannot have changed the metadata.
 """
 
 
@@ -154,7 +154,7 @@ class Writer(OfLedger):
         quorums = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
         if not are_quorums(*quorums):
             raise ValueError(
-                "a ledger can not have ensemble size {}, write quorum {} and ack quorum {}".format(*quorums)
+                "a ledger cannot have ensemble size {}, write quorum {} and ack quorum {}".format(*quorums)
             )
         self.ledger = ledger
         self.settings = settings

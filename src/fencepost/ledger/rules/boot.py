@@ -63,7 +63,7 @@ def may_have_lost_adds(run: Run | None) -> bool:
     """Whether adds that the last run has confirmed may be gone: it ended uncleanly, and its journal did not have them
     all.
 
-    A record that is missing or can not be read (None) says neither: only a record of a clean end is one.
+    A record that is missing or cannot be read (None) says neither: only a record of a clean end is one.
     """
     return run is None or not (run.ended_cleanly or run.journals_adds)
 

@@ -19,7 +19,7 @@ class Code(enum.Enum):
     READ_ONLY = 505
     TOO_MANY_REQUESTS = 506
     UNKNOWN_LEDGER_STATE = 507
-    """The bookie can not know whether it ever had the entry: the ledger is in limbo (BP-46)."""
+    """The bookie cannot know whether it ever had the entry: the ledger is in limbo (BP-46)."""
 
 
 NEGATIVES = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})

@@ -72,7 +72,7 @@ def covers_ensemble(members: Collection[B], ensemble: Ensemble[B], write_quorum:
 def coverage(
     members: Collection[B], failed: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int
 ) -> Verdict:
-    """Whether ``members`` cover the ensemble (``POSITIVE``), can not come to without those that ``failed``
+    """Whether ``members`` cover the ensemble (``POSITIVE``), cannot come to without those that ``failed``
     (``UNKNOWN``), or may yet.
     """
     if covers_ensemble(members, ensemble, write_quorum, ack_quorum):
@@ -146,7 +146,7 @@ def with_ensemble(fragments: tuple[F, ...], ensemble: Ensemble[Any], first_entry
     last = fragments[-1]
     if first_entry_id < last.first_entry_id:
         raise ValueError(
-            f"a fragment can not begin at entry {first_entry_id}, before the last one at {last.first_entry_id}"
+            f"a fragment cannot begin at entry {first_entry_id}, before the last one at {last.first_entry_id}"
         )
     kept = fragments[:-1] if first_entry_id == last.first_entry_id else fragments
     return (*kept, last.replace(first_entry_id=first_entry_id, ensemble=ensemble))

@@ -1,7 +1,7 @@
 """Metadata: the life of a ledger in the metadata service, and what a client does when somebody else was faster.
 
 Every change replaces the metadata that a client has seen and is conditional on their version. Where an answer was lost,
-the client reads the metadata and asks the same rule again: what it wanted was done, is still to be done, or can not be
+the client reads the metadata and asks the same rule again: what it wanted was done, is still to be done, or cannot be
 any more.
 """
 
@@ -156,7 +156,7 @@ def is_stable(version: int, tried_on: int | None) -> bool:
     version on which a client has tried to change them last and does not know whether it did.
 
     That change may yet be made. So a client that does not want it any more must not go on as if it had not been made:
-    it writes what there is once more, and then one of the two is made, and the other can not be.
+    it writes what there is once more, and then one of the two is made, and the other cannot be.
     """
     return version != tried_on
 
@@ -200,7 +200,7 @@ def to_close(status: LedgerStatus, ends_there: bool) -> Next:
 
 
 def to_start_recovery(status: LedgerStatus) -> Next:
-    """A client wants to recover a ledger. It writes even if somebody else is recovering, who then can not close it any
+    """A client wants to recover a ledger. It writes even if somebody else is recovering, who then cannot close it any
     more.
 
     ``DONE`` if the ledger is closed and there is nothing to recover. (The Java client does not write if somebody is

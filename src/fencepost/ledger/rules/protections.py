@@ -15,7 +15,7 @@ class Protections(Record):
     (the defect of BookKeeper 4.13). ``recovery_starts_at_fragment``: recovery starts at the current fragment at the
     earliest. ``recovery_reads_stay``: recovery reads from the ensemble that it began with.
     ``recovery_keeps_fragments``: recovery keeps its fragments to itself until it closes. ``negatives_cover_quorum``: an
-    entry is given up only when so many bookies lack it that it can not be committed. ``write_back_before_close``:
+    entry is given up only when so many bookies lack it that it cannot be committed. ``write_back_before_close``:
     recovery closes only when all that it read has its ack quorum again. ``conditional_updates``: metadata are replaced
     only if nobody else has changed them. ``confirmations_withdrawn``: a bookie that leaves the ensemble no longer
     counts. ``confirmed_in_order``: the LAC passes an entry only after all before it. ``lac_waits_for_change``: the LAC

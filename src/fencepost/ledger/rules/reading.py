@@ -24,7 +24,7 @@ def answer_to_read(
     """The answer of a bookie to a read. It serves the entries that it has; in limbo it never answers that it lacks an
     entry (BP-46).
 
-    ``unreadable``: it should have the entry, and can not read it. That is no word on whether the entry was ever there.
+    ``unreadable``: it should have the entry, and cannot read it. That is no word on whether the entry was ever there.
     """
     if unreadable:
         return Code.IO_ERROR
@@ -81,7 +81,7 @@ def batch(
     bodies that are sent.
 
     The first entry is sent however large it is, and others as long as there are no more than ``max_count`` and the
-    response has no more than ``max_size`` bytes. A batch ends before an entry that is lacking or can not be read: only
+    response has no more than ``max_size`` bytes. A batch ends before an entry that is lacking or cannot be read: only
     a read of that entry alone says why.
     """
     code, body = look_up(first)
@@ -139,10 +139,10 @@ def recovery_read(
     ack_quorum: int,
     protections: Protections = ALL,
 ) -> Verdict:
-    """How the recovery read of one entry ends, given who lacks it (``negative``) and who can not be asked (``failed``).
+    """How the recovery read of one entry ends, given who lacks it (``negative``) and who cannot be asked (``failed``).
 
-    One copy is enough to write the entry back. It is given up only if so many lack it that it can not have been
-    committed. When all have answered and it is neither, the recovery can not go on.
+    One copy is enough to write the entry back. It is given up only if so many lack it that it cannot have been
+    committed. When all have answered and it is neither, the recovery cannot go on.
     """
     if found:
         return Verdict.POSITIVE

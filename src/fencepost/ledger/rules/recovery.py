@@ -1,4 +1,4 @@
-"""Fencing: which bookies are fenced, and when so many are that the owner can commit nothing more, or can not be fenced
+"""Fencing: which bookies are fenced, and when so many are that the owner can commit nothing more, or cannot be fenced
 off. And the recovery that follows: where it starts, what it reads and writes with what, and when it may close the
 ledger.
 """
@@ -39,7 +39,7 @@ def fencing(
     ack_quorum: int,
     protections: Protections = ALL,
 ) -> Verdict:
-    """Whether fencing is complete (``POSITIVE``), can not be any more with those that ``failed`` (``UNKNOWN``), or
+    """Whether fencing is complete (``POSITIVE``), cannot be any more with those that ``failed`` (``UNKNOWN``), or
     waits.
     """
     if not protections.fencing_covers_ensemble and fenced:

@@ -287,7 +287,7 @@ class Readings:
                 self.process.deliver(event)
 
     def over(self, over: ReadOver) -> None:
-        """What was wanted is there, or can not be had."""
+        """What was wanted is there, or cannot be had."""
         if over.token <= 0:
             self._give(over.stop, Result(0, error=over.error))
             return

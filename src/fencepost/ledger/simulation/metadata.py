@@ -113,7 +113,7 @@ class SimMetadata:
             self._notify_bookies()
 
     def unregister(self, bookie: str) -> None:
-        """A bookie can not be written to any more."""
+        """A bookie cannot be written to any more."""
         if self.bookies.pop(bookie, None):
             self._notify_bookies()
 

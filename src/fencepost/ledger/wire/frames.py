@@ -23,7 +23,7 @@ class WireError(FencepostError):
 
 
 class RefusedError(WireError):
-    """A request that can not be served, and can be answered: ``answer`` is the frame to send. The connection may go
+    """A request that cannot be served, and can be answered: ``answer`` is the frame to send. The connection may go
     on.
     """
 

@@ -45,7 +45,7 @@ class ReadPending(Effect, frozen=True, gc=False):
 
 
 class PendingRead(Event, frozen=True, gc=False):
-    """Whether all those ledgers are pending and none of them is withdrawn; None: that can not be read now.
+    """Whether all those ledgers are pending and none of them is withdrawn; None: that cannot be read now.
 
     ``time``: of whoever attaches, in milliseconds since 1970, and not before that of the last entry of the log.
     ``are_trimmed``: they were in the log, and were trimmed, or are about to be; only set when asked for.

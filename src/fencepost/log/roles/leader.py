@@ -99,7 +99,7 @@ class Elected(Event, frozen=True, gc=False):
 
 
 class NotElected(Event, frozen=True, gc=False):
-    """It is not elected any more, or can not know: its session is over."""
+    """It is not elected any more, or cannot know: its session is over."""
 
 
 class Append(Event, frozen=True, gc=False):
@@ -130,7 +130,7 @@ class Close(Event, frozen=True, gc=False):
 
 
 class ChainRead(Event, frozen=True, gc=False):
-    """The chain and its version (OK); ``NO_LEDGER``: there is no such log; ``UNKNOWN``: the metadata can not be read
+    """The chain and its version (OK); ``NO_LEDGER``: there is no such log; ``UNKNOWN``: the metadata cannot be read
     now.
     """
 

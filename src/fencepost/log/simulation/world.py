@@ -466,7 +466,7 @@ class World(Environment):
                 f"the log is {'' if self.chain.sealed else 'not '}sealed, and its writer ended {last.role.ended}",
             )
         if not is_sealed and not all(name in self.acknowledged for name in last.data[-3:]):
-            raise Broken("liveness", f"{last.name} is elected and can not append: {last.role.status}")
+            raise Broken("liveness", f"{last.name} is elected and cannot append: {last.role.status}")
         if not is_sealed:
             last.give(role.Close() if self.rng.random() < 0.5 else role.Seal())
         for node in self.nodes.values():

@@ -546,7 +546,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_fails_to_fence(self, b: ModelValue, r: ModelValue) -> None:
-        """A bookie can not fence the ledger, for whatever reason, and says so."""
+        """A bookie cannot fence the ledger, for whatever reason, and says so."""
         require(self.fences_fail)
         self._serving(b)
         self._receive_request(Fence, b, r)
@@ -638,7 +638,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, disk=lambda protocol: range(1, protocol.disks + 1), by="b")
     def bookie_loses_mark(self, b: ModelValue, disk: int) -> None:
-        """The mark on a disk of a bookie that is down is gone, or can not be read, and nothing else is lost."""
+        """The mark on a disk of a bookie that is down is gone, or cannot be read, and nothing else is lost."""
         require(self.mark_loss)
         me = self.bookie[b]
         require(me.boot is Boot.DOWN and disk in self._marked_disks)

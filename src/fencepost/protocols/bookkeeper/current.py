@@ -434,7 +434,7 @@ class BookKeeper(SingleLedger):
     @action(c=clients, b=bookies)
     def client_receives_recovery_read_response(self, c: ModelValue, b: ModelValue) -> None:
         """A response to the current recovery read. It may decide it: one bookie that has the entry is enough to write
-        it back; only if so many lack it that it can not be committed is there nothing more to read; and if all have
+        it back; only if so many lack it that it cannot be committed is there nothing more to read; and if all have
         answered or timed out and neither is so, the recovery is aborted.
         """
         client = self.client[c]
@@ -666,7 +666,7 @@ class BookKeeper(SingleLedger):
         return tuple(b if b in kept else next(added) for b in current or (None,) * len(members))
 
     def _covers(self, bookies: Bookies, cohort: Ensemble) -> bool:
-        """Whether so many of a cohort are so that those that are not can not make an ack quorum of their own.
+        """Whether so many of a cohort are so that those that are not cannot make an ack quorum of their own.
 
         The cohort of a read is the write set of its entry (quorum coverage), that of fencing is the ensemble, which all
         the entries to come are striped over (ensemble coverage).

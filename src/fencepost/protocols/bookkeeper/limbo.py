@@ -461,7 +461,7 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_completes_read_with_no_such_entry(self, c: ModelValue, b: ModelValue) -> None:
-        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to
+        """The last response, and so many bookies do not have the entry that it cannot be committed: nothing more to
         read.
 
         Only an explicit answer counts as not having it, neither a timeout nor a bookie that does not know.

@@ -14,7 +14,7 @@ recovery writes, concurrent in BookKeeper, come in phases.
 Two defects were found in the protocol, and both can be found here:
 
 1. Fencing the reads of the LAC is not enough. A bookie that was not fenced can say that it has no such entry, and take
-   the entry afterwards: ``w1`` commits what ``w2`` cuts off. With ``recovery_reads_fence`` a bookie can not change its
+   the entry afterwards: ``w1`` commits what ``w2`` cuts off. With ``recovery_reads_fence`` a bookie cannot change its
    mind.
 2. Recovery used to start from the lowest of all LACs, 0. It then read and wrote back entries of earlier fragments, and
    a bookie that failed meanwhile made it ask for a fragment in the past. ``recover_from_current_fragment=false`` is
@@ -409,7 +409,7 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by=W2)
     def w2_completes_read_with_no_such_entry(self, b: ModelValue) -> None:
-        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to
+        """The last response, and so many bookies do not have the entry that it cannot be committed: nothing more to
         read.
 
         Only an explicit answer counts as not having it, a timeout does not.

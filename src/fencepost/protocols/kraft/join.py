@@ -287,7 +287,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, add_server=servers)
     def reject_join_request(self, s: ModelValue, add_server: ModelValue) -> None:
-        """A server that is asked to make another a voter, and can not, says why."""
+        """A server that is asked to make another a voter, and cannot, says why."""
         require(s != add_server)
         request = self.network.receive(JoinRequest, to=s, source=add_server)
         me = self.server[s]
@@ -340,7 +340,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers)
     def reject_add_request(self, s: ModelValue) -> None:
-        """A server that the administrator asks to make another a voter, and can not, says why."""
+        """A server that the administrator asks to make another a voter, and cannot, says why."""
         request = self.network.receive(AddRequest, to=s, source=ADMIN)
         me = self.server[s]
         require(me.state is not ServerState.DEAD_NO_STATE)
@@ -383,7 +383,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers)
     def reject_remove_request(self, s: ModelValue) -> None:
-        """A server that is asked to remove a voter, and can not, says why."""
+        """A server that is asked to remove a voter, and cannot, says why."""
         request = self.network.receive(RemoveRequest, to=s, source=ADMIN)
         me = self.server[s]
         require(me.state is not ServerState.DEAD_NO_STATE)

@@ -687,7 +687,7 @@ class KRaft(Protocol):
             if me.role is Role.VOTER:
                 me.become_resigned()
             else:
-                # Its vote is stored, so it can not be forgotten.
+                # Its vote is stored, so it cannot be forgotten.
                 require(self.observers_keep_votes or me.voted_for is None)
                 self._lose_leader(me)
         me.hwm = 0
@@ -986,7 +986,7 @@ class KRaft(Protocol):
         me.fetch_state.reset()
 
     def fetch_times_out(self, s: ModelValue) -> bool:
-        """Whether the leader has refused the last fetch, or the answer to the one that is pending can not come any
+        """Whether the leader has refused the last fetch, or the answer to the one that is pending cannot come any
         more.
         """
         me = self.server[s]
@@ -1217,7 +1217,7 @@ class KRaft(Protocol):
 
     @invariant(s=servers)
     def no_illegal_state(self, s: ModelValue) -> bool:
-        """No server ever meets what can not be."""
+        """No server ever meets what cannot be."""
         return self.server[s].state is not ServerState.ILLEGAL_STATE
 
     @invariant(pair=pairs)

@@ -23,7 +23,7 @@ class Role(enum.Enum):
 
 
 class ServerState(enum.Enum):
-    """Where a server stands in the current epoch. ILLEGAL_STATE: it met what can not be."""
+    """Where a server stands in the current epoch. ILLEGAL_STATE: it met what cannot be."""
 
     UNATTACHED = "unattached"
     FOLLOWER = "follower"
@@ -355,7 +355,7 @@ class Server(Record):
         self.state = ServerState.DEAD_NO_STATE
 
     def become_illegal(self) -> None:
-        """Something has happened that can not be."""
+        """Something has happened that cannot be."""
         self._forget_elections()
         self.state = ServerState.ILLEGAL_STATE
 

@@ -135,7 +135,7 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def last_ledger_already_closed(self, c: ModelValue) -> None:
-        """A leader can not tell this from having closed the ledger."""
+        """A leader cannot tell this from having closed the ledger."""
         require(False)
 
     @action(ledger=lambda self: range(1, self.next_ledger_limit), by="somebody")

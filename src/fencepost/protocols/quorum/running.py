@@ -803,7 +803,7 @@ class RunningQuorum(Protocol):
     @action(s=replicas, is_whole=(True,))
     def snapshot_installed(self, s: ModelValue, is_whole: bool) -> None:
         """A snapshot that was fetched is durable, and the log of the replica is what it has; or (not ``is_whole``) it
-        can not be read."""
+        cannot be read."""
         me = self.member[s]
         installing = me.installing
         require(installing is not None)

@@ -672,7 +672,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_loses_note(self, b: ModelValue) -> None:
-        """The note of how a bookie runs is gone, or can not be read, and nothing else is lost."""
+        """The note of how a bookie runs is gone, or cannot be read, and nothing else is lost."""
         require(self.note_loss)
         bookie = self.bookie[b]
         require(not bookie.works and bookie.run is not None)
@@ -878,7 +878,7 @@ class BootingStore(Store):
 
     @action(c=_recoverers, b=Store.bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced, or can not say so. When enough are, the first entry is read; when they can not be any
+        """A bookie is fenced, or cannot say so. When enough are, the first entry is read; when they cannot be any
         more, recovery gives up.
         """
         client = self.client[c]
@@ -950,7 +950,7 @@ class BootingStore(Store):
 
     @invariant(c=Store.clients, when=lambda protocol: protocol.is_as_checked)
     def reads_begin_when_the_owner_is_fenced_off(self, c: ModelValue) -> bool:
-        """A recovery reads only once bookies that serve and are not fenced can not make an ack quorum of any write
+        """A recovery reads only once bookies that serve and are not fenced cannot make an ack quorum of any write
         set.
         """
         client = self.client[c]

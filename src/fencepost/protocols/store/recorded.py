@@ -392,7 +392,7 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, shows=(False, True), by="b")
     def bookie_is_in_limbo(self, b: ModelValue, shows: bool) -> None:
-        """A bookie says that it can not know whether it has lost something. It has been started anew, then; and it has
+        """A bookie says that it cannot know whether it has lost something. It has been started anew, then; and it has
         not what it is asked for.
         """
         require(not shows)

@@ -547,7 +547,7 @@ class StoreRoles(Protected, Protocol):
                 raise AssertionError(f"it wants something done that nobody does: {effect}")
 
     def _over(self, r: ModelValue, effect: role.ReadOver) -> None:
-        """Entries that a reader has asked for are there, up to one that can not be had."""
+        """Entries that a reader has asked for are there, up to one that cannot be had."""
         desk, readable = self.desk[r], self._readable(r)
         if effect.token > 0:
             assert desk.found >= {*range(effect.stop)}, "it has what has not come"

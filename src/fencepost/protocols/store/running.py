@@ -481,7 +481,7 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_gives_up_on_add(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie has not confirmed an add in time, or can not."""
+        """A bookie has not confirmed an add in time, or cannot."""
         client = self.client[c]
         recovery = client.status is Status.IN_RECOVERY
         require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
@@ -552,7 +552,7 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_keeps_ensemble(self, c: ModelValue) -> None:
-        """The owner can not replace a bookie any more, and writes the metadata as they are: a change that it has given
+        """The owner cannot replace a bookie any more, and writes the metadata as they are: a change that it has given
         up must not arrive.
         """
         require(self.client[c].status is Status.CHANGING_ENSEMBLE and self._may_write(c))

@@ -1411,7 +1411,7 @@ class Store(Protected, LedgerProtocol):
 
     @invariant(c=clients)
     def reads_begin_when_the_owner_is_fenced_off(self, c: ModelValue) -> bool:
-        """A recovery reads only once bookies that are not fenced can not make an ack quorum of any write set."""
+        """A recovery reads only once bookies that are not fenced cannot make an ack quorum of any write set."""
         client = self.client[c]
         if client.recovery_phase is not RecoveryPhase.READ_WRITE or not client.recovery_ensemble:
             return True

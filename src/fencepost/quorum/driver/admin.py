@@ -21,7 +21,7 @@ PATIENT = 1.0
 """Seconds without an answer after which who waits is told why."""
 
 AGAIN = 0.1
-"""Seconds after which is asked again what can not be done yet."""
+"""Seconds after which is asked again what cannot be done yet."""
 
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Administrator:
             raise SystemFailure(f"no replica of a quorum answers: {error}") from error
 
     async def _ask(self, request: messages.AnyRequest, kind: type[R]) -> tuple[str, R]:
-        """Ask whoever leads, and again what can not be done yet; where the answer came from, and the answer."""
+        """Ask whoever leads, and again what cannot be done yet; where the answer came from, and the answer."""
         told = asyncio.get_running_loop().call_later(PATIENT, self._tell)
         try:
             async with asyncio.timeout(self.patience):

@@ -69,7 +69,7 @@ class QuorumHost:
         known, by their ids, with this one's; an empty one is that of a host which knows of nobody but what its folder
         says. ``listen``: where this one listens, if that is not its endpoint. ``tls``: without it, all is in the clear.
 
-        Raises :class:`fencepost.errors.SystemFailure` if the folder can not be used.
+        Raises :class:`fencepost.errors.SystemFailure` if the folder cannot be used.
         """
         if hosts and host_id not in hosts:
             raise SystemFailure(f"the host {host_id} is not among the controllers")
@@ -116,7 +116,7 @@ class QuorumHost:
 
     def _unusable(self, error: Exception) -> SystemFailure:
         where = getattr(self.files, "path", "the folder of the quorum")
-        return SystemFailure(f"{where} {'is damaged' if isinstance(error, Damage) else 'can not be used'}: {error}")
+        return SystemFailure(f"{where} {'is damaged' if isinstance(error, Damage) else 'cannot be used'}: {error}")
 
     async def _open_port(self, contents: Contents | None) -> None:
         endpoint = self.me.endpoint

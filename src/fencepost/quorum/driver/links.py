@@ -375,7 +375,7 @@ class Links:
             else:
                 self._server = await self.loop.create_server(lambda: _Incoming(self), *host_and_port(endpoint))
         except OSError as error:
-            raise SystemFailure(f"can not listen on {endpoint}: {error.strerror or error}") from error
+            raise SystemFailure(f"cannot listen on {endpoint}: {error.strerror or error}") from error
         return f"{endpoint.rpartition(':')[0]}:{self._server.sockets[0].getsockname()[1]}"
 
     def places_of(self, replica: ReplicaKey | None) -> Places[_Incoming]:

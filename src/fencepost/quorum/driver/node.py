@@ -4,7 +4,7 @@ Everything happens on the loop's thread, but for the disk: one thread writes and
 another one writes snapshots. What arrives while the log is synced is the next group. Epochs and votes are stored on the
 loop's thread, which waits for the disk: elections are rare, and nothing behind may be done before.
 
-A disk that fails ends the node, and so does anything that can not be: nothing that was acknowledged is lost.
+A disk that fails ends the node, and so does anything that cannot be: nothing that was acknowledged is lost.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class StateMachine(Protocol):
         """A connection that this process opened is gone: calls over it may be lost."""
 
     def failed(self, error: BaseException) -> None:
-        """The node has ended: the disk failed, or something happened that can not."""
+        """The node has ended: the disk failed, or something happened that cannot."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,7 +43,7 @@ def read_election(files: Files) -> ElectionState:
     try:
         stored = msgspec.json.decode(data, type=_Stored)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Damage(f"{STATE} can not be read: {error}") from error
+        raise Damage(f"{STATE} cannot be read: {error}") from error
     if stored.checksum != _checksum(stored):
         raise Damage(f"{STATE} is not what was written")
     voted = ReplicaKey(stored.voted_id, stored.voted_directory_id)

@@ -2,7 +2,7 @@
 records.
 
 The files of the journal are the segments of the log. So a torn tail is distinguished from damage as there: a
-synced record that can not be read is refused, and a record that a crash cut short is passed over. A record is a CRC32C
+synced record that cannot be read is refused, and a record that a crash cut short is passed over. A record is a CRC32C
 of all that follows it (4 bytes), its kind (1), and
 
 - of a batch (1): the epoch of the record ahead of the batch (8 bytes), and the batch as MessagePack;

@@ -85,10 +85,10 @@ def read_snapshot(data: bytes, end: OffsetAndEpoch) -> tuple[Snapshot, list[byte
     records = [record for _, record in found.records]
     try:
         if len(records) < 2 or found.end != len(data):
-            raise Damage(f"{name} can not be read from byte {found.end:,} on")
+            raise Damage(f"{name} cannot be read from byte {found.end:,} on")
         head, tail = _read_head(records[0]), _read_tail(records[-1])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Damage(f"{name} can not be read: {error}") from error
+        raise Damage(f"{name} cannot be read: {error}") from error
     if head.format != FORMAT:
         raise Damage(f"{name} has the format {head.format}, and this version reads {FORMAT}")
     if head.end != end or tail.count != len(records) - 2:

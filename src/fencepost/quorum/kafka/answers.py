@@ -183,7 +183,7 @@ class Answers:
         except TimeoutError as error:
             raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, "the leader does not answer") from error
         except LinkError as error:
-            raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, f"the leader can not be asked: {error}") from error
+            raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, f"the leader cannot be asked: {error}") from error
         if not isinstance(found, DescribeQuorumResponse) or found.error is not Error.NONE:
             raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, "the leader has just changed")
         return found

@@ -61,7 +61,7 @@ class KafkaListener:
                 self._server = await asyncio.get_running_loop().create_server(self._stream, name, port)
         except OSError as error:
             raise SystemFailure(
-                f"can not listen for Kafka's protocol on {name}:{port}: {error.strerror or error}"
+                f"cannot listen for Kafka's protocol on {name}:{port}: {error.strerror or error}"
             ) from error
         address = name, self._server.sockets[0].getsockname()[1]
         self._answers = Answers(self.host, address)

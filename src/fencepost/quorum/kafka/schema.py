@@ -83,7 +83,7 @@ def default(field: Field) -> Any:
 
 
 def encode(fields: Struct, value: Value, version: int, flexible: bool) -> bytes:
-    """A structure as bytes. Raises ``ValueError`` for a value that its field can not hold, and for a field that there
+    """A structure as bytes. Raises ``ValueError`` for a value that its field cannot hold, and for a field that there
     is not.
     """
     out = bytearray()
@@ -117,7 +117,7 @@ def _write_struct(out: bytearray, fields: Struct, value: Value, version: int, fl
 def _write(out: bytearray, field: Field, value: Any, version: int, flexible: bool) -> None:
     of = field.of
     if value is None and not field.nullable:
-        raise ValueError(f"{field.name} can not be null")
+        raise ValueError(f"{field.name} cannot be null")
     if isinstance(of, Struct):
         _write_struct(out, of, value, version, flexible)
     elif isinstance(of, Array):
@@ -135,7 +135,7 @@ def _write(out: bytearray, field: Field, value: Any, version: int, flexible: boo
         try:
             out += _NUMBERS[of].pack(value)
         except struct.error as error:
-            raise ValueError(f"{field.name} can not be {value!r}: {error}") from error
+            raise ValueError(f"{field.name} cannot be {value!r}: {error}") from error
 
 
 def _write_string(out: bytearray, value: str | None, flexible: bool) -> None:

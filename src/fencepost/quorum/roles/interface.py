@@ -5,7 +5,7 @@ The driver of a replica gives it events one at a time, in the order in which the
 
 1. *Epoch and vote before anything else.* After a :class:`StoreState` nothing that comes behind it, in this list or in a
    later one, is carried out before the state is durable. So no vote, no request and no batch of an epoch leaves a
-   replica that could forget that epoch. (Elections are rare: a driver may simply block.) If it can not be stored, the
+   replica that could forget that epoch. (Elections are rare: a driver may simply block.) If it cannot be stored, the
    replica must stop.
 2. *The log is written in order.* :class:`Append`, :class:`Truncate`, :class:`DeleteBefore` and
    :class:`InstallSnapshot` take effect on the disk in their order: if an append is durable, so is every truncation and
@@ -125,7 +125,7 @@ class Resign(Event, frozen=True, gc=False):
 class Send(Effect, frozen=True, gc=False):
     """Send a request to the replica at an endpoint (``host:port``), over a connection that is opened if there is none.
 
-    At most one :class:`ResponseReceived` comes of it. The role repeats what needs to be repeated: a driver that can not
+    At most one :class:`ResponseReceived` comes of it. The role repeats what needs to be repeated: a driver that cannot
     send it drops it, and says so by :class:`Disconnected`.
     """
 
@@ -306,7 +306,7 @@ class SnapshotInstalled(Event, frozen=True, gc=False):
 
 
 class SnapshotDamaged(Event, frozen=True, gc=False):
-    """A fetched snapshot can not be read: it is fetched anew."""
+    """A fetched snapshot cannot be read: it is fetched anew."""
 
     snapshot: OffsetAndEpoch
 

@@ -275,7 +275,7 @@ class SimNode(QuorumNode):
         super()._reply(connection, response)
 
     def _distrust(self, effect: str) -> None:
-        raise Violation("roles do not meet what can not be", effect)
+        raise Violation("roles do not meet what cannot be", effect)
 
 
 class SimMachine:
@@ -468,7 +468,7 @@ class SimHost:
         if isinstance(error, OSError):
             self.fails(error)
         elif isinstance(error, IllegalTransition | ValueError):
-            raise Violation("roles do not meet what can not be", f"{type(error).__name__}: {error}") from error
+            raise Violation("roles do not meet what cannot be", f"{type(error).__name__}: {error}") from error
         else:
             raise error
 

@@ -46,7 +46,7 @@ def decoder_of(name: str) -> Decoder:
     try:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise OptionError(f"option decoder is {name!r}, which can not be imported ({error}): {wanted}") from None
+        raise OptionError(f"option decoder is {name!r}, which cannot be imported ({error}): {wanted}") from None
     if not callable(found):
         raise OptionError(f"option decoder is {name!r}, which is no function: {wanted}")
     decoder: Decoder = found

@@ -205,7 +205,7 @@ def _parsed(kind: Any, data: bytes, what: str) -> Any:
             return found
     except DecodeError:
         pass
-    raise ValueError(f"the {what} can not be read: the entry is none of Pulsar's")
+    raise ValueError(f"the {what} cannot be read: the entry is none of Pulsar's")
 
 
 def _decompressed(payload: bytes, codec: int, size: int) -> bytes:
@@ -226,7 +226,7 @@ def _decompressed(payload: bytes, codec: int, size: int) -> bytes:
             data = pa.decompress(payload, size, CODECS[codec], asbytes=True)
             is_all = size == 0 or not _fits(payload, size - 1, CODECS[codec])
     except _DAMAGED as error:
-        raise ValueError(f"a message can not be decompressed by codec {codec} of Pulsar: {error}") from None
+        raise ValueError(f"a message cannot be decompressed by codec {codec} of Pulsar: {error}") from None
     if not is_all:
         raise ValueError(f"a message has not the {size} bytes that it should have when it is not compressed")
     return bytes(data)

@@ -47,7 +47,7 @@ def check_columns(columns: Iterable[tuple[str, str]]) -> None:
     for name, kind in given.items():
         if name not in COLUMNS:
             there_are = " and ".join(f"{each}, {what}" for each, what in COLUMNS.items())
-            raise OptionError(f"column {name} can not be written to a log: there are {there_are}")
+            raise OptionError(f"column {name} cannot be written to a log: there are {there_are}")
         if kind not in TYPES:
             raise OptionError(f"column {name} is {kind}: cast it to {' or '.join(TYPES)}")
     if "value" not in given:

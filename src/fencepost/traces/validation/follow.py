@@ -91,7 +91,7 @@ Pick: TypeAlias = Hashable
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a step can not be taken. ``where``: the file and the line of what refused it, ``asked``: the text of that
+    """Why a step cannot be taken. ``where``: the file and the line of what refused it, ``asked``: the text of that
     line.
     """
 
@@ -244,7 +244,7 @@ class Follower:
     def step(
         self, row: list[int], action: str, parameters: tuple[tuple[str, Value], ...], picks: tuple[Pick, ...]
     ) -> Taken | Refused:
-        """The effects of an action in a state, which stays as it is; or the reason why it can not be taken.
+        """The effects of an action in a state, which stays as it is; or the reason why it cannot be taken.
 
         Raises :class:`fencepost.ProtocolRaised` if there is no such action, or if its own Python does.
         """

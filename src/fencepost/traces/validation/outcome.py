@@ -23,7 +23,7 @@ raised, which says nothing about the system.
 
 
 class Alternative(msgspec.Struct):
-    """A step that could have come next, and why it can not: the event that tells of it, and the line of the author's
+    """A step that could have come next, and why it cannot: the event that tells of it, and the line of the author's
     that refuses it.
     """
 

@@ -47,7 +47,7 @@ def shipped(protocol: str) -> type[Conformance]:
 def from_file(given: str) -> type[Conformance]:
     """The conformance that ``FILE.py`` or ``FILE.py:NAME`` holds; NAME is its class or the protocol that it is for.
 
-    Raises :class:`fencepost.NotAProtocol` if the file can not be loaded, or does not hold exactly one.
+    Raises :class:`fencepost.NotAProtocol` if the file cannot be loaded, or does not hold exactly one.
     """
     path, colon, name = loading.split(given)
     if not path.endswith(".py"):

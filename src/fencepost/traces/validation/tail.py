@@ -21,7 +21,7 @@ class Tail:
     def poll(self) -> list[TraceEvent]:
         """The events that are new, each incarnation's in their order.
 
-        Raises :class:`fencepost.traces.TraceError` if one is missing, or a file can not be read.
+        Raises :class:`fencepost.traces.TraceError` if one is missing, or a file cannot be read.
         """
         found: list[TraceEvent] = []
         for path in files_of(self.folders):
@@ -35,7 +35,7 @@ class Tail:
             except FileNotFoundError:  # it has become a Parquet file meanwhile, which is read next time
                 continue
             except OSError as error:
-                raise TraceError(f"{path} can not be read: {error.strerror or error}") from error
+                raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
             if not is_spool:
                 self._done.add(path.stem)
         return found

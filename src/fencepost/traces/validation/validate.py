@@ -126,7 +126,7 @@ class Validator:
                 f"{sources[n].node} {sources[n].seq} {steps[n].action or sources[n].action}" for n in circle
             )
             verdict.problem = (
-                "what happened can not be ordered, each of these comes before the next, and the last before the first:"
+                "what happened cannot be ordered, each of these comes before the next, and the last before the first:"
                 f" {circular}"
             )
             return verdict

@@ -1,7 +1,7 @@
 """Validates traces while they are written, with a bounded memory.
 
 Events come in any order between nodes, and some come late. So nothing is decided when it comes: the events of a subject
-are kept, and validated anew when enough have been added. A step that can not be taken waits for what may still come
+are kept, and validated anew when enough have been added. A step that cannot be taken waits for what may still come
 before it. Its causes happened before it did, and so they come within the time that events take from where they happen
 to here: once a step has been refused for longer than that, which is ``patience``, the trace is rejected.
 

@@ -125,7 +125,7 @@ def _is_again(after: Protocol, c: ModelValue, b: str, message: Message) -> bool:
 def owed(before: Protocol, after: Protocol, c: ModelValue) -> set[tuple[str, Message]]:
     """The messages that a client may send by steps that a role takes at once, in this state or in the one before."""
     client, found = after.client[c], set[tuple[str, Message]]()
-    # A recovery that aborts has written back the entries that it found before the entry that it can not decide on.
+    # A recovery that aborts has written back the entries that it found before the entry that it cannot decide on.
     if client.status in (Status.OPEN, Status.IN_RECOVERY, Status.CLOSING_RECOVERED, Status.ABORTED):
         assert client.seen is not None
         recovery = client.status is not Status.OPEN

@@ -48,7 +48,7 @@ _SHARED = (Digests, PlainLoops)
 
 
 def copied(role: Any) -> Any:
-    """A copy of a role that goes on by itself. Values that can not change are shared by both."""
+    """A copy of a role that goes on by itself. Values that cannot change are shared by both."""
     return _copied(role, {})
 
 
