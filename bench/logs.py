@@ -21,9 +21,9 @@ from pathlib import Path
 
 from bench.store.figures import table
 from fencepost.api.client import Client
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.reader import LedgerReader
 from fencepost.ledger.client.settings import ClientSettings
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log.chain import EARLIEST, LATEST
 from fencepost.log.log import Log
@@ -89,18 +89,18 @@ class Counted:
 
     def __init__(self) -> None:
         self.opened = self.entries = 0
-        read, opened = LedgerReader.read_entry, Store.open_ledger
+        read, opened = LedgerReader.read_entry, LedgerClient.open_ledger
 
         async def read_entry(reader: LedgerReader, entry: int) -> bytes:
             self.entries += 1
             return await read(reader, entry)
 
-        def open_ledger(store: Store, *given: object, **options: object) -> object:
+        def open_ledger(store: LedgerClient, *given: object, **options: object) -> object:
             self.opened += 1
             return opened(store, *given, **options)  # type: ignore[arg-type]
 
         LedgerReader.read_entry = read_entry  # type: ignore[method-assign]
-        Store.open_ledger = open_ledger  # type: ignore[method-assign,assignment]
+        LedgerClient.open_ledger = open_ledger  # type: ignore[method-assign,assignment]
 
 
 async def measured(uri: str, ledgers: int, entries: int) -> list[list[str]]:

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import fencepost
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import belonging_of_fragment
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.entries import Digests
 from fencepost.ledger.messages import ReadEntry, ReadEntryResponse
 from fencepost.ledger.metadata.client import MetadataClient
@@ -209,7 +209,7 @@ async def _copies(uri: str) -> tuple[int, list[tuple[int, int, str]]]:
     return found, missing
 
 
-async def _has(store: Store, digests: Digests, bookie: str, ledger: int, entry_id: int) -> bool:
+async def _has(store: LedgerClient, digests: Digests, bookie: str, ledger: int, entry_id: int) -> bool:
     response = await store.ask(bookie, ReadEntry(ledger, entry_id))
     return isinstance(response, ReadEntryResponse) and digests.open_entry(response.body, ledger, entry_id) is not None
 

@@ -16,8 +16,8 @@ from typing import Any
 import uvloop
 
 import fencepost
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.reader import LedgerReader
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.client.writer import LedgerWriter
 from fencepost.ledger.metadata.client import MetadataClient
 from interop import load
@@ -37,8 +37,8 @@ class Exam:
     """The connections and open ledgers, by number."""
 
     def __init__(self) -> None:
-        self.stores: dict[int, Store] = {}
-        self.ledgers: dict[int, tuple[Store, Given, LedgerWriter | LedgerReader]] = {}
+        self.stores: dict[int, LedgerClient] = {}
+        self.ledgers: dict[int, tuple[LedgerClient, Given, LedgerWriter | LedgerReader]] = {}
         self.explicit_lac_intervals: dict[int, float] = {}
         """In seconds, by the number of the connection."""
         self.number = 0
@@ -54,7 +54,7 @@ class Exam:
         self.number += 1
         return self.number
 
-    def _store(self, given: Given) -> Store:
+    def _store(self, given: Given) -> LedgerClient:
         return self.stores[given["client"]]
 
     def _writer(self, given: Given) -> LedgerWriter:

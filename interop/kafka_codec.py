@@ -18,7 +18,7 @@ from typing import Any
 
 from fencepost.quorum.kafka import messages
 from fencepost.quorum.kafka.messages import APIS, Api
-from fencepost.quorum.kafka.schema import Array, Field, Kind, Reader, Struct, default
+from fencepost.quorum.kafka.schema import Array, Field, KafkaDecoder, Kind, Struct, default
 from interop import jars
 
 REQUEST, RESPONSE = "Request", "Response"
@@ -108,7 +108,7 @@ def _drawn(field: Field, draw: random.Random, version: int) -> Any:
     if of is Kind.BOOL:
         return draw.random() < 0.5
     if of is Kind.UUID:
-        return Reader(draw.randbytes(16)).struct(Struct(Field("Id", Kind.UUID)), 0, False)["Id"]
+        return KafkaDecoder(draw.randbytes(16)).struct(Struct(Field("Id", Kind.UUID)), 0, False)["Id"]
     if of is Kind.STRING:
         return "".join(draw.choice(_TEXT) for _ in range(draw.choice((0, 1, 5, 20, 40))))
     bits = _BITS[of]

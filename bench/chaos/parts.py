@@ -20,7 +20,7 @@ _FORKED.set_forkserver_preload(
         __name__,
         "fencepost.cli.main",
         *(f"fencepost.cli.commands.{name}" for name in ("bookie", "check", "cluster", "metadata", "validate")),
-        "fencepost.ledger.client.store",
+        "fencepost.ledger.client.client",
     ]
 )
 

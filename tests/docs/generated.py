@@ -17,7 +17,7 @@ from docs.documents import DOCS
 from fencepost.ledger.autorecovery import settings as of_autorecovery
 from fencepost.ledger.bookie import settings as of_bookie
 from fencepost.ledger.settings import described
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 
 OPERATIONS = DOCS / "store-operations.md"
 FORMATS = DOCS / "store-formats.md"
@@ -43,7 +43,7 @@ def tables() -> dict[Path, dict[str, Callable[[], str]]]:
         OPERATIONS: {
             "settings of bookie": lambda: _settings(described(of_bookie.Settings)),
             "settings of autorecovery": lambda: _settings(described(of_autorecovery.Settings)),
-            "settings of metadata": lambda: _settings(described(Settings)),
+            "settings of metadata": lambda: _settings(described(MetadataSettings)),
         },
         FORMATS: {name: lambda name=name: _bytes(name) for name in STRUCTS},  # type: ignore[misc]
     }

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock
 import pytest
 from log.standing_logs import Standing, run
 
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.errors import BadVersionError, IllegalOperationError, MetadataServiceError, NoSuchLedgerError
 from fencepost.log import batches as module
 from fencepost.log import metadata
@@ -36,7 +36,7 @@ async def entries(log: Any) -> list[bytes]:
     return [entry.data async for entry in log.reader(at=EARLIEST, follow=False)]
 
 
-async def ledgers(store: Store) -> set[int]:
+async def ledgers(store: LedgerClient) -> set[int]:
     return {ledger async for ledger in store.list_ledgers()}
 
 

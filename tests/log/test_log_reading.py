@@ -12,8 +12,8 @@ from log.standing_logs import Standing, run
 
 from fencepost.api.client import Client
 from fencepost.errors import OptionError
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.reader import LedgerReader
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.errors import IllegalOperationError
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log import chain as chains
@@ -78,18 +78,18 @@ def test_a_time_is_found_in_a_logarithmic_number_of_reads(tmp_path: Path, monkey
         links = (await log.chain()).links
         read: list[int] = []
         opened: list[int] = []
-        real_read, real_open = LedgerReader.read_entry, Store.open_ledger
+        real_read, real_open = LedgerReader.read_entry, LedgerClient.open_ledger
 
         async def read_entry(reader: LedgerReader, entry_id: int) -> bytes:
             read.append(entry_id)
             return await real_read(reader, entry_id)
 
-        def open_ledger(store: Store, ledger: int, **options: Any) -> Any:
+        def open_ledger(store: LedgerClient, ledger: int, **options: Any) -> Any:
             opened.append(ledger)
             return real_open(store, ledger, **options)
 
         monkeypatch.setattr(LedgerReader, "read_entry", read_entry)
-        monkeypatch.setattr(Store, "open_ledger", open_ledger)
+        monkeypatch.setattr(LedgerClient, "open_ledger", open_ledger)
         for time in (0, 1, 999, 1000, 2345, 4999, 5000):
             read.clear()
             opened.clear()
@@ -109,7 +109,7 @@ def test_trimming_changes_the_list_then_deletes_and_reads_no_ledger(
         store = await cluster.connect()
         log = await log_of(store, [[start, start + 1] for start in range(0, 100, 10)])
         ids = [link.ledger for link in (await log.chain()).links]
-        monkeypatch.setattr(Store, "open_ledger", None)
+        monkeypatch.setattr(LedgerClient, "open_ledger", None)
         for wrong in ({}, {"before": 1, "keep": 1}, {"keep": 0}):
             with pytest.raises(OptionError):
                 await log.trim(**wrong)

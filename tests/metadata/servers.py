@@ -13,7 +13,7 @@ import patience
 
 from fencepost.files.folders import Files, OsFiles
 from fencepost.metadata.member import Member
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 from fencepost.metadata.tree import Tree
 from fencepost.quorum.driver.host import TIMES, QuorumHost
 from fencepost.quorum.driver.node import Limits
@@ -24,7 +24,7 @@ class Server:
 
     def __init__(self, files: Files | Path, **settings: Any) -> None:
         self.files = OsFiles(str(files)) if isinstance(files, Path) else files
-        self.settings = Settings.of({"clientPort": 0, "tickTime": 100, "maxSessionTimeout": 60_000, **settings})
+        self.settings = MetadataSettings.of({"clientPort": 0, "tickTime": 100, "maxSessionTimeout": 60_000, **settings})
         self.failure: BaseException | None = None
         self.port = 0
         self._ready = threading.Event()

@@ -15,7 +15,7 @@ from fencepost.connections import sasl, users
 from fencepost.errors import OptionError
 from fencepost.ledger.errors import MetadataServiceError
 from fencepost.ledger.metadata.client import MetadataClient
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 
 ONLY_ANN = [(31, "sasl", "ann")]
 
@@ -114,7 +114,7 @@ def test_who_never_authenticates_is_closed(serve, connect, known):
 
 def test_a_requirement_without_users_is_refused():
     with pytest.raises(OptionError, match="saslUsers"):
-        Settings.of({"sessionRequireClientSASLAuth": True})
+        MetadataSettings.of({"sessionRequireClientSASLAuth": True})
 
 
 def test_the_client_of_the_store_authenticates_and_says_when_it_is_not_let_in(serve, known, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from fencepost.errors import OptionError
 from fencepost.ledger.errors import MetadataServiceError
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.security import ENVIRONMENT, Security
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 
 
 def secure(**changes: Any) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def test_our_client_speaks_tls_as_the_environment_says(
 )
 def test_half_of_tls_is_refused_at_the_start(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(OptionError, match=complaint):
-        Settings.of(settings)
+        MetadataSettings.of(settings)
 
 
 def test_files_that_are_not_there_are_refused_at_the_start(

@@ -18,9 +18,9 @@ from fencepost.quorum.driver.node import Limits
 from fencepost.quorum.driver.proposals import NotLeader, OutcomeUnknown
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch
-from fencepost.quorum.roles.interface import Settings
+from fencepost.quorum.roles.interface import QuorumSettings
 
-FAST = Settings(
+FAST = QuorumSettings(
     election_timeout=150_000,
     fetch_timeout=400_000,
     election_backoff=150_000,
@@ -184,5 +184,5 @@ async def until(condition: Any, what: str) -> None:
             await asyncio.sleep(0.005)
 
 
-def replaced(settings: Settings, **changes: Any) -> Settings:
+def replaced(settings: QuorumSettings, **changes: Any) -> QuorumSettings:
     return msgspec.structs.replace(settings, **changes)

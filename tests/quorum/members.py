@@ -16,7 +16,7 @@ from hosts import FAST, free_ports, replaced
 
 from fencepost.files.folders import OsFiles
 from fencepost.metadata.member import Member
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.node import Limits
 
@@ -55,7 +55,7 @@ class Members:
         """Start some members, or all, and wait until they serve."""
 
         async def started(member: int) -> None:
-            settings = Settings.of({"clientPort": self.ports[member], **self.settings})
+            settings = MetadataSettings.of({"clientPort": self.ports[member], **self.settings})
             host = QuorumHost(OsFiles(str(self.path / str(member))), member, self.hosts, self.times, self.limits)
             service = Member(settings, host, lambda error: None)
             await service.take_part()

@@ -13,13 +13,13 @@ from fencepost.quorum.roles.interface import (
     Effect,
     ElectionState,
     Event,
+    QuorumSettings,
     Reply,
     ReplyWithBatches,
     ReplyWithSnapshot,
     RequestReceived,
     ResponseReceived,
     Send,
-    Settings,
     Started,
     Stored,
     Timer,
@@ -68,7 +68,7 @@ class Driven:
         bootstrap: tuple[str, ...] = (),
         **settings: Any,
     ) -> None:
-        self.replica = Replica(node(me), Settings(**settings), bootstrap)
+        self.replica = Replica(node(me), QuorumSettings(**settings), bootstrap)
         self.effects: list[Effect] = []
         self.connections = 0
         of = voters(1, 2, 3) if of is None else of

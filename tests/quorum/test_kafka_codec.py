@@ -25,7 +25,17 @@ from fencepost.quorum.kafka.messages import (
     encode_request,
     encode_response,
 )
-from fencepost.quorum.kafka.schema import ZERO_UUID, Array, Field, Kind, Malformed, Reader, Struct, default, encode
+from fencepost.quorum.kafka.schema import (
+    ZERO_UUID,
+    Array,
+    Field,
+    KafkaDecoder,
+    Kind,
+    Malformed,
+    Struct,
+    default,
+    encode,
+)
 
 FROM_KAFKA = json.loads((Path(__file__).parent / "kafka_bytes.json").read_text())
 """Written by ``python -m interop.kafka_codec``, with Kafka's classes."""
@@ -126,9 +136,9 @@ PLAIN = Struct(
 def test_tagged_fields_are_left_out_at_their_default_and_skipped_if_unknown() -> None:
     assert encode(PLAIN, {"Name": "x"}, 2, True) == b"\x02x\x05\x00"
     assert encode(PLAIN, {"Name": "x", "Maybe": 258}, 1, True) == b"\x02x\x01\x03\x02\x01\x02"
-    found = Reader(b"\x02x\x05\x03\x01\x01\xff\x03\x02\x01\x02\x09\x00").struct(PLAIN, 2, True)
+    found = KafkaDecoder(b"\x02x\x05\x03\x01\x01\xff\x03\x02\x01\x02\x09\x00").struct(PLAIN, 2, True)
     assert found == {"Name": "x", "Late": 5, "Maybe": 258}
-    assert Reader(b"\x00\x01x").struct(PLAIN, 0, False) == {"Name": "x", "Late": 5, "Maybe": 0}
+    assert KafkaDecoder(b"\x00\x01x").struct(PLAIN, 0, False) == {"Name": "x", "Late": 5, "Maybe": 0}
 
 
 @pytest.mark.parametrize(
@@ -146,17 +156,17 @@ def test_tagged_fields_are_left_out_at_their_default_and_skipped_if_unknown() ->
 )
 def test_malformed_structures(data: bytes, complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
-        Reader(data).struct(PLAIN, 2, True)
+        KafkaDecoder(data).struct(PLAIN, 2, True)
 
 
 def test_a_list_has_no_more_elements_than_there_are_bytes() -> None:
     many = Struct(Field("Each", Array(Struct(Field("On", Kind.BOOL)))))
     with pytest.raises(Malformed, match="has 3 Each in 2 bytes"):
-        Reader(b"\x04\x00\x00").struct(many, 0, True)
+        KafkaDecoder(b"\x04\x00\x00").struct(many, 0, True)
     with pytest.raises(Malformed, match="has -1 Each"):
-        Reader(b"\x00\x00").struct(many, 0, True)
+        KafkaDecoder(b"\x00\x00").struct(many, 0, True)
     with pytest.raises(Malformed, match="2,147,483,647 Each"):
-        Reader(b"\x7f\xff\xff\xff").struct(many, 0, False)
+        KafkaDecoder(b"\x7f\xff\xff\xff").struct(many, 0, False)
 
 
 @pytest.mark.parametrize(

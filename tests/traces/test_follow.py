@@ -25,7 +25,7 @@ from fencepost import (
     require,
     state,
 )
-from fencepost.semantics.state import State, Store
+from fencepost.semantics.state import State, ValueTable
 from fencepost.traces.validation.follow import Follower, Like, Refused, Taken, like
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
@@ -152,9 +152,9 @@ def test_a_refusal_names_the_file_the_line_and_its_text() -> None:
 
 
 def test_a_refusal_within_the_package_is_named_by_its_place_there() -> None:
-    from fencepost.protocols.store.store import Store
+    from fencepost.protocols.store.store import ValueTable
 
-    follower = Follower(Store())
+    follower = Follower(ValueTable())
     c1 = ModelValue("c1")
     refused = follower.step(follower.initial(), "client_opens_ledger", (("c", c1),), ())
     assert isinstance(refused, Refused)
@@ -390,7 +390,7 @@ def test_a_protocol_is_followed_that_is_too_large_to_explore() -> None:
     with pytest.raises(KeyError):
         follower.value(row, ("done", True))
     with pytest.raises(NotAProtocol, match="more than 65,536 members"):
-        Store(Long())
+        ValueTable(Long())
 
 
 def test_what_was_learnt_is_forgotten_within_a_trace() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from fencepost.errors import FencepostError
+from fencepost.ledger.client.client import LedgerClient, Opening
 from fencepost.ledger.client.settings import ClientSettings
-from fencepost.ledger.client.store import Opening, Store
 from fencepost.ledger.client.sync import Loop, SyncLedgerReader, SyncLedgerWriter, Waiting, iterates, opens, waits
 from fencepost.log.log import Log
 from fencepost.log.sync import SyncLog
@@ -19,7 +19,7 @@ from fencepost.log.sync import SyncLog
 T = TypeVar("T")
 
 
-class Client(Store):
+class Client(LedgerClient):
     """A cluster of bookies and its metadata service, as one client sees it. :func:`fencepost.connect` makes one."""
 
     def log(self, name: str, *, password: bytes | str = b"") -> Log:
@@ -67,7 +67,7 @@ class SyncClient(Waiting[Client]):
         self.close()
 
     def close(self) -> None:
-        """See :meth:`.Store.close`. It can be called again."""
+        """See :meth:`.LedgerClient.close`. It can be called again."""
         if self._loop.is_own() and not self._loop.loop.is_closed():
             try:
                 self._loop.wait(self._of.close())

@@ -13,7 +13,7 @@ from fencepost.language.values import Value, same, show_call
 from fencepost.semantics.state import State
 
 
-class Reader(Looking):
+class StateReader(Looking):
     """A cursor over one finished state, which can be read and nothing else. ``seen`` are the slots that were."""
 
     def __init__(self, state: State) -> None:
@@ -62,13 +62,13 @@ def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
     return None
 
 
-Where = tuple[str, list[Reader]]
+Where = tuple[str, list[StateReader]]
 """Where a property is false (or true, if it is to be so sometimes), in words, and what it read there."""
 
 
 def _safety(trace: Trace, declared: Declared, parameters: Mapping[str, Value]) -> Where | None:
     stepwise = declared.kind == "step_invariant"
-    readers = [Reader(state) for state in trace.states[-2 if stepwise else -1 :]]
+    readers = [StateReader(state) for state in trace.states[-2 if stepwise else -1 :]]
     holds = declared.function(*(trace.protocol.bound_to(reader) for reader in readers), **parameters)
     if declared.kind == "sometimes":
         return ("is true", readers) if holds else None
@@ -79,7 +79,7 @@ def _temporal(trace: Trace, declared: Declared, parameters: Mapping[str, Value])
     loop = trace.loop
     if loop is None:
         return None
-    readers = [Reader(state) for state in trace.states]
+    readers = [StateReader(state) for state in trace.states]
     truths = [declared.function(trace.protocol.bound_to(reader), **parameters) for reader in readers]
     if declared.kind == "always_eventually":
         return None if any(truths[loop:]) else ("is false all along the loop", readers[loop:])
@@ -97,7 +97,7 @@ def after(number: int) -> str:
     return f"after step {number}" if number else "in the initial state"
 
 
-def _values_read(trace: Trace, readers: list[Reader]) -> list[tuple[Slot, list[Value]]]:
+def _values_read(trace: Trace, readers: list[StateReader]) -> list[tuple[Slot, list[Value]]]:
     found = []
     for slot in {slot: None for reader in readers for slot in reader.seen}:
         values = [reader.state.read(slot) for reader in readers]

@@ -13,7 +13,7 @@ from typing import Any
 
 from fencepost.behaviours.allowed import FUNCTIONS, OPERATORS, SOURCE, Refused, Scope, bound, value_of
 from fencepost.behaviours.behaviour import Trace
-from fencepost.behaviours.evidence import Reader
+from fencepost.behaviours.evidence import StateReader
 from fencepost.errors import FencepostError, OptionError
 from fencepost.language.context import Disabled
 from fencepost.language.protocol import Protocol
@@ -59,7 +59,7 @@ class Expression:
     def at(self, state: State) -> Evaluated:
         """Its outcome in ``state``, which may be an error."""
         try:
-            return Evaluated(value_of(self.of(state.store.protocol.bound_to(Reader(state)))))
+            return Evaluated(value_of(self.of(state.store.protocol.bound_to(StateReader(state)))))
         except Disabled:
             return Evaluated(error="require(...) was not satisfied")
         except NotAValue as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.behaviours.behaviour import Trace
-from fencepost.behaviours.evidence import Reader
+from fencepost.behaviours.evidence import StateReader
 from fencepost.behaviours.words import slot_change
 from fencepost.language import refinement as spec
 from fencepost.language.context import Slot
@@ -134,9 +134,9 @@ def _step(trace: Trace, refinement: Refinement) -> Refuted:
     )
     refinement.mapping.numbers = {part: number for number, part in enumerate(refinement.mapping.parts)}
     change = Change(-1, slots, frozenset(refinement.mapping.numbers.values()))
-    side = Side(refinement.mapping, Reader(before))
+    side = Side(refinement.mapping, StateReader(before))
     wanted = Steps(
-        side, Side(refinement.mapping, After(refinement.store, change, Reader(before), Reader(after)))
+        side, Side(refinement.mapping, After(refinement.store, change, StateReader(before), StateReader(after)))
     ).difference(change)
     step = trace.steps[-1]
     taken = next(a for a in trace.protocol.declared("action") if a.name == step.action)
@@ -191,7 +191,7 @@ def _differences(refinement: Refinement, side: Side, effect: Row) -> tuple[Diffe
 def _start(trace: Trace, refinement: Refinement) -> Refuted:
     """How the first state differs from the initial state of the other protocol that is nearest to it."""
     others = refinement.others
-    mine = dict(enumerate(Side(refinement.mapping, Reader(trace.initial)).row(trace.initial.ids)))
+    mine = dict(enumerate(Side(refinement.mapping, StateReader(trace.initial)).row(trace.initial.ids)))
     differing = [
         {slot for slot in {**mine, **its} if mine.get(slot, 0) != its.get(slot, 0)} for its in refinement.initial()
     ]

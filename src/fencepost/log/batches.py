@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.writer import LedgerWriter
 from fencepost.ledger.errors import (
     BadVersionError,
@@ -75,7 +75,7 @@ class Batches:
     not ``remembered`` the log does not know later what they have attached.
     """
 
-    def __init__(self, store: Store, nodes: LogNodes, password: bytes, writer: str, remembered: bool) -> None:
+    def __init__(self, store: LedgerClient, nodes: LogNodes, password: bytes, writer: str, remembered: bool) -> None:
         self.writer = checked_name(writer, "a writer of batches")
         self.remembered = remembered
         self._store = store

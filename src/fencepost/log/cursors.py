@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.errors import BadVersionError, NoSuchLedgerError
 from fencepost.ledger.rules.metadata import end_of
 from fencepost.ledger.wire.varint import varint
@@ -199,7 +199,7 @@ class Cursor:
     Acknowledgements that are made at once go to the metadata service together.
     """
 
-    def __init__(self, store: Store, nodes: LogNodes, name: str, reader: Callable[..., LogReader]) -> None:
+    def __init__(self, store: LedgerClient, nodes: LogNodes, name: str, reader: Callable[..., LogReader]) -> None:
         self.name = name
         """The cursor."""
         self.limit = LIMIT

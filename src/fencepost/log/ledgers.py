@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.errors import StoreError
 from fencepost.ledger.rules.metadata import OF_LOG
 from fencepost.log.chain import Chain
@@ -17,7 +17,7 @@ DIGEST = "digest"
 
 
 def options_of(name: str, chain: Chain) -> dict[str, Any]:
-    """The options of :meth:`.Store.create_ledger` for a ledger of the log of this name. Raises
+    """The options of :meth:`.LedgerClient.create_ledger` for a ledger of the log of this name. Raises
     :class:`LogFormatError`.
     """
     kept = dict(chain.settings)
@@ -30,7 +30,7 @@ def options_of(name: str, chain: Chain) -> dict[str, Any]:
     return options
 
 
-async def time_of_last_entry(store: Store, ledger: int, last: int, password: bytes) -> int:
+async def time_of_last_entry(store: LedgerClient, ledger: int, last: int, password: bytes) -> int:
     """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if there is
     none, or it cannot be read.
     """

@@ -12,7 +12,7 @@ import msgspec
 
 from fencepost.errors import OptionError
 from fencepost.ledger.client import given
-from fencepost.ledger.client.store import Opening, Store, writer_settings
+from fencepost.ledger.client.client import LedgerClient, Opening, writer_settings
 from fencepost.ledger.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
 from fencepost.ledger.rules.metadata import DigestType
 from fencepost.log import rules
@@ -54,7 +54,7 @@ class Log:
     ``password``: of its ledgers, given when it was created.
     """
 
-    def __init__(self, store: Store, name: str, password: bytes | str = b"") -> None:
+    def __init__(self, store: LedgerClient, name: str, password: bytes | str = b"") -> None:
         self.store = store
         """The store that it is in."""
         self._nodes = LogNodes(store.metadata, name)
@@ -77,7 +77,7 @@ class Log:
         digest: DigestType | str = DigestType.CRC32C,
     ) -> None:
         """Make the log, without a ledger yet. The options are those of all its ledgers; see
-        :meth:`.Store.create_ledger`.
+        :meth:`.LedgerClient.create_ledger`.
 
         Raises :class:`LogExistsError`, and :class:`fencepost.OptionError`.
         """

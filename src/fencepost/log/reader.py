@@ -24,7 +24,7 @@ from fencepost.log.errors import LogFormatError, LogTrimmedError
 from fencepost.log.metadata import LogNodes
 
 if TYPE_CHECKING:
-    from fencepost.ledger.client.store import Store
+    from fencepost.ledger.client.client import LedgerClient
 
 _log = logging.getLogger("fencepost.log")
 
@@ -90,7 +90,7 @@ class LogReader:
 
     def __init__(
         self,
-        store: Store,
+        store: LedgerClient,
         nodes: LogNodes,
         password: bytes,
         at: At,

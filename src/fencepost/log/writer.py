@@ -28,7 +28,7 @@ from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure
 
 if TYPE_CHECKING:
-    from fencepost.ledger.client.store import Store
+    from fencepost.ledger.client.client import LedgerClient
 
 _log = logging.getLogger("fencepost.log")
 
@@ -45,7 +45,7 @@ class LogWriter(Appender[Position]):
 
     def __init__(
         self,
-        store: Store,
+        store: LedgerClient,
         nodes: LogNodes,
         settings: role.LeaderSettings,
         new_ledger: dict[str, Any],

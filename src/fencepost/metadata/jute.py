@@ -20,7 +20,7 @@ class JuteError(Exception):
     """Bytes are no record of the kind that was expected."""
 
 
-class Reader:
+class JuteDecoder:
     """Reads the values of records one after the other. Every method raises :class:`JuteError` if there is no such
     value.
 

@@ -37,7 +37,7 @@ from fencepost.metadata.codes import Code
 from fencepost.metadata.expiry import Expiry
 from fencepost.metadata.protocol import Change, CloseSession, Connect, CreateSession
 from fencepost.metadata.server import Connection, Item, Service
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 from fencepost.metadata.tree import Session, Transaction, Tree
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import Return
@@ -133,7 +133,7 @@ def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
 class Member(Service):
     """The service of one member. It begins with :meth:`take_part`."""
 
-    def __init__(self, settings: Settings, host: QuorumHost, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, settings: MetadataSettings, host: QuorumHost, failed: Callable[[BaseException], None]) -> None:
         super().__init__(settings, Tree(), failed)
         self.host = host
         self.node: QuorumNode | None = None

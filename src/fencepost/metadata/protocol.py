@@ -14,7 +14,7 @@ import msgspec
 
 from fencepost.metadata.acl import ACL, ACLs, Id
 from fencepost.metadata.codes import Code
-from fencepost.metadata.jute import INT, JuteError, Reader, string
+from fencepost.metadata.jute import INT, JuteDecoder, JuteError, string
 
 T = TypeVar("T")
 
@@ -273,7 +273,7 @@ WATCHER_KINDS = range(1, 6)
 
 def read_connect(data: bytes) -> Connect:
     """The connect request in a frame; raises :class:`JuteError`."""
-    reader = Reader(data)
+    reader = JuteDecoder(data)
     reader.int32()
     zxid, timeout, session, password = reader.int64(), reader.int32(), reader.int64(), reader.buffer()
     return Connect(zxid, timeout, session, password, reader.boolean() if reader.at < len(data) else None)
@@ -291,7 +291,7 @@ def read_change(kind: int, data: bytes, at: int = 0) -> Change:
     """The record of a request that changes the state; raises :class:`JuteError`, and KeyError for a kind that does
     not.
     """
-    return _CHANGES[kind](Reader(data, at))
+    return _CHANGES[kind](JuteDecoder(data, at))
 
 
 def with_ttl(change: Change) -> Change:
@@ -311,29 +311,29 @@ def read_query(kind: int, data: bytes, at: int = 0) -> Query:
     """The record of a request that changes nothing; raises :class:`JuteError`, and KeyError for a kind that is no
     such.
     """
-    return _QUERIES[kind](Reader(data, at))
+    return _QUERIES[kind](JuteDecoder(data, at))
 
 
 def read_auth(data: bytes, at: int = 0) -> Auth:
-    reader = Reader(data, at)
+    reader = JuteDecoder(data, at)
     reader.int32()
     return Auth(reader.optional_string(), reader.buffer())
 
 
-def _create(kind: int) -> Callable[[Reader], Create]:
-    def read(reader: Reader) -> Create:
+def _create(kind: int) -> Callable[[JuteDecoder], Create]:
+    def read(reader: JuteDecoder) -> Create:
         path, data, acl, flags = reader.string(), reader.buffer(), _acls(reader), reader.int32()
         return Create(kind, path, data, acl, flags, reader.int64() if kind == CREATE_TTL else -1)
 
     return read
 
 
-def _record(kind: Callable[..., T], *values: Callable[[Reader], Any]) -> Callable[[Reader], T]:
+def _record(kind: Callable[..., T], *values: Callable[[JuteDecoder], Any]) -> Callable[[JuteDecoder], T]:
     """A function that reads the values of a record, one after the other."""
     return lambda reader: kind(*[value(reader) for value in values])
 
 
-def _operations(reader: Reader, known: dict[int, Callable[[Reader], T]]) -> list[T]:
+def _operations(reader: JuteDecoder, known: dict[int, Callable[[JuteDecoder], T]]) -> list[T]:
     found: list[T] = []
     while True:
         kind, done, _ = reader.int32(), reader.boolean(), reader.int32()
@@ -344,10 +344,10 @@ def _operations(reader: Reader, known: dict[int, Callable[[Reader], T]]) -> list
         found.append(known[kind](reader))
 
 
-def _create_in_multi(kind: int) -> Callable[[Reader], Create]:
+def _create_in_multi(kind: int) -> Callable[[JuteDecoder], Create]:
     read = _create(kind)
 
-    def checked(reader: Reader) -> Create:
+    def checked(reader: JuteDecoder) -> Create:
         request = read(reader)
         if request.flags not in MODES:
             raise JuteError(f"no znode has the flags {request.flags}")
@@ -364,69 +364,69 @@ def _create_in_multi(kind: int) -> Callable[[Reader], Create]:
     return checked
 
 
-def _watched(reader: Reader) -> str:
+def _watched(reader: JuteDecoder) -> str:
     """The path of a read in a multi, whose wish for a watch is not heard."""
     path, _ = reader.string(), reader.boolean()
     return path
 
 
-def _add_watch(reader: Reader) -> AddWatch:
+def _add_watch(reader: JuteDecoder) -> AddWatch:
     path, mode = reader.string(), reader.int32()
     if mode not in (0, 1):
         raise JuteError(f"no watch has the mode {mode}")
     return AddWatch(path, mode == 1)
 
 
-def _watcher_kind(reader: Reader) -> int:
+def _watcher_kind(reader: JuteDecoder) -> int:
     kind = reader.int32()
     if kind not in WATCHER_KINDS:
         raise JuteError(f"no watcher has the kind {kind}")
     return kind
 
 
-def _acls(reader: Reader) -> ACLs | None:
+def _acls(reader: JuteDecoder) -> ACLs | None:
     return reader.vector(lambda: ACL(reader.int32(), Id(reader.optional_string(), reader.optional_string())))
 
 
-_IN_MULTI: dict[int, Callable[[Reader], Create | Delete | SetData | Check]] = {
+_IN_MULTI: dict[int, Callable[[JuteDecoder], Create | Delete | SetData | Check]] = {
     **{kind: _create_in_multi(kind) for kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL)},
-    DELETE: _record(Delete, Reader.string, Reader.int32),
-    SET_DATA: _record(SetData, Reader.string, Reader.buffer, Reader.int32),
-    CHECK: _record(Check, Reader.string, Reader.int32),
+    DELETE: _record(Delete, JuteDecoder.string, JuteDecoder.int32),
+    SET_DATA: _record(SetData, JuteDecoder.string, JuteDecoder.buffer, JuteDecoder.int32),
+    CHECK: _record(Check, JuteDecoder.string, JuteDecoder.int32),
 }
-_IN_MULTI_READ: dict[int, Callable[[Reader], GetData | GetChildren]] = {
+_IN_MULTI_READ: dict[int, Callable[[JuteDecoder], GetData | GetChildren]] = {
     GET_DATA: lambda reader: GetData(_watched(reader), False),
     GET_CHILDREN: lambda reader: GetChildren(_watched(reader), False, False),
 }
-_CHANGES: dict[int, Callable[[Reader], Change]] = {
+_CHANGES: dict[int, Callable[[JuteDecoder], Change]] = {
     **{kind: _create(kind) for kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL)},
-    DELETE: _record(Delete, Reader.string, Reader.int32),
-    SET_DATA: _record(SetData, Reader.string, Reader.buffer, Reader.int32),
-    SET_ACL: _record(SetACL, Reader.string, _acls, Reader.int32),
+    DELETE: _record(Delete, JuteDecoder.string, JuteDecoder.int32),
+    SET_DATA: _record(SetData, JuteDecoder.string, JuteDecoder.buffer, JuteDecoder.int32),
+    SET_ACL: _record(SetACL, JuteDecoder.string, _acls, JuteDecoder.int32),
     MULTI: lambda reader: Multi(tuple(_operations(reader, _IN_MULTI))),
-    DELETE_CONTAINER: _record(DeleteContainer, Reader.string),
+    DELETE_CONTAINER: _record(DeleteContainer, JuteDecoder.string),
     CREATE_SESSION: lambda reader: CreateSession(reader.int32(), reader.buffer() or b""),
-    CLOSE_SESSION: _record(CloseSession, Reader.boolean),
-    ERROR: _record(Refused, Reader.int32),
+    CLOSE_SESSION: _record(CloseSession, JuteDecoder.boolean),
+    ERROR: _record(Refused, JuteDecoder.int32),
 }
-_QUERIES: dict[int, Callable[[Reader], Query]] = {
-    EXISTS: _record(Exists, Reader.string, Reader.boolean),
-    GET_DATA: _record(GetData, Reader.string, Reader.boolean),
+_QUERIES: dict[int, Callable[[JuteDecoder], Query]] = {
+    EXISTS: _record(Exists, JuteDecoder.string, JuteDecoder.boolean),
+    GET_DATA: _record(GetData, JuteDecoder.string, JuteDecoder.boolean),
     GET_CHILDREN: lambda reader: GetChildren(reader.string(), reader.boolean(), False),
     GET_CHILDREN2: lambda reader: GetChildren(reader.string(), reader.boolean(), True),
-    GET_ACL: _record(GetACL, Reader.string),
-    SYNC: _record(Sync, Reader.string),
-    GET_EPHEMERALS: _record(GetEphemerals, Reader.optional_string),
-    GET_ALL_CHILDREN_NUMBER: _record(GetAllChildrenNumber, Reader.string),
+    GET_ACL: _record(GetACL, JuteDecoder.string),
+    SYNC: _record(Sync, JuteDecoder.string),
+    GET_EPHEMERALS: _record(GetEphemerals, JuteDecoder.optional_string),
+    GET_ALL_CHILDREN_NUMBER: _record(GetAllChildrenNumber, JuteDecoder.string),
     MULTI_READ: lambda reader: MultiRead(tuple(_operations(reader, _IN_MULTI_READ))),
     PING: _record(Ping),
     WHO_AM_I: _record(WhoAmI),
     SASL: lambda reader: Token(reader.buffer() or b""),
-    SET_WATCHES: _record(SetWatches, Reader.int64, Reader.strings, Reader.strings, Reader.strings),
-    SET_WATCHES2: _record(SetWatches, Reader.int64, *[Reader.strings] * 5),
+    SET_WATCHES: _record(SetWatches, JuteDecoder.int64, JuteDecoder.strings, JuteDecoder.strings, JuteDecoder.strings),
+    SET_WATCHES2: _record(SetWatches, JuteDecoder.int64, *[JuteDecoder.strings] * 5),
     ADD_WATCH: _add_watch,
-    CHECK_WATCHES: _record(CheckWatches, Reader.string, _watcher_kind),
-    REMOVE_WATCHES: _record(RemoveWatches, Reader.string, _watcher_kind),
+    CHECK_WATCHES: _record(CheckWatches, JuteDecoder.string, _watcher_kind),
+    REMOVE_WATCHES: _record(RemoveWatches, JuteDecoder.string, _watcher_kind),
 }
 CHANGES = frozenset({CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL, DELETE, SET_DATA, SET_ACL, MULTI, CLOSE_SESSION})
 """The kinds of requests of clients that change the state."""

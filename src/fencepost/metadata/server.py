@@ -40,8 +40,8 @@ from fencepost.metadata.protocol import (
     SetData,
 )
 from fencepost.metadata.reads import Asker
-from fencepost.metadata.settings import Settings
-from fencepost.metadata.tree import Event, Transaction, Tree
+from fencepost.metadata.settings import MetadataSettings
+from fencepost.metadata.tree import Transaction, Tree, WatchEvent
 from fencepost.metadata.watches import Watches
 from fencepost.traces import TraceWriter
 
@@ -109,7 +109,7 @@ class Service:
     it is set, takes what is written, once it is durable; whoever sets it closes it.
     """
 
-    def __init__(self, settings: Settings, tree: Tree, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, settings: MetadataSettings, tree: Tree, failed: Callable[[BaseException], None]) -> None:
         self.settings = settings
         self.users = Users(settings.sasl_users) if settings.sasl_users else None
         self.trace: TraceWriter | None = None
@@ -434,7 +434,7 @@ class Service:
             if item.last:
                 connection.close()
 
-    def _notify(self, event: Event, zxid: int) -> None:
+    def _notify(self, event: WatchEvent, zxid: int) -> None:
         watchers = self.watches.triggered(event)
         if watchers:
             frame = protocol.event(event.kind, zxid, event.path)

@@ -17,7 +17,7 @@ from fencepost.connections.loop import loop_factory
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import Lock, OsFiles
 from fencepost.metadata.member import Member
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 from fencepost.quorum.driver.host import TIMES, QuorumHost
 from fencepost.quorum.driver.node import Limits
 from fencepost.quorum.kafka.listener import KafkaListener
@@ -46,7 +46,7 @@ ALONE = Quorum()
 
 def run(
     directory: Path,
-    settings: Settings,
+    settings: MetadataSettings,
     serving: Callable[[Member], None],
     trace: Path | None = None,
     quorum: Quorum = ALONE,
@@ -97,7 +97,7 @@ def _until_ended() -> tuple[asyncio.Future[BaseException | None], Callable[..., 
 
 
 async def _serve(
-    files: OsFiles, settings: Settings, serving: Callable[[Member], None], trace: Path | None, quorum: Quorum
+    files: OsFiles, settings: MetadataSettings, serving: Callable[[Member], None], trace: Path | None, quorum: Quorum
 ) -> None:
     ended, end = _until_ended()
     host = QuorumHost(

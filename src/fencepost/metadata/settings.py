@@ -39,7 +39,7 @@ def _name(field: str) -> str:
     return _NAMES.get(field, first + "".join(map(str.capitalize, others)))
 
 
-class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_unknown_fields=True):
+class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_unknown_fields=True):
     """The settings of a metadata service. The help of ``fencepost metadata`` lists the fields."""
 
     command: ClassVar[str] = "fencepost metadata"

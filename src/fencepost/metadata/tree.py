@@ -92,7 +92,7 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, array_like=True):
     request: Change
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     """Something happened to a znode; ``acl`` says who may learn of it."""
 
     kind: int
@@ -106,7 +106,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     zxid: int
     code: Code
     result: Result | None
-    events: tuple[Event, ...] | list[Event] = ()
+    events: tuple[WatchEvent, ...] | list[WatchEvent] = ()
 
 
 class Tree:
@@ -129,7 +129,7 @@ class Tree:
         self.acl_size = 0
         """Bytes of all ACLs but the one that is open to all."""
         self._undo: list[tuple[str, Node | None]] | None = None
-        self._events: list[Event] = []
+        self._events: list[WatchEvent] = []
         self._put(paths.ROOT, Node(b"", acls.OPEN))
         for path in paths.SYSTEM[:2]:
             self._put(path, Node(b"", acls.OPEN))
@@ -238,8 +238,8 @@ class Tree:
         node = Node(request.data, acl, zxid, zxid, time, time, 0, 0, 0, owner, zxid)
         self._put(parent_path, _replace(parent, cversion=_int32(parent.cversion + 1), pzxid=zxid))
         self._put(path, node)
-        self._events.append(Event(NODE_CREATED, path, acl))
-        self._events.append(Event(NODE_CHILDREN_CHANGED, parent_path, parent.acl))
+        self._events.append(WatchEvent(NODE_CREATED, path, acl))
+        self._events.append(WatchEvent(NODE_CHILDREN_CHANGED, parent_path, parent.acl))
         return Created(path, None if request.kind == protocol.CREATE else self.stat(path, node))
 
     def _delete(self, entry: Transaction, request: Delete) -> Done:
@@ -274,7 +274,7 @@ class Tree:
             node.owner, node.pzxid,
         )  # fmt: skip
         self._put(path, node)
-        self._events.append(Event(NODE_DATA_CHANGED, path, node.acl))
+        self._events.append(WatchEvent(NODE_DATA_CHANGED, path, node.acl))
         return StatOf(self.stat(path, node))
 
     def _set_acl(self, entry: Transaction, request: SetACL) -> StatOf:
@@ -338,8 +338,8 @@ class Tree:
         parent = self.nodes[parent_path]
         self._put(path, None)
         self._put(parent_path, _replace(parent, pzxid=zxid))
-        self._events.append(Event(NODE_DELETED, path, acl))
-        self._events.append(Event(NODE_CHILDREN_CHANGED, parent_path, parent.acl))
+        self._events.append(WatchEvent(NODE_DELETED, path, acl))
+        self._events.append(WatchEvent(NODE_CHILDREN_CHANGED, parent_path, parent.acl))
 
     def _put(self, path: str, node: Node | None) -> None:
         """Create, replace or remove a znode, with all that is derived from it."""

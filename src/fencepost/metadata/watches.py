@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 from fencepost.metadata import paths
-from fencepost.metadata.tree import NODE_CHILDREN_CHANGED, NODE_DELETED, Event
+from fencepost.metadata.tree import NODE_CHILDREN_CHANGED, NODE_DELETED, WatchEvent
 
 W = TypeVar("W", bound=Hashable)
 
@@ -41,7 +41,7 @@ class Watches(Generic[W]):
             self.data.add(path, watcher, PERSISTENT)
             self.children.add(path, watcher, PERSISTENT)
 
-    def triggered(self, event: Event) -> list[W]:
+    def triggered(self, event: WatchEvent) -> list[W]:
         """The watchers to notify of an event; a watch that is good for once is removed."""
         if event.kind == NODE_CHILDREN_CHANGED:
             return list(self.children.triggered(event.path))

@@ -12,7 +12,7 @@ from functools import partial
 from fencepost import version
 from fencepost.ledger.settings import described
 from fencepost.metadata.server import Connection, Latencies, Service
-from fencepost.metadata.settings import SECRETS, Settings
+from fencepost.metadata.settings import SECRETS, MetadataSettings
 
 
 def answers(service: Service) -> dict[bytes, Callable[[], str]]:
@@ -94,7 +94,7 @@ def _envi(_: Service) -> str:
 
 
 def _conf(service: Service) -> str:
-    values = {name: service.settings.value(name) for name, _, _ in described(Settings) if name not in SECRETS}
+    values = {name: service.settings.value(name) for name, _, _ in described(MetadataSettings) if name not in SECRETS}
     least, most = service.settings.timeouts
     return _lines(
         "=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most}

@@ -3,13 +3,27 @@
 from fencepost.semantics.deadline import Deadline, LimitReached, Unfinished
 from fencepost.semantics.fairness import FairnessCondition
 from fencepost.semantics.roots import MAPPING, PROPERTIES, STEP_PROPERTIES, Root
-from fencepost.semantics.state import State, Store
+from fencepost.semantics.state import State, ValueTable
 from fencepost.semantics.stepper import Stepper
 from fencepost.semantics.symmetry import Symmetry
 from fencepost.semantics.trees import Branch, Fork, Leaf, Outcome, Read
 
 __all__ = [
-    "MAPPING", "PROPERTIES", "STEP_PROPERTIES",
-    "Branch", "Deadline", "FairnessCondition", "Fork", "Leaf", "LimitReached", "Outcome", "Read", "Root", "State",
-    "Stepper", "Store", "Symmetry", "Unfinished",
+    "MAPPING",
+    "PROPERTIES",
+    "STEP_PROPERTIES",
+    "Branch",
+    "Deadline",
+    "FairnessCondition",
+    "Fork",
+    "Leaf",
+    "LimitReached",
+    "Outcome",
+    "Read",
+    "Root",
+    "State",
+    "Stepper",
+    "Symmetry",
+    "Unfinished",
+    "ValueTable",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.semantics.state import State, Store
+from fencepost.semantics.state import State, ValueTable
 
 LOOK = 0.05
 """Seconds between two looks at the limits."""
@@ -57,7 +57,7 @@ class Deadline:
         self.began = time.monotonic()
         self.reached: str | None = None
         self.unfinished: Unfinished | None = None
-        self._running: tuple[Any, Store | None, Any, float, int] | None = (
+        self._running: tuple[Any, ValueTable | None, Any, float, int] | None = (
             None  # what, in which state, since when, in which thread
         )
         self._refuses = False  # evaluations that have not begun yet
@@ -100,7 +100,7 @@ class Deadline:
                     self._refuses, self._interrupted_at, self._running = False, 0.0, None
                     break
 
-    def begin(self, what: Any, store: Store | None = None, ids: Any = ()) -> None:
+    def begin(self, what: Any, store: ValueTable | None = None, ids: Any = ()) -> None:
         """An evaluation of ``what`` begins, in the state ``ids``. Raises :class:`LimitReached` if it is too late for
         that.
         """
@@ -171,7 +171,7 @@ class Deadline:
             _send(running[4])
 
     @staticmethod
-    def _unfinished(what: Any, store: Store | None, ids: Any, since: float, _: int) -> Unfinished:
+    def _unfinished(what: Any, store: ValueTable | None, ids: Any, since: float, _: int) -> Unfinished:
         return Unfinished(str(what), None if store is None else State(store, ids), time.monotonic() - since)
 
 

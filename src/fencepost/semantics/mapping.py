@@ -18,7 +18,7 @@ from fencepost.language.fields import PerKeyShape, Shape, Struct, TableShape
 from fencepost.language.network import CONNECTED, IN_FLIGHT, LOST, PROCESSED, NetworkShape
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import Map, Message, NotAValue, Set, Value, freeze, show
-from fencepost.semantics.state import Store, encode_path
+from fencepost.semantics.state import ValueTable, encode_path
 from fencepost.text.plain import meant
 
 
@@ -109,7 +109,7 @@ class StateMapping:
     """
 
     def __init__(
-        self, declared: spec.Refinement, protocol: Protocol, store: Store, other: Protocol, others: Store
+        self, declared: spec.Refinement, protocol: Protocol, store: ValueTable, other: Protocol, others: ValueTable
     ) -> None:
         self.name = declared.name
         self.given = declared.mapping

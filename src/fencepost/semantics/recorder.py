@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fencepost.errors import Misbehaved
 from fencepost.language.context import Event, InOrder, Slot
 from fencepost.language.values import NotAValue, Value, freeze
-from fencepost.semantics.state import Store
+from fencepost.semantics.state import ValueTable
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: Store,
+        store: ValueTable,
         ids: Sequence[int],
         script: Sequence[int],
         path: Path,

@@ -27,7 +27,7 @@ from fencepost.language.values import NotAValue, Value, encode, freeze, show_cal
 from fencepost.semantics.choices import next_script
 from fencepost.semantics.mapping import Side, StateMapping, wrong
 from fencepost.semantics.roots import Root
-from fencepost.semantics.state import Store
+from fencepost.semantics.state import ValueTable
 
 Row = Mapping[int, int]
 """A state of the other protocol: for each of its slots the number of the value it holds, where that is not its
@@ -133,12 +133,12 @@ class Refinement:
     if the constants do not.
     """
 
-    def __init__(self, declared: spec.Refinement, protocol: Protocol, store: Store) -> None:
+    def __init__(self, declared: spec.Refinement, protocol: Protocol, store: ValueTable) -> None:
         self.name = declared.name
         self.protocol = protocol
         self.store = store
         self.other = self._configured(declared)
-        self.others = Store(self.other)
+        self.others = ValueTable(self.other)
         self.mapping = StateMapping(declared, protocol, store, self.other, self.others)
         self.actions = [
             Action(number, action, parameters)
@@ -356,7 +356,7 @@ class Trial:
     written.
     """
 
-    def __init__(self, others: Store, before: Side | _Blank, script: Sequence[int]) -> None:
+    def __init__(self, others: ValueTable, before: Side | _Blank, script: Sequence[int]) -> None:
         self.others = others
         self.before = before
         self.script = script
@@ -422,7 +422,7 @@ class After:
 
     disabled = False
 
-    def __init__(self, store: Store, change: Change, before: Cursor, after: Cursor) -> None:
+    def __init__(self, store: ValueTable, change: Change, before: Cursor, after: Cursor) -> None:
         self._store = store
         self._change = change
         self._before = before

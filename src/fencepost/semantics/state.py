@@ -20,7 +20,7 @@ SEED = 0xBB67AE8584CAA73B25742D7078B83B89
 LOW = (1 << 64) - 1
 
 
-class Store:
+class ValueTable:
     """The slots of a protocol and, for each, the values it has been seen to hold, numbered from 0, its default.
 
     A fingerprint is the XOR of one hash per slot and value, a hash of content and not of numbering, so that it is the
@@ -141,7 +141,7 @@ class State:
 
     __slots__ = ("ids", "store")
 
-    def __init__(self, store: Store, ids: Sequence[int]) -> None:
+    def __init__(self, store: ValueTable, ids: Sequence[int]) -> None:
         self.store = store
         self.ids = store.normal(ids)
 

@@ -26,7 +26,7 @@ from fencepost.semantics.recorder import NoSuchOption, Path, Recorder
 from fencepost.semantics.refinement import After, Change, Changes, Refinement, Steps
 from fencepost.semantics.roots import MAPPING, PROPERTIES, STEP_PROPERTIES, Root, bindings
 from fencepost.semantics.slots import CHANGE
-from fencepost.semantics.state import State, Store
+from fencepost.semantics.state import State, ValueTable
 from fencepost.semantics.trees import Branch, Outcome, outcome_of, tree_of
 from fencepost.semantics.views import picked_parts
 
@@ -54,7 +54,7 @@ class Stepper:
         self.deadline = deadline or Deadline()
         self.protocol = protocol
         self.checking = checking
-        self.store = Store(protocol)
+        self.store = ValueTable(protocol)
         self.evaluations = 0
         self.roots: list[Root] = []
         self.changes = Changes()

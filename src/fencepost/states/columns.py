@@ -22,7 +22,7 @@ from fencepost.checker.compiler.arrays import Array
 from fencepost.errors import OptionError, how_to_install
 from fencepost.language.values import Value, show_parameters
 from fencepost.semantics import Stepper
-from fencepost.semantics.state import Store
+from fencepost.semantics.state import ValueTable
 from fencepost.states.kinds import (
     Kind,
     Plain,
@@ -237,7 +237,7 @@ class Columns:
         """It grows with all that is learned."""
         return sum(1 + len(part.plain) for part in self._parts)
 
-    def learn(self, store: Store) -> None:
+    def learn(self, store: ValueTable) -> None:
         """Take in the parts and the values that were numbered since."""
         for index in range(len(self._parts), len(store.slots)):
             slot, taken = store.slots[index], {*FIXED, *(part.name for part in self._parts)}

@@ -23,7 +23,7 @@ from fencepost.language.decoding import decode
 from fencepost.language.loading import SHIPPED
 from fencepost.language.protocol import Protocol
 from fencepost.language.source import source_digest
-from fencepost.semantics.state import Store
+from fencepost.semantics.state import ValueTable
 from fencepost.states.kinds import Kind
 from fencepost.version import VERSION
 
@@ -197,7 +197,7 @@ class StateSpace:
                 " again with {states}",
                 "states",
             )
-        named = names_of(Store(cls()))
+        named = names_of(ValueTable(cls()))
         return cls(**{name: decode(bytes.fromhex(code), named) for name, code in kept.constants.items()})
 
 

@@ -8,7 +8,7 @@ from random import Random
 from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.rules.metadata import DigestType
 from fencepost.ledger.simulation import case as store
-from fencepost.quorum.roles.interface import Settings
+from fencepost.quorum.roles.interface import QuorumSettings
 from fencepost.quorum.simulation import case as quorum
 
 BEGIN = 800_000
@@ -18,7 +18,7 @@ LONGEST = 4_500_000
 DEADLINE = 40_000_000
 """When at the latest all has to be closed, read and replicated."""
 
-TIMES = Settings(
+TIMES = QuorumSettings(
     election_timeout=200_000,
     fetch_timeout=400_000,
     election_backoff=200_000,

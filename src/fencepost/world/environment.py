@@ -9,7 +9,7 @@ from fencepost.ledger.entries import Digests, master_key
 from fencepost.ledger.metadata import paths, serialization
 from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.simulation.bookie import BookieProcess
-from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.judge import Violation
 from fencepost.log.chain import Position
 from fencepost.log.simulation.environment import Broken
@@ -31,7 +31,7 @@ Report = Callable[[int, str, str], None]
 """Takes a step of a run: the virtual time in microseconds, where it happens, and what."""
 
 
-class Surroundings(Environment):
+class Surroundings(StoreEnvironment):
     """The environment of the processes of a run. :class:`fencepost.world.world.World` has the processes of clients."""
 
     collections = 0.02

@@ -13,7 +13,7 @@ from fencepost.metadata.member import Member
 from fencepost.metadata.protocol import CloseSession, Multi
 from fencepost.metadata.reads import Asker
 from fencepost.metadata.server import Connection, Item
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 from fencepost.metadata.tree import Node as Znode
 from fencepost.metadata.tree import Transaction
 from fencepost.quorum.files.directory import Contents
@@ -30,7 +30,7 @@ PORT = 2181
 ROOT = "/ledgers"
 """Where the cluster is in the tree."""
 
-SETTINGS = Settings(tick_time=100, min_session_timeout=300, max_session_timeout=2_000, snap_count=1_000)
+SETTINGS = MetadataSettings(tick_time=100, min_session_timeout=300, max_session_timeout=2_000, snap_count=1_000)
 
 Changed = Callable[[Transaction, dict[str, tuple[Znode | None, Znode | None]]], None]
 """Takes a change that was applied for the first time, and what became of each znode: before and after."""

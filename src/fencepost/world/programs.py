@@ -13,8 +13,8 @@ from fencepost.errors import FencepostError
 from fencepost.ledger.autorecovery.process import AutoRecovery
 from fencepost.ledger.autorecovery.settings import RecoverySettings
 from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.driver import Driver
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.client.writer import LedgerWriter
 from fencepost.ledger.errors import ClusterExistsError, NoSuchEntryError, NoSuchLedgerError, StoreError
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
@@ -348,7 +348,7 @@ class Programs:
                 raise TimeoutError(f"ledger {ledger} is {metadata.status.value}")
 
 
-def client_name(client: Store) -> str:
+def client_name(client: LedgerClient) -> str:
     """The name of the process of a client."""
     loop: Any = client.driver.loop
     return str(loop.name)

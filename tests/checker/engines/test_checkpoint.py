@@ -14,7 +14,7 @@ import pytest
 
 from fencepost import EmbeddedOptions, Protocol, Result, SystemFailure, action, check, invariant, require, state
 from fencepost.checker.compiler.arrays import Array
-from fencepost.checker.engines.checkpoint import Reader
+from fencepost.checker.engines.checkpoint import CheckpointReader
 from fencepost.checker.engines.links import Links
 from fencepost.files.digest import sealed
 from fencepost.language.loading import load, shipped
@@ -298,7 +298,7 @@ print(result.exit_code, result.distinct_states, result.failure)
 
 def read(directory: Path) -> None:
     """All that a resumed run reads."""
-    reader = Reader(directory)
+    reader = CheckpointReader(directory)
     for content in (reader.fingerprints, reader.links, reader.frontier):
         for _ in content():
             pass

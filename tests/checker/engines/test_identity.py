@@ -37,7 +37,7 @@ from fencepost.behaviours.reading import read, replayed
 from fencepost.language.decoding import decode
 from fencepost.language.values import NotAValue, encode, order_key
 from fencepost.semantics import Stepper
-from fencepost.semantics.state import Store
+from fencepost.semantics.state import ValueTable
 
 ENGINES = ("reference", "embedded")
 A, B = ModelValue("a"), ModelValue("b")
@@ -170,13 +170,13 @@ def test_classes_of_two_modules_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_encoded_is_decoded(value: object) -> None:
     from fencepost.checker.engines.checkpoint import names_of
 
-    assert decode(encode(value), names_of(Store(Namesakes()))) == value
+    assert decode(encode(value), names_of(ValueTable(Namesakes()))) == value
 
 
 def test_a_combination_of_flags_is_decoded() -> None:
     from fencepost.checker.engines.checkpoint import names_of
 
-    named = names_of(Store(Namesakes()))
+    named = names_of(ValueTable(Namesakes()))
     for flags in (Rights(0), Rights.READ, Rights.READ | Rights.WRITE):
         assert decode(encode(flags), named) is flags
 

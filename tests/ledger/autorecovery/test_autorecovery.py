@@ -25,7 +25,7 @@ from patience import PATIENCE
 import fencepost
 from fencepost.cli import main as cli
 from fencepost.errors import HOLDS
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
@@ -98,7 +98,7 @@ def bookies_of(metadata: LedgerMetadata) -> set[str]:
     return {bookie for fragment in metadata.fragments for bookie in fragment.ensemble}
 
 
-async def until_without(store: Store, ledger: int, gone: str) -> None:
+async def until_without(store: LedgerClient, ledger: int, gone: str) -> None:
     async def holds() -> bool:
         return gone not in bookies_of(await store.ledger_metadata(ledger))
 
@@ -114,17 +114,17 @@ async def until_whole(nodes: UnderReplication) -> None:
     await until("nothing to be under-replicated", holds)
 
 
-async def written(store: Store, entries: int, **options: Any) -> Any:
+async def written(store: LedgerClient, entries: int, **options: Any) -> Any:
     ledger = await store.create_ledger(**options)
     await ledger.append_many([b"%d" % number for number in range(entries)])
     return ledger
 
 
-async def ensemble_of(store: Store, ledger: Any) -> set[str]:
+async def ensemble_of(store: LedgerClient, ledger: Any) -> set[str]:
     return bookies_of(await store.ledger_metadata(ledger.id))
 
 
-async def read(store: Store, ledger: int, **options: Any) -> list[bytes]:
+async def read(store: LedgerClient, ledger: int, **options: Any) -> list[bytes]:
     async with store.open_ledger(ledger, **options) as reader:
         return [entry.data async for entry in reader.read()]
 
@@ -327,7 +327,7 @@ def test_a_bookie_that_lacks_entries_is_given_them(tmp_path: Path, uri: str) -> 
     run(main())
 
 
-async def has_copies(store: Store, ledger: int, entries: int) -> bool:
+async def has_copies(store: LedgerClient, ledger: int, entries: int) -> bool:
     try:
         await check_copies(store, ledger, entries)
     except (AssertionError, TypeError):

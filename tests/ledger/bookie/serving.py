@@ -15,7 +15,7 @@ from fencepost.connections.tls import Tls
 from fencepost.ledger import messages as m
 from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.bookie.server import Server
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.entries import Digests, Entry
 from fencepost.ledger.kernels import bookie as bookie_loops
@@ -70,7 +70,7 @@ async def serving(
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """A bookie that serves from a directory."""
-    given = Settings.of(settings)
+    given = BookieSettings.of(settings)
     served = Served.__new__(Served)
     stopped: list[str] = []
     server = Server(

@@ -13,7 +13,7 @@ from typing import Any
 from ledger.bookie.serving import Client, until
 
 from fencepost.ledger.bookie import process
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.wire import v3
 
@@ -43,7 +43,7 @@ def metadata_service(directory: Path) -> Iterator[str]:
 class Bookie:
     """A bookie that runs on this loop, and how it has ended."""
 
-    def __init__(self, directory: Path, settings: Settings, storage_of: Callable[..., Storage]) -> None:
+    def __init__(self, directory: Path, settings: BookieSettings, storage_of: Callable[..., Storage]) -> None:
         self.bookie_id = ""
         self.server: Any = None
         self.running = asyncio.create_task(process.serve(str(directory), settings, self._ready, storage_of))
@@ -74,7 +74,7 @@ async def bookie(
     directory: Path, uri: str, storage_of: Callable[..., Storage] = Storage, **settings: Any
 ) -> AsyncIterator[Bookie]:
     """A bookie that serves."""
-    running = Bookie(directory, Settings.of({"metadataServiceUri": uri, "bookiePort": 0, **settings}), storage_of)
+    running = Bookie(directory, BookieSettings.of({"metadataServiceUri": uri, "bookiePort": 0, **settings}), storage_of)
     try:
         await running.serves()
         yield running

@@ -17,7 +17,7 @@ from ledger.bookie.standing_bookies import started
 from patience import PATIENCE
 
 import fencepost
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.errors import StoreError
 from fencepost.protocols.store.conformance import StoreConformance
 from fencepost.traces import read
@@ -53,7 +53,7 @@ class Process:
         self.running.communicate()
 
 
-async def closed_at(store: Store, ledger: int, seconds: float) -> int | None:
+async def closed_at(store: LedgerClient, ledger: int, seconds: float) -> int | None:
     """Recover a ledger within so many seconds: how many entries it has; None if it cannot be closed."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -14,8 +14,8 @@ from ledger.bookie.test_repair import Killable, bookies, entries_of, patience
 import fencepost
 from fencepost.cli import main as cli
 from fencepost.errors import HOLDS, SYSTEM_FAILED
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import belonging_of_fragment
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.entries import runs_of
 from fencepost.ledger.rules.ensembles import write_set
 from fencepost.ledger.rules.metadata import LedgerStatus
@@ -37,7 +37,7 @@ def service(metadata: str, request: pytest.FixtureRequest) -> str:
 SOON_GONE = "zkTimeout=500"
 
 
-async def check_copies(store: Store, ledger: int, entries: int) -> None:
+async def check_copies(store: LedgerClient, ledger: int, entries: int) -> None:
     """Every bookie of a ledger has just what belongs to it, at least."""
     metadata = await store.ledger_metadata(ledger)
     for place, fragment in enumerate(metadata.fragments):

@@ -19,7 +19,7 @@ from ledger.bookie.standing_bookies import metadata_service, started
 from patience import PATIENCE
 
 import fencepost
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.errors import StoreError
 
 MIB = 1 << 20
@@ -89,7 +89,7 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
         await asyncio.sleep(0.05)
 
 
-async def is_writable(store: Store) -> bool:
+async def is_writable(store: LedgerClient) -> bool:
     with contextlib.suppress(StoreError):
         async with store.create_ledger(ensemble=1) as ledger:
             return await ledger.append(b"again") == 0
@@ -102,7 +102,7 @@ class Entries:
     def __init__(self) -> None:
         self.hashes: dict[int, list[bytes]] = {}
 
-    async def write_until_refused(self, store: Store, most: int) -> int:
+    async def write_until_refused(self, store: LedgerClient, most: int) -> int:
         """Fill ledgers until the bookie takes no more, or with so many bytes; how many were acknowledged."""
         written = 0
         with contextlib.suppress(StoreError):
@@ -121,7 +121,7 @@ class Entries:
         assert entry_id == len(hashes), "entries are acknowledged in order"
         hashes.append(sha256(data).digest())
 
-    async def all_are_there(self, store: Store) -> None:
+    async def all_are_there(self, store: LedgerClient) -> None:
         """Read all of them, of ledgers that are closed for that if their writer could not: it fences."""
         for number, hashes in self.hashes.items():
             last = (await store.recover_ledger(number)).last_entry

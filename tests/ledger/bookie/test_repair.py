@@ -23,7 +23,7 @@ from fencepost.errors import SystemFailure
 from fencepost.ledger import messages as m
 from fencepost.ledger.bookie import cookies
 from fencepost.ledger.bookie.directories import Directories
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.entries import Digests, Entry
 from fencepost.ledger.rules.boot import CLEAN_END, Run
 from fencepost.ledger.rules.codes import Code
@@ -94,7 +94,7 @@ def bookies(tmp_path: Path, uri: str, *settings: str) -> Iterator[list[Killable]
             each.close()
 
 
-async def code_of(store: Store, bookie_id: str, request: m.Request) -> Code:
+async def code_of(store: LedgerClient, bookie_id: str, request: m.Request) -> Code:
     """What a bookie answers, once there is a connection to it again."""
     async with patience(f"an answer to {request}"):
         while (response := await store.ask(bookie_id, request)) is None:
@@ -102,7 +102,7 @@ async def code_of(store: Store, bookie_id: str, request: m.Request) -> Code:
     return response.code  # type: ignore[union-attr]
 
 
-async def entries_of(store: Store, bookie_id: str, ledger: int) -> Any:
+async def entries_of(store: LedgerClient, bookie_id: str, ledger: int) -> Any:
     """The code and the runs of entries of a ledger that a bookie says to have."""
     async with patience(f"the entries of ledger {ledger}"):
         while (response := await store.ask(bookie_id, m.ListEntries(ledger))) is None:
@@ -119,7 +119,7 @@ async def patience(what: str) -> AsyncIterator[None]:
         pytest.fail(f"waited in vain for {what}")
 
 
-async def until_whole(store: Store, bookie_id: str, ledger: int, runs: Any) -> None:
+async def until_whole(store: LedgerClient, bookie_id: str, ledger: int, runs: Any) -> None:
     async with patience(f"entries {runs} of ledger {ledger}"):
         while await entries_of(store, bookie_id, ledger) != (Code.OK, runs):
             await asyncio.sleep(0.05)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import OptionError
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.settings import described
 
 
 def test_a_file_is_read_and_the_command_line_comes_before_it(tmp_path: Path) -> None:
     file = tmp_path / "bookie.toml"
     file.write_text('bookiePort = 3182\nledgerDirectories = ["/data/1"]\njournalMaxGroupWaitMSec = 1.5\n')
-    settings = Settings.read(file, {"bookiePort": 3183})
+    settings = BookieSettings.read(file, {"bookiePort": 3183})
     assert (settings.bookie_port, settings.ledger_directories, settings.journal_max_group_wait_msec) == (
         3183,
         ("/data/1",),
@@ -41,20 +41,20 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, complaint:
     file = tmp_path / "bookie.toml"
     file.write_text(text)
     with pytest.raises(OptionError) as raised:
-        Settings.read(file)
+        BookieSettings.read(file)
     assert complaint in str(raised.value) and str(file) in str(raised.value) and "\n" not in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="cannot be read: No such file"):
-        Settings.read(tmp_path / "none.toml")
+        BookieSettings.read(tmp_path / "none.toml")
 
 
 def test_every_setting_is_described() -> None:
-    assert len(described(Settings)) == len(Settings.__struct_fields__)
-    assert all(description for _, _, description in described(Settings))
+    assert len(described(BookieSettings)) == len(BookieSettings.__struct_fields__)
+    assert all(description for _, _, description in described(BookieSettings))
 
 
 def test_the_storage_gets_what_is_set_for_it() -> None:
-    storage = Settings.of({"flushInterval": 77}).of_storage("journal", "ledgers")
+    storage = BookieSettings.of({"flushInterval": 77}).of_storage("journal", "ledgers")
     assert (storage.journal_directory, storage.ledger_directory, storage.flush_interval) == ("journal", "ledgers", 77)

@@ -15,7 +15,7 @@ from fencepost.connections import sasl
 from fencepost.connections.users import Credentials, line
 from fencepost.errors import OptionError
 from fencepost.ledger import messages as m
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.client.connection import Connection
 from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.rules.codes import Code
@@ -196,7 +196,7 @@ def test_our_client_authenticates_where_nobody_need(tmp_path: Path) -> None:
 
 def test_users_that_are_not_there_or_shown_to_everybody_are_refused_at_the_start(tmp_path: Path, users: str) -> None:
     with pytest.raises(OptionError, match="cannot be read: No such file"):
-        Settings.of({"saslUsers": str(tmp_path / "none")}).users()
+        BookieSettings.of({"saslUsers": str(tmp_path / "none")}).users()
     Path(users).chmod(0o644)
     with pytest.raises(OptionError, match="chmod 640"):
-        Settings.of({"saslUsers": users}).users()
+        BookieSettings.of({"saslUsers": users}).users()

@@ -11,10 +11,10 @@ import pytest
 
 from fencepost.ledger.bookie import cookies, process
 from fencepost.ledger.bookie.directories import Directories
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.errors import MetadataServiceError
 
-SETTINGS = Settings.of({"metadataServiceUri": "zk://127.0.0.1:1/ledgers"})
+SETTINGS = BookieSettings.of({"metadataServiceUri": "zk://127.0.0.1:1/ledgers"})
 
 
 class Service:

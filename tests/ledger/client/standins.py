@@ -17,9 +17,9 @@ import msgspec
 from ledger.singly import asked, found, replayed, singly
 
 from fencepost.ledger import errors
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.driver import Driver
 from fencepost.ledger.client.settings import ClientSettings
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.messages import (
     AddEntry,
     AddEntryResponse,
@@ -271,7 +271,7 @@ class Cluster:
     def __init__(self, bookies: int) -> None:
         self.metadata = StandInMetadata()
         self.bookies = {name: StandInBookie(name) for name in (f"b{number}" for number in range(1, bookies + 1))}
-        self.stores: list[Store] = []
+        self.stores: list[LedgerClient] = []
 
     async def __aenter__(self) -> Cluster:
         for bookie in self.bookies.values():
@@ -286,10 +286,10 @@ class Cluster:
         for bookie in self.bookies.values():
             await bookie.stop()
 
-    async def connect(self, **settings: Any) -> Store:
+    async def connect(self, **settings: Any) -> LedgerClient:
         """A client."""
         made = msgspec.structs.replace(QUICK, **settings)
-        store = Store(await Driver.start(self.metadata, made))  # type: ignore[arg-type]
+        store = LedgerClient(await Driver.start(self.metadata, made))  # type: ignore[arg-type]
         self.stores.append(store)
         return store
 

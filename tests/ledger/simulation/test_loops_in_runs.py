@@ -9,7 +9,7 @@ import pytest
 from fencepost.ledger.kernels.requests import AddRows, FoundReads
 from fencepost.ledger.simulation import bookie, workload
 from fencepost.ledger.simulation.case import drawn
-from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.workload import simulate
 
 
@@ -18,14 +18,14 @@ def test_the_same_seed_is_the_same_run_with_loops(monkeypatch: pytest.MonkeyPatc
     cases = [replace(drawn(seed, profile), entries=30) for seed in range(1, 13)]
     plain = [simulate(case) for case in cases]
     seen: set[type] = set()
-    receive = Environment.receive
+    receive = StoreEnvironment.receive
 
-    def looked_at(self: Environment, who: str, role: object, event: object) -> object:
+    def looked_at(self: StoreEnvironment, who: str, role: object, event: object) -> object:
         seen.update(map(type, getattr(event, "adds", ())))
         seen.add(type(getattr(event, "reads", None)))
         return receive(self, who, role, event)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Environment, "receive", looked_at)
+    monkeypatch.setattr(StoreEnvironment, "receive", looked_at)
     monkeypatch.setattr(bookie, "_BATCHES", [])
     for loops in (bookie.OF_BOOKIES, workload.LOOPS):
         monkeypatch.setattr(loops, "module", None)

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.ledger.roles import interface, repair
 from fencepost.ledger.simulation.case import PROFILES, drawn
-from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.workload import simulate
 from fencepost.simulation.trace import SimTrace
 
@@ -25,14 +25,14 @@ def kinds() -> set[str]:
 
 def test_the_simulator_reaches_all(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: set[str] = set()
-    receive = Environment.receive
+    receive = StoreEnvironment.receive
 
-    def noted(self: Environment, who: str, role: Any, event: interface.Event) -> list[interface.Effect]:
+    def noted(self: StoreEnvironment, who: str, role: Any, event: interface.Event) -> list[interface.Effect]:
         effects = receive(self, who, role, event)
         reached.update(type(each).__name__ for each in (event, *effects))
         return effects
 
-    monkeypatch.setattr(Environment, "receive", noted)
+    monkeypatch.setattr(StoreEnvironment, "receive", noted)
     for profile in PROFILES:
         for seed in range(1, 25):
             simulate(drawn(seed, profile), trace=SimTrace(lambda *event: None))

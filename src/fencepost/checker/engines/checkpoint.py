@@ -37,7 +37,7 @@ from fencepost.language.decoding import decode
 from fencepost.language.protocol import Protocol
 from fencepost.language.source import source_digest
 from fencepost.language.values import ModelValue, Record, Value, encode, full_name
-from fencepost.semantics.state import Store
+from fencepost.semantics.state import ValueTable
 from fencepost.semantics.symmetry import listed
 
 FORMAT = 6
@@ -239,7 +239,7 @@ class Writer:
     :class:`fencepost.SystemFailure` when the disk does not take it.
     """
 
-    def __init__(self, directory: Path, reader: Reader | None) -> None:
+    def __init__(self, directory: Path, reader: CheckpointReader | None) -> None:
         self.directory = directory
         self.levels: list[int] = list(reader.manifest.levels) if reader else []
         self.number = int(reader.manifest.frontier.split("-")[1].split(".")[0]) if reader else 0
@@ -308,7 +308,7 @@ class Writer:
             log.close()
 
 
-class Reader:
+class CheckpointReader:
     """A checkpoint directory being read.
 
     Raises :class:`fencepost.SystemFailure` if it is no checkpoint, damaged, truncated, or of another protocol or
@@ -392,7 +392,7 @@ class Reader:
         except OSError as error:
             raise self._wrong(f"is damaged: {kept.frontier}: {error.strerror or error}") from None
 
-    def restore(self, store: Store) -> list[tuple[int, list[int]]]:
+    def restore(self, store: ValueTable) -> list[tuple[int, list[int]]]:
         """For each column of the frontier: its slot in ``store`` and the number there of each of its values."""
         try:
             return restore_slots(store, self.manifest.slots)
@@ -409,7 +409,7 @@ def header(manifest: bytes) -> tuple[str | None, int | None]:
         return None, None
 
 
-def slot_entries(store: Store) -> list[SlotEntry]:
+def slot_entries(store: ValueTable) -> list[SlotEntry]:
     """The slots of a store as a manifest keeps them."""
     entries = []
     for slot, values in zip(store.slots, store.values, strict=True):
@@ -425,7 +425,7 @@ def _written(path: tuple[Any, ...]) -> Value:
     return tuple((isinstance(part, type), full_name(part) if isinstance(part, type) else part) for part in path)
 
 
-def restore_slots(store: Store, entries: Sequence[SlotEntry]) -> list[tuple[int, list[int]]]:
+def restore_slots(store: ValueTable, entries: Sequence[SlotEntry]) -> list[tuple[int, list[int]]]:
     """For each of a manifest's slots: its number in ``store`` and the number there of each of its values; what is
     missing is added.
 
@@ -448,7 +448,7 @@ def restore_slots(store: Store, entries: Sequence[SlotEntry]) -> list[tuple[int,
     return found
 
 
-def names_of(store: Store) -> Callable[[str, str], Any]:
+def names_of(store: ValueTable) -> Callable[[str, str], Any]:
     """Finds the model values, enum members and classes of a protocol by the names by which they are encoded."""
     models: dict[str, ModelValue] = {}
     classes: dict[str, type] = {}

@@ -26,8 +26,8 @@ from fencepost.checker.engines.audit import audit
 from fencepost.checker.engines.checkpoint import (
     BLOCK_ROWS,
     FORMAT,
+    CheckpointReader,
     Manifest,
-    Reader,
     Writer,
     locked,
     saved,
@@ -102,7 +102,7 @@ class Embedded(Executor):
         self.is_linked = False
         """Whether the links of the level being built are written, and its states counted by outcome."""
         self.expanded = 0
-        self.reader = Reader(Path(resume)) if resume else None
+        self.reader = CheckpointReader(Path(resume)) if resume else None
         self.writer: Writer | None = None
         self.source = ""
         self.manifest: Manifest | None = None
@@ -389,7 +389,7 @@ class Embedded(Executor):
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
-    def _resume(self, reader: Reader) -> None:
+    def _resume(self, reader: CheckpointReader) -> None:
         """Everything as it was at the end of the level that the checkpoint holds."""
         own, found, kept, elsewhere = self.workspace, self.search, reader.manifest, self.checkpoint
         if elsewhere is not None and Path(elsewhere).resolve() != reader.directory.resolve():

@@ -18,7 +18,7 @@ from fencepost.cli.arguments import option
 from fencepost.cli.commands import serving
 from fencepost.connections.loop import loop_factory
 from fencepost.errors import OptionError
-from fencepost.ledger.autorecovery.settings import Settings
+from fencepost.ledger.autorecovery.settings import AutoRecoverySettings
 from fencepost.ledger.settings import one_setting
 
 VERBS = ("run", "status", "enable", "disable")
@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
     option(parser, "--json", "status: as JSON")
     option(parser, "--verbose", "log what happens, not only what is wrong")
-    parser.epilog = serving.settings_help(Settings)
+    parser.epilog = serving.settings_help(AutoRecoverySettings)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -52,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
     if given.verb != "run":
         given.metadata = given.metadata or os.environ.get("FENCEPOST_METADATA")
     over = dict(map(one_setting, given.set)) | serving.typed(given, metadata="metadataServiceUri")
-    settings = Settings.read(given.settings, over)
+    settings = AutoRecoverySettings.read(given.settings, over)
     serving.log_to_standard_error(given.verbose)
     from fencepost.ledger.autorecovery.process import serve
 
@@ -67,7 +67,7 @@ def run(given: argparse.Namespace) -> int:
     return errors.HOLDS
 
 
-async def _about(given: argparse.Namespace, settings: Settings) -> None:
+async def _about(given: argparse.Namespace, settings: AutoRecoverySettings) -> None:
     from fencepost.ledger.metadata.client import MetadataClient
     from fencepost.ledger.metadata.underreplication import UnderReplication
 

@@ -28,7 +28,7 @@ from fencepost.cli.arguments import option
 from fencepost.cli.commands import serving
 from fencepost.connections.loop import loop_factory
 from fencepost.errors import OptionError, SystemFailure
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.settings import one_setting
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     mending = parser.add_argument_group("cookie, recover, decommission")
     option(mending, "--dry-run", "tell what would be done, and do nothing")
     option(mending, "--force", "delete the cookie of a bookie that ledgers still have entries on")
-    parser.epilog = serving.settings_help(Settings)
+    parser.epilog = serving.settings_help(BookieSettings)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -102,9 +102,9 @@ def run(given: argparse.Namespace) -> int:
     return _inspect(given, rest[0]) if verb == "inspect" else _serve(given, rest[0])
 
 
-def _settings(given: argparse.Namespace) -> Settings:
+def _settings(given: argparse.Namespace) -> BookieSettings:
     options = serving.typed(given, metadata="metadataServiceUri", port="bookiePort", trace="traceDirectory")
-    return Settings.read(given.settings, dict(map(one_setting, given.set)) | options)
+    return BookieSettings.read(given.settings, dict(map(one_setting, given.set)) | options)
 
 
 def _serve(given: argparse.Namespace, directory: str) -> int:
@@ -127,7 +127,7 @@ def _inspect(given: argparse.Namespace, directory: str) -> int:
     from fencepost.ledger.bookie.directories import Directories
     from fencepost.ledger.disk.inspect import inspect
 
-    directories = Directories.of(directory, Settings.read(given.settings, dict(map(one_setting, given.set))))
+    directories = Directories.of(directory, BookieSettings.read(given.settings, dict(map(one_setting, given.set))))
     stamped = directories.stamped()
     cookie = next((each.cookie for each in stamped if each.cookie is not None), None)
     if cookie is None:

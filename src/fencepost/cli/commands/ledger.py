@@ -14,9 +14,9 @@ from fencepost.cli import arguments
 from fencepost.cli.arguments import option
 from fencepost.cli.commands import client, streams
 from fencepost.errors import OptionError
+from fencepost.ledger.client.client import LedgerClient, must_be_of_log
 from fencepost.ledger.client.picture import draw, holdings
 from fencepost.ledger.client.reading import LedgerEntry
-from fencepost.ledger.client.store import Store, must_be_of_log
 from fencepost.ledger.rules.metadata import RESERVED, LedgerMetadata, LedgerStatus
 from fencepost.text.numbers import plural
 
@@ -93,7 +93,7 @@ def _custom(text: str) -> tuple[str, bytes]:
 
 def run(given: argparse.Namespace) -> int:
     """Run the command; the exit code."""
-    action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
+    action: Callable[[LedgerClient, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
     return client.on_store(action, given)
 
 
@@ -110,12 +110,12 @@ def _new(given: argparse.Namespace) -> dict[str, Any]:
 # -- create and append ------------------------------------------------------------------------------------------------
 
 
-async def _create(store: Store, given: argparse.Namespace) -> None:
+async def _create(store: LedgerClient, given: argparse.Namespace) -> None:
     ledger = await store.reserve_ledger(**_new(given))
     client.say(given, {"ledger": ledger}, str(ledger))
 
 
-async def _append(store: Store, given: argparse.Namespace) -> None:
+async def _append(store: LedgerClient, given: argparse.Namespace) -> None:
     if given.ledger is None:
         opening = store.create_ledger(**_new(given), in_flight=given.in_flight)
     else:
@@ -147,13 +147,13 @@ def _acknowledged(ledger: int, last: int, read: int) -> str:
 # -- read and tail ----------------------------------------------------------------------------------------------------
 
 
-async def _read(store: Store, given: argparse.Namespace) -> None:
+async def _read(store: LedgerClient, given: argparse.Namespace) -> None:
     async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
         last = await reader.read_last_add_confirmed() if given.last is None else given.last
         await _write_out(reader.read(given.first, last), given, last - given.first + 1)
 
 
-async def _tail(store: Store, given: argparse.Namespace) -> None:
+async def _tail(store: LedgerClient, given: argparse.Namespace) -> None:
     async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
         await _write_out(reader.tail(given.first), given, None)
 
@@ -179,7 +179,7 @@ def _as_json(entry: LedgerEntry) -> bytes:
 # -- recover, show, list and delete -----------------------------------------------------------------------------------
 
 
-async def _recover(store: Store, given: argparse.Namespace) -> None:
+async def _recover(store: LedgerClient, given: argparse.Namespace) -> None:
     with streams.progress() as line:
         metadata = await store.recover_ledger(
             given.ledger, password=client.password(given), progress=lambda found: line.report(found + 1, None, None)
@@ -189,7 +189,7 @@ async def _recover(store: Store, given: argparse.Namespace) -> None:
     client.say(given, _as_object(given.ledger, metadata), text)
 
 
-async def _show(store: Store, given: argparse.Namespace) -> None:
+async def _show(store: LedgerClient, given: argparse.Namespace) -> None:
     metadata = await store.ledger_metadata(given.ledger)
     last = metadata.last_entry
     if metadata.status is not LedgerStatus.CLOSED:
@@ -201,7 +201,7 @@ async def _show(store: Store, given: argparse.Namespace) -> None:
     client.say(given, document, draw(given.ledger, metadata, held, last, shutil.get_terminal_size((100, 24)).columns))
 
 
-async def _list(store: Store, given: argparse.Namespace) -> None:
+async def _list(store: LedgerClient, given: argparse.Namespace) -> None:
     if not given.long:
         async for ledger in store.list_ledgers():
             client.say(given, {"ledger": ledger}, str(ledger))
@@ -238,7 +238,7 @@ def _as_object(ledger: int, metadata: LedgerMetadata) -> dict[str, Any]:
     }
 
 
-async def _delete(store: Store, given: argparse.Namespace) -> None:
+async def _delete(store: LedgerClient, given: argparse.Namespace) -> None:
     ledgers = [*dict.fromkeys(given.ledgers)]
     for ledger in ledgers:  # before any is deleted
         must_be_of_log(ledger, await store.ledger_metadata(ledger), given.of_log)

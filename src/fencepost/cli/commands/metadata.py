@@ -11,7 +11,7 @@ from fencepost.cli.arguments import option
 from fencepost.cli.commands import serving
 from fencepost.metadata import service
 from fencepost.metadata.member import Member
-from fencepost.metadata.settings import Settings
+from fencepost.metadata.settings import MetadataSettings
 from fencepost.quorum.identity import is_endpoint
 
 
@@ -63,13 +63,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--trace DIR", "write a trace of what it does to a folder of traces", Path)
     option(parser, "--settings FILE", "a TOML file of settings", Path)
     option(parser, "--verbose", "log what happens, not only what is wrong")
-    parser.epilog = serving.settings_help(Settings)
+    parser.epilog = serving.settings_help(MetadataSettings)
 
 
 def run(given: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     over = serving.typed(given, port="clientPort", address="clientPortAddress")
-    settings = Settings.read(given.settings, over)
+    settings = MetadataSettings.read(given.settings, over)
     serving.log_to_standard_error(given.verbose)
     service.run(given.directory, settings, _say, given.trace, _quorum(given))
     return errors.HOLDS

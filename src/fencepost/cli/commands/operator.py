@@ -19,10 +19,10 @@ from fencepost.connections.loop import loop_factory
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.ledger.bookie import identity
 from fencepost.ledger.bookie.directories import Directories
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import Copied, Pace, replace
 from fencepost.ledger.client.settings import ClientSettings
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.errors import NoSuchLedgerError, StoreError
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
@@ -33,7 +33,7 @@ from fencepost.ledger.rules.cookies import Cookie
 COOKIE_VERBS = ("show", "validate", "fix", "delete")
 
 
-def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -> int:
+def run(given: argparse.Namespace, settings: BookieSettings, verb: str, *about: str) -> int:
     """Run the command; the exit code."""
     if verb == "cookie":
         verb, *rest = about
@@ -60,7 +60,7 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
         return runner.run(_DOES[verb](given, settings, rest[0]))
 
 
-async def _show_cookies(given: argparse.Namespace, settings: Settings, directory: str, verb: str) -> int:
+async def _show_cookies(given: argparse.Namespace, settings: BookieSettings, directory: str, verb: str) -> int:
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         found = await identity.look(client, Directories.of(directory, settings), settings)
     problem = found.problem()
@@ -84,7 +84,7 @@ async def _show_cookies(given: argparse.Namespace, settings: Settings, directory
     return errors.HOLDS
 
 
-async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory: str) -> int:
+async def _fix_cookies(given: argparse.Namespace, settings: BookieSettings, directory: str) -> int:
     directories = Directories.of(directory, settings)
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         found = await identity.look(client, directories, settings)
@@ -109,7 +109,7 @@ async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory:
     return errors.HOLDS
 
 
-async def _delete_cookie(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+async def _delete_cookie(given: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         _, version = await client.read_cookie(bookie_id)
         stake = await identity.stake_of(client, bookie_id)
@@ -146,9 +146,9 @@ def _cookie_text(cookie: Cookie | None) -> str:
     )
 
 
-async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+async def _recover(given: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
     """Give another bookie to every ledger that has entries on one that is gone; 0 if none has any more."""
-    async with await Store.connect(settings.metadata_service_uri, ClientSettings.of_environment()) as store:
+    async with await LedgerClient.connect(settings.metadata_service_uri, ClientSettings.of_environment()) as store:
         stake = await identity.stake_of(store.metadata, bookie_id)
         ledgers = sorted((*stake.open, *stake.closed))
         has = (
@@ -181,7 +181,7 @@ async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str
     return errors.SYSTEM_FAILED if failed else errors.HOLDS
 
 
-async def _decommission(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+async def _decommission(given: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
     """Give a bookie's entries to others, and delete its cookie if that has gone well."""
     code = await _recover(given, settings, bookie_id)
     if code != errors.HOLDS or given.dry_run:
@@ -189,7 +189,7 @@ async def _decommission(given: argparse.Namespace, settings: Settings, bookie_id
     return await _delete_cookie(given, settings, bookie_id)
 
 
-async def _list_bookies(given: argparse.Namespace, settings: Settings, _: str) -> int:
+async def _list_bookies(given: argparse.Namespace, settings: BookieSettings, _: str) -> int:
     """Tell which bookies there are, where each is, and whether it serves."""
     bookies: list[dict[str, str | None]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
@@ -214,7 +214,7 @@ async def _list_bookies(given: argparse.Namespace, settings: Settings, _: str) -
     return errors.HOLDS
 
 
-async def _list(given: argparse.Namespace, settings: Settings, _: str) -> int:
+async def _list(given: argparse.Namespace, settings: BookieSettings, _: str) -> int:
     """Tell which ledgers are under-replicated, as auditors have it."""
     ledgers: list[dict[str, Any]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
@@ -241,7 +241,7 @@ def _under_replicated_text(each: dict[str, Any]) -> str:
     return f"ledger {each['ledger']}: misses {', '.join(each['missing']) or 'something'}{since}{worker}"
 
 
-_DOES: dict[str, Callable[[argparse.Namespace, Settings, str], Coroutine[Any, Any, int]]] = {
+_DOES: dict[str, Callable[[argparse.Namespace, BookieSettings, str], Coroutine[Any, Any, int]]] = {
     "cookie show": partial(_show_cookies, verb="show"),
     "cookie validate": partial(_show_cookies, verb="validate"),
     "cookie fix": _fix_cookies,

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from fencepost.ledger.autorecovery.settings import RecoverySettings
 from fencepost.ledger.autorecovery.tasks import Change, until_one_ends
 from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import has_ends
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import Bookies
 from fencepost.ledger.metadata.underreplication import UnderReplication
@@ -29,7 +29,9 @@ _log = logging.getLogger("fencepost.ledger.autorecovery")
 class Auditor:
     """Audits one cluster, while it is elected."""
 
-    def __init__(self, store: Store, nodes: UnderReplication, settings: RecoverySettings, counts: Metrics) -> None:
+    def __init__(
+        self, store: LedgerClient, nodes: UnderReplication, settings: RecoverySettings, counts: Metrics
+    ) -> None:
         self._store = store
         self._nodes = nodes
         self._settings = settings

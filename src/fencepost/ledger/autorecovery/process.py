@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 
 from fencepost.errors import OptionError
 from fencepost.ledger.autorecovery.auditor import Auditor
-from fencepost.ledger.autorecovery.settings import RecoverySettings, Settings
+from fencepost.ledger.autorecovery.settings import AutoRecoverySettings, RecoverySettings
 from fencepost.ledger.autorecovery.tasks import Change, until_one_ends
 from fencepost.ledger.autorecovery.worker import Worker
 from fencepost.ledger.bookie import metrics
 from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.settings import ClientSettings
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.ended import end_at_signals
 from fencepost.ledger.errors import StoreError
 from fencepost.ledger.metadata.client import Session
@@ -27,7 +27,7 @@ from fencepost.ledger.metadata.underreplication import UnderReplication
 _log = logging.getLogger("fencepost.ledger.autorecovery")
 
 
-async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
+async def serve(settings: AutoRecoverySettings, ready: Callable[[str], None]) -> None:
     """Do auto-recovery until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called with the
     name of this process when it begins.
 
@@ -69,7 +69,7 @@ async def beside(uri: str, zk_timeout: int, name: str, settings: RecoverySetting
 class AutoRecovery:
     """The election, the auditor and the replication worker of one process."""
 
-    def __init__(self, store: Store, name: str, settings: RecoverySettings, counts: Metrics) -> None:
+    def __init__(self, store: LedgerClient, name: str, settings: RecoverySettings, counts: Metrics) -> None:
         self._store = store
         self._settings = settings
         self._nodes = UnderReplication(store.metadata, name)
@@ -109,11 +109,11 @@ def _report(expired: asyncio.Event, session: Session) -> None:
         expired.set()
 
 
-async def _connected(uri: str, zk_timeout: int) -> Store:
-    return await Store.connect(uri, ClientSettings.of_environment(session_timeout=zk_timeout / 1000))
+async def _connected(uri: str, zk_timeout: int) -> LedgerClient:
+    return await LedgerClient.connect(uri, ClientSettings.of_environment(session_timeout=zk_timeout / 1000))
 
 
-def _serve_metrics(counts: Metrics, settings: Settings) -> Callable[[], None]:
+def _serve_metrics(counts: Metrics, settings: AutoRecoverySettings) -> Callable[[], None]:
     if not settings.prometheus_stats_http_port:
         return lambda: None
     return metrics.serve(counts, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port)[0]

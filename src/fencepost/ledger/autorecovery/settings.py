@@ -45,7 +45,7 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
     ] = 300_000
 
 
-class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class AutoRecoverySettings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The settings of auto-recovery in a process of its own. The help of ``fencepost autorecovery`` lists the
     fields."""
 

@@ -13,8 +13,8 @@ from fencepost.connections import tasks
 from fencepost.ledger.autorecovery.settings import RecoverySettings
 from fencepost.ledger.autorecovery.tasks import Change
 from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import Copied, Pace, has_ends, refill, replace_fragments
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.errors import (
     MetadataServiceError,
     NoSuchLedgerError,
@@ -42,7 +42,9 @@ _log = logging.getLogger("fencepost.ledger.autorecovery")
 class Worker:
     """Replicates ledgers of one cluster."""
 
-    def __init__(self, store: Store, nodes: UnderReplication, settings: RecoverySettings, counts: Metrics) -> None:
+    def __init__(
+        self, store: LedgerClient, nodes: UnderReplication, settings: RecoverySettings, counts: Metrics
+    ) -> None:
         self.copied = Copied()
         self._store = store
         self._nodes = nodes

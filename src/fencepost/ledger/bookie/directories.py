@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.files.folders import OsFiles
 from fencepost.ledger.bookie import cookies
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.journal_files import journals_in
 from fencepost.ledger.disk.settings import StorageSettings
 from fencepost.ledger.rules.boot import Run
@@ -26,7 +26,7 @@ class Directories(NamedTuple):
     ledgers: str
 
     @classmethod
-    def of(cls, directory: str, settings: Settings) -> Directories:
+    def of(cls, directory: str, settings: BookieSettings) -> Directories:
         """Those that are set, or else two within the bookie's own."""
         own = Path(directory).absolute()
         journal = Path(*settings.journal_directories) if settings.journal_directories else own / "journal"
@@ -59,7 +59,7 @@ class Directories(NamedTuple):
         current = Path(self.journal, cookies.CURRENT)
         return max(journals_in(OsFiles(str(current), create=False)), default=0) if current.is_dir() else 0
 
-    def of_storage(self, settings: Settings) -> StorageSettings:
+    def of_storage(self, settings: BookieSettings) -> StorageSettings:
         """The settings of the storage that is in them."""
         return settings.of_storage(str(Path(self.journal, cookies.CURRENT)), str(Path(self.ledgers, cookies.CURRENT)))
 
@@ -74,7 +74,7 @@ class Directories(NamedTuple):
         )
 
 
-def bind(settings: Settings, stamped: list[Stamped]) -> socket.socket:
+def bind(settings: BookieSettings, stamped: list[Stamped]) -> socket.socket:
     """A socket that is bound to the bookie's address, and takes no connections yet.
 
     With port 0 it is the one in the cookies of an earlier start. Raises :class:`fencepost.OptionError` for an interface
@@ -95,7 +95,7 @@ def bind(settings: Settings, stamped: list[Stamped]) -> socket.socket:
     return bound
 
 
-def advertised(settings: Settings, bound: socket.socket) -> tuple[str, int]:
+def advertised(settings: BookieSettings, bound: socket.socket) -> tuple[str, int]:
     """The host and the port that are advertised to clients. Raises :class:`fencepost.OptionError` if there is none that
     clients could use.
     """

@@ -13,7 +13,7 @@ import asyncio
 import logging
 
 from fencepost.ledger.bookie.server import Server
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.errors import NoSuchLedgerError, StoreError
 from fencepost.ledger.metadata.client import MetadataClient
@@ -21,7 +21,7 @@ from fencepost.ledger.metadata.client import MetadataClient
 _log = logging.getLogger("fencepost.ledger.bookie")
 
 
-async def collect(server: Server, storage: Storage, client: MetadataClient, settings: Settings) -> None:
+async def collect(server: Server, storage: Storage, client: MetadataClient, settings: BookieSettings) -> None:
     """Forget deleted ledgers and give room back every ``gcWaitTime``, until this is cancelled."""
     instance_id = await client.instance_id()
     while True:

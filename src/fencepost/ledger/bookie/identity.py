@@ -15,7 +15,7 @@ from fencepost.ledger.bookie.directories import Directories
 from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.bookie.repair import Repair
 from fencepost.ledger.bookie.server import Server
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.roles.bookie import Bookie
@@ -94,7 +94,7 @@ class Stake(msgspec.Struct, frozen=True):
     is_registered: bool
 
 
-def bookie_of(directories: Directories, settings: Settings) -> str:
+def bookie_of(directories: Directories, settings: BookieSettings) -> str:
     """The id of a bookie by its settings or its cookies. Raises :class:`SystemFailure` if neither says."""
     found = settings.bookie_id or next(
         (each.cookie.bookie_id for each in directories.stamped() if each.cookie is not None), ""
@@ -107,7 +107,7 @@ def bookie_of(directories: Directories, settings: Settings) -> str:
     return found
 
 
-async def look(client: MetadataClient, directories: Directories, settings: Settings) -> Identity:
+async def look(client: MetadataClient, directories: Directories, settings: BookieSettings) -> Identity:
     """Compare the cookies of a bookie. Raises :class:`SystemFailure`."""
     return await identify(client, directories, bookie_of(directories, settings))
 
@@ -125,7 +125,7 @@ async def stake_of(client: MetadataClient, bookie_id: str) -> Stake:
     return Stake(opened, closed, bookie_id in (*bookies.writable, *bookies.read_only))
 
 
-async def fix(client: MetadataClient, directories: Directories, settings: Settings) -> None:
+async def fix(client: MetadataClient, directories: Directories, settings: BookieSettings) -> None:
     """Do what the next start of a bookie would with ``dataIntegrityStampMissingCookies``: mark its ledgers, and then
     stamp its directories. The start that follows copies what is missing.
 

@@ -27,7 +27,7 @@ from fencepost.ledger.bookie.identity import identify, stamp_anew, stamp_first
 from fencepost.ledger.bookie.registration import Registration
 from fencepost.ledger.bookie.repair import Repair
 from fencepost.ledger.bookie.server import LOOPS, OF_STORAGE, Server
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.ended import Ended
 from fencepost.ledger.errors import ClusterExistsError, MetadataServiceError
@@ -49,7 +49,7 @@ _log = logging.getLogger("fencepost.ledger.bookie")
 
 
 async def serve(
-    directory: str, settings: Settings, ready: Callable[[str], None], storage_of: Callable[..., Storage] = Storage
+    directory: str, settings: BookieSettings, ready: Callable[[str], None], storage_of: Callable[..., Storage] = Storage
 ) -> None:
     """Run a bookie until it is asked to end by SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is
     called with its id when it serves.
@@ -109,7 +109,7 @@ class _Process:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BookieSettings,
         tls: Tls | None,
         users: Users | None,
         directories: Directories,
@@ -271,7 +271,7 @@ def _give_memory_back() -> None:
         trim(0)
 
 
-async def _connected(settings: Settings, directories: Directories, ended: _Ended) -> MetadataClient:
+async def _connected(settings: BookieSettings, directories: Directories, ended: _Ended) -> MetadataClient:
     """A session with the metadata service. Raises :class:`_AskedToEnd` if the bookie is asked to end before there is
     one.
 
@@ -374,7 +374,7 @@ async def _patiently(work: Callable[[], Awaitable[T]], ended: _Ended, waits: boo
         over.cancel()
 
 
-def _within_open_files(settings: Settings) -> Settings:
+def _within_open_files(settings: BookieSettings) -> BookieSettings:
     """The settings with no more connections than this process may have files open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_connections + SPARE_FILES
@@ -402,7 +402,7 @@ def _serve_metrics(
     storage: Storage,
     registration: Registration,
     repair: Repair,
-    settings: Settings,
+    settings: BookieSettings,
 ) -> Callable[[], None]:
     counts.gauges |= {
         "bookie_SERVER_STATUS": lambda: registration.status,

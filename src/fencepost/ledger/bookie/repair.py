@@ -19,10 +19,10 @@ from fencepost.errors import SystemFailure
 from fencepost.ledger.bookie import cookies
 from fencepost.ledger.bookie.directories import Directories
 from fencepost.ledger.bookie.server import Server
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import Copied, Copier, Pace, belonging_of_fragment
 from fencepost.ledger.client.settings import ClientSettings
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.entries import runs_of
 from fencepost.ledger.errors import NoSuchLedgerError, StoreError
@@ -59,7 +59,7 @@ class Repair:
         client: MetadataClient,
         bookie_id: str,
         directories: Directories,
-        settings: Settings,
+        settings: BookieSettings,
     ) -> None:
         self.server = server
         self.storage = storage
@@ -70,7 +70,7 @@ class Repair:
         self.progress = Progress()
         self.role = roles.Repair(bookie_id, server.role, traces=server.role.traces)
         self._pace = Pace(settings.replication_rate_by_bytes)
-        self._store: Store | None = None
+        self._store: LedgerClient | None = None
         self._events: asyncio.Queue[Event | BaseException] = asyncio.Queue()
         self._pages: AsyncIterator[roles.LedgersListed] | None = None
         self._tasks: set[asyncio.Task[Event]] = set()
@@ -117,7 +117,7 @@ class Repair:
         while True:
             try:
                 uri, trace = self.settings.metadata_service_uri, self.settings.trace_directory or None
-                async with await Store.connect(uri, settings, trace) as self._store:
+                async with await LedgerClient.connect(uri, settings, trace) as self._store:
                     await self._drive("repair")
                 break
             except StoreError as error:

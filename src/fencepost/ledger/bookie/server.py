@@ -36,7 +36,7 @@ from fencepost.ledger.bookie.batches import LARGE, Batches
 from fencepost.ledger.bookie.inbox import ROOM, Inbox, Memory, address_of
 from fencepost.ledger.bookie.look_ups import Look, PlainRead, find, found_one, nothing, size_of
 from fencepost.ledger.bookie.metrics import Metrics
-from fencepost.ledger.bookie.settings import Settings
+from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.kernels.entries import EntryRows
 from fencepost.ledger.kernels.found import CODE, MISS, FoundRows
@@ -144,7 +144,7 @@ class Server:
     def __init__(
         self,
         role: Bookie,
-        settings: Settings,
+        settings: BookieSettings,
         metrics: Metrics,
         on_stop: Callable[[str], None],
         tls: Tls | None = None,

@@ -24,7 +24,7 @@ _OF_STORAGE = {field.name: field.default for field in msgspec.structs.fields(Sto
 """The defaults that the storage has for its own settings."""
 
 
-class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The settings of a bookie. The help of ``fencepost bookie`` lists the fields."""
 
     command: ClassVar[str] = "fencepost bookie"

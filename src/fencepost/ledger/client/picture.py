@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.entries import Runs, runs_of
 from fencepost.ledger.messages import ListEntries, ListEntriesResponse, ReadEntry, ReadEntryResponse
 from fencepost.ledger.rules.codes import NEGATIVES, Code
@@ -32,7 +32,7 @@ class Holding(msgspec.Struct, frozen=True):
     is_probed: bool = False
 
 
-async def holdings(store: Store, ledger: int, metadata: LedgerMetadata, last: int) -> list[Holding]:
+async def holdings(store: LedgerClient, ledger: int, metadata: LedgerMetadata, last: int) -> list[Holding]:
     """Ask every bookie of a ledger which of the entries up to ``last`` it has, in the order in which they came to the
     ledger.
     """
@@ -40,7 +40,7 @@ async def holdings(store: Store, ledger: int, metadata: LedgerMetadata, last: in
     return [*await asyncio.gather(*(_held_by(store, ledger, metadata, last, bookie) for bookie in bookies))]
 
 
-async def _held_by(store: Store, ledger: int, metadata: LedgerMetadata, last: int, bookie: str) -> Holding:
+async def _held_by(store: LedgerClient, ledger: int, metadata: LedgerMetadata, last: int, bookie: str) -> Holding:
     response = await store.ask(bookie, ListEntries(ledger))
     if isinstance(response, ListEntriesResponse):
         if response.code is Code.OK:

@@ -102,7 +102,7 @@ class LedgerReader:
         self._readable = -1
 
     async def open(self) -> None:
-        """Read the metadata of the ledger: :class:`fencepost.ledger.client.store.Store` does it once."""
+        """Read the metadata of the ledger: :class:`fencepost.ledger.client.client.LedgerClient` does it once."""
         try:
             await self._calls.ask("open")
         except BaseException:

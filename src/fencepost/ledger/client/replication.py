@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.entries import Digests, master_key
 from fencepost.ledger.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
 from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
@@ -64,7 +64,7 @@ class Copier:
     """Copies entries of one ledger, with its digests and from its write sets, at a pace. ``gone``: bookies that are
     asked last."""
 
-    store: Store
+    store: LedgerClient
     ledger: int
     metadata: LedgerMetadata
     pace: Pace
@@ -113,11 +113,11 @@ class Copier:
         return False
 
 
-async def replace(store: Store, ledger: int, gone: str, pace: Pace, copied: Copied) -> int:
+async def replace(store: LedgerClient, ledger: int, gone: str, pace: Pace, copied: Copied) -> int:
     """Give a ledger another bookie wherever one that is gone stands in its ensembles, with all entries that belong
     there; gives in how many fragments. A ledger of which the last fragment has it is closed first, by a recovery.
 
-    Raises what :func:`replace_fragments` and :meth:`Store.recover_ledger` raise.
+    Raises what :func:`replace_fragments` and :meth:`LedgerClient.recover_ledger` raise.
     """
     replaced = 0
     while True:
@@ -132,7 +132,7 @@ async def replace(store: Store, ledger: int, gone: str, pace: Pace, copied: Copi
 
 
 async def replace_fragments(
-    store: Store, ledger: int, gone: Collection[str], pace: Pace, copied: Copied, at_once: int = AT_ONCE
+    store: LedgerClient, ledger: int, gone: Collection[str], pace: Pace, copied: Copied, at_once: int = AT_ONCE
 ) -> int:
     """Give the closed fragments of a ledger another bookie for each that is gone, with all entries that belong there;
     gives how many were replaced.
@@ -165,7 +165,7 @@ async def replace_fragments(
 
 
 async def refill(
-    store: Store,
+    store: LedgerClient,
     ledger: int,
     metadata: LedgerMetadata,
     place: int,
@@ -179,7 +179,7 @@ async def refill(
     await _copy_all(Copier(store, ledger, metadata, pace, copied, at_once=at_once), place, bookie, bookie)
 
 
-async def has_ends(store: Store, ledger: int, metadata: LedgerMetadata, place: int, bookie: str) -> bool | None:
+async def has_ends(store: LedgerClient, ledger: int, metadata: LedgerMetadata, place: int, bookie: str) -> bool | None:
     """Whether a bookie has the first and the last entry of a closed fragment that belong to it, undamaged; None if
     that cannot be known now.
 

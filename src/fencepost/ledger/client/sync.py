@@ -15,9 +15,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from fencepost.errors import OptionError
 from fencepost.ledger.client.appender import Appender, Data, Place, Several, copied
+from fencepost.ledger.client.client import Opening
 from fencepost.ledger.client.driver import FORKED
 from fencepost.ledger.client.reader import LedgerReader
-from fencepost.ledger.client.store import Opening
 from fencepost.ledger.client.writer import LedgerWriter
 from fencepost.ledger.errors import ClientFailedError
 from fencepost.ledger.rules.metadata import LedgerMetadata

@@ -144,7 +144,7 @@ class LedgerWriter(Appender[int]):
             self._calls.fail(error)
 
     async def begin(self, operation: str) -> None:
-        """``create`` the ledger, or ``adopt`` it: :class:`fencepost.ledger.client.store.Store` does it once."""
+        """``create`` the ledger, or ``adopt`` it: :class:`fencepost.ledger.client.client.LedgerClient` does it once."""
         try:
             await self._ask(operation)
         except BaseException:

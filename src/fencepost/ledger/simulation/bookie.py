@@ -67,7 +67,7 @@ from fencepost.ledger.roles.interface import (
 )
 from fencepost.ledger.roles.requests import AddRequests, FoundRequests, grouped, is_plain_read
 from fencepost.ledger.rules.codes import Code
-from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.network import Connection
 from fencepost.ledger.simulation.process import SimProcess
 from fencepost.ledger.simulation.wire import v3
@@ -117,7 +117,7 @@ class BookieProcess:
     storage: Storage
     """What is on its disk, as the process that works has read it."""
 
-    def __init__(self, name: str, environment: Environment, random: Random) -> None:
+    def __init__(self, name: str, environment: StoreEnvironment, random: Random) -> None:
         self.name = name
         self.environment = environment
         self.random = random.random

@@ -32,7 +32,7 @@ from fencepost.ledger.rules.replication import belonging, sources
 from fencepost.ledger.simulation.bookie import BookieProcess
 from fencepost.ledger.simulation.case import HORIZON
 from fencepost.ledger.simulation.client import ClientProcess
-from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.network import Connection
 
 JOURNALS = (0.0, 0.0, 0.5, 1.0)
@@ -66,7 +66,7 @@ class Directory:
 class BootingBookie(BookieProcess):
     """A bookie with two directories, each with a cookie."""
 
-    def __init__(self, name: str, environment: Environment, random: Random) -> None:
+    def __init__(self, name: str, environment: StoreEnvironment, random: Random) -> None:
         super().__init__(name, environment, random)
         self.boots = environment.case.stream(f"{name} boots")
         self.share = JOURNALS[int(environment.case.stream("journals").random() * len(JOURNALS))]

@@ -43,7 +43,7 @@ from fencepost.ledger.roles.reader import Reader
 from fencepost.ledger.roles.reading import Answers
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.ensembles import is_in_write_set
-from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.judge import Violation
 from fencepost.ledger.simulation.network import Connection
 
@@ -67,7 +67,7 @@ class ClientProcess:
     def __init__(
         self,
         name: str,
-        environment: Environment,
+        environment: StoreEnvironment,
         random: Random,
         role: Role,
         results: Callable[[Result], None],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fencepost.ledger.simulation.bookie import BookieProcess
 from fencepost.ledger.simulation.boots import BootingBookie
 from fencepost.ledger.simulation.case import DEADLINE, HORIZON, PROFILES, Case
-from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.faults import Faults
 from fencepost.ledger.simulation.judge import Violation
 from fencepost.ledger.simulation.story import Story
@@ -33,7 +33,7 @@ class Outcome:
     trace_hash: str
 
 
-class Cluster(Environment):
+class Cluster(StoreEnvironment):
     """All processes of a run, and what is between them."""
 
     def __init__(self, case: Case, story: Story | None = None, trace: SimTrace | None = None) -> None:

@@ -83,7 +83,7 @@ class Client(network.Client, metadata.Client, Protocol):
         """The process is gone."""
 
 
-class Environment:
+class StoreEnvironment:
     """The environment of the processes of a run. :class:`fencepost.ledger.simulation.cluster.Cluster` has the bookies,
     too.
     """

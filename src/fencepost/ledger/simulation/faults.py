@@ -14,7 +14,7 @@ from random import Random
 from fencepost.ledger.simulation.bookie import BookieProcess
 from fencepost.ledger.simulation.boots import BootingBookie
 from fencepost.ledger.simulation.case import FAULTS, HORIZON, Case, near
-from fencepost.ledger.simulation.environment import Environment
+from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.simulation.disk import CAPACITY
 
 MOST = 8
@@ -49,7 +49,7 @@ class Faults:
     good.
     """
 
-    def __init__(self, environment: Environment, bookies: Mapping[str, BookieProcess]) -> None:
+    def __init__(self, environment: StoreEnvironment, bookies: Mapping[str, BookieProcess]) -> None:
         self.environment = environment
         self.bookies = bookies
         self.damaged: set[str] = set()

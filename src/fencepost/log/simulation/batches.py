@@ -12,7 +12,7 @@ from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.log.chain import Batch, Position, bytes_of, chain_of, seen_fields
 from fencepost.log.roles.attacher import Attacher, PendingRead
 from fencepost.log.rules import Attaching, never_attached, takes_update
-from fencepost.log.simulation.environment import LOG, Environment, Process
+from fencepost.log.simulation.environment import LOG, LogEnvironment, Process
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Withdrawal:
 class Batches:
     """The batches of a world: two writers of them, what they have written, and the ledgers of them that are pending."""
 
-    def __init__(self, world: Environment) -> None:
+    def __init__(self, world: LogEnvironment) -> None:
         self.world = world
         self.written: dict[str, list[Written]] = {"q0": [], "q1": []}
         self.pending_ledgers: dict[int, PendingLedger] = {}

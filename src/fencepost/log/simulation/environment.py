@@ -55,7 +55,7 @@ class Ledger:
         return self.entries[: self.committed if self.last_entry is None else self.last_entry + 1]
 
 
-class Environment(Schedule):
+class LogEnvironment(Schedule):
     """The surroundings of the processes of a run, and the time in microseconds.
     :class:`fencepost.log.simulation.world.World` carries out effects and elects.
     """
@@ -124,7 +124,7 @@ class Environment(Schedule):
 class Process:
     """A process with a role. Events come late to it, and none while it is stopped."""
 
-    def __init__(self, world: Environment, name: str) -> None:
+    def __init__(self, world: LogEnvironment, name: str) -> None:
         self.world = world
         self.name = name
         self.works = True

@@ -21,7 +21,7 @@ from fencepost.log.chain import Chain, Position, bytes_of, chain_of, seen_fields
 from fencepost.log.roles import leader as role
 from fencepost.log.roles.attacher import PendingRead, ReadPending
 from fencepost.log.simulation.batches import Batches
-from fencepost.log.simulation.environment import LOG, METADATA, MS, Broken, Environment, Ledger, Process
+from fencepost.log.simulation.environment import LOG, METADATA, MS, Broken, Ledger, LogEnvironment, Process
 from fencepost.log.simulation.judge import judge
 from fencepost.simulation import seeds
 from fencepost.simulation.trace import SimTrace
@@ -181,7 +181,7 @@ class Consumer(Reader):
         world.later(write)
 
 
-class World(Environment):
+class World(LogEnvironment):
     """All there is, and the time in microseconds. ``run`` raises :class:`Broken`."""
 
     def __init__(self, seed: int, protections: rules.Protections = rules.ALL, trace: SimTrace | None = None) -> None:

@@ -326,7 +326,7 @@ class Replicas(Protocol):
 
     def new_replica(self, r: ModelValue) -> Replica:
         """The role of a host whose process begins."""
-        settings = role.Settings(records_kept=0)
+        settings = role.QuorumSettings(records_kept=0)
         return Replica(node_of(r), settings, self._endpoints_but(r), protections=self.protections)
 
     def _endpoints_but(self, r: ModelValue) -> tuple[str, ...]:

@@ -31,10 +31,10 @@ from fencepost.quorum.files.directory import Contents, Meta, draw_id, join_clust
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import EMPTY_SNAPSHOT, OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import AnyRequest, AnyResponse
-from fencepost.quorum.roles.interface import Settings
+from fencepost.quorum.roles.interface import QuorumSettings
 from fencepost.quorum.traces import SUBJECT, Tracer
 
-TIMES = Settings(
+TIMES = QuorumSettings(
     election_timeout=400_000,
     fetch_timeout=800_000,
     election_backoff=400_000,
@@ -59,7 +59,7 @@ class QuorumHost:
         files: Files,
         host_id: int | None,
         hosts: Mapping[int, str],
-        settings: Settings = TIMES,
+        settings: QuorumSettings = TIMES,
         limits: Limits = DEFAULT_LIMITS,
         max_frame: int = 32 << 20,
         listen: str = "",

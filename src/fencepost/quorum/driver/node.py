@@ -116,7 +116,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a node: those of its ``replica``, its ``limits``, and the endpoints to ask for a leader
     (``bootstrap``)."""
 
-    replica: interface.Settings
+    replica: interface.QuorumSettings
     limits: Limits = DEFAULT_LIMITS
     bootstrap: tuple[str, ...] = ()
 

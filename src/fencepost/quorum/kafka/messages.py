@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from fencepost.quorum.kafka.schema import Array, Field, Kind, Malformed, Reader, Struct, Value, encode
+from fencepost.quorum.kafka.schema import Array, Field, KafkaDecoder, Kind, Malformed, Struct, Value, encode
 
 BOOL, INT8, INT16, INT32, INT64 = Kind.BOOL, Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64
 UINT16, UUID, STRING = Kind.UINT16, Kind.UUID, Kind.STRING
@@ -206,7 +206,7 @@ def decode_request(data: bytes) -> Request:
     is_known = api.oldest <= version <= api.newest
     if not is_known and api is not API_VERSIONS:
         raise Malformed(f"sent {api.name} {version}, of which the versions {api.oldest} to {api.newest} are answered")
-    reader = Reader(data[_HEADER.size :])
+    reader = KafkaDecoder(data[_HEADER.size :])
     flexible = api.is_flexible(version)
     try:
         client = reader.struct(_REQUEST_REST, 1, False)["ClientId"]
@@ -233,7 +233,7 @@ def decode_response(api: Api, version: int, data: bytes) -> tuple[int, dict[str,
     """The number of the request that is answered, and the answer. Raises :class:`Malformed`."""
     if len(data) < 4:
         raise Malformed(f"sent a frame of {len(data)} bytes, which is less than a header")
-    reader, flexible = Reader(data[4:]), api.is_flexible(version)
+    reader, flexible = KafkaDecoder(data[4:]), api.is_flexible(version)
     if flexible and api is not API_VERSIONS:
         reader.struct(_NOTHING, 0, True)
     body = reader.struct(api.response, version, flexible)

@@ -169,7 +169,7 @@ def _uuid(text: str) -> bytes:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-class Reader:
+class KafkaDecoder:
     """Takes values out of bytes, from the beginning. Methods raise :class:`Malformed`."""
 
     def __init__(self, data: bytes) -> None:

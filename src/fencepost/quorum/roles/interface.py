@@ -48,7 +48,7 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
     """Something to be done."""
 
 
-class Settings(msgspec.Struct, frozen=True, gc=False):
+class QuorumSettings(msgspec.Struct, frozen=True, gc=False):
     """Times in microseconds, and what a replica does of itself. Names and meanings are those of Kafka's
     ``controller.quorum.*``.
 

@@ -52,6 +52,7 @@ from fencepost.quorum.roles.interface import (
     LeaderChanged,
     LostLeadership,
     Proposed,
+    QuorumSettings,
     Refused,
     Reply,
     ReplyWithBatches,
@@ -62,7 +63,6 @@ from fencepost.quorum.roles.interface import (
     Send,
     SendHighWatermark,
     SetTimer,
-    Settings,
     SnapshotDamaged,
     SnapshotInstalled,
     SnapshotTaken,
@@ -79,7 +79,7 @@ from fencepost.quorum.roles.interface import (
 from fencepost.quorum.rules import ALL, Election, Error, Learnt, Position, Protections
 from fencepost.quorum.transitions import Cause, State, transition
 
-DEFAULTS = Settings()
+DEFAULTS = QuorumSettings()
 
 IDLE_TICKS = 6
 """An observer that has not fetched while a leader has looked so often after its voters, which is every half of the
@@ -181,7 +181,7 @@ class Replica:
     def __init__(
         self,
         me: Node,
-        settings: Settings = DEFAULTS,
+        settings: QuorumSettings = DEFAULTS,
         bootstrap: Sequence[str] = (),
         protections: Protections = ALL,
         traces: bool = False,

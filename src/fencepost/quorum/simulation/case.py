@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from fencepost.quorum.roles.interface import Settings
+from fencepost.quorum.roles.interface import QuorumSettings
 
 FAULTY = 2_500_000
 """Microseconds during which things go wrong."""
@@ -16,7 +16,7 @@ DEADLINE = 12_000_000
 """When, at the latest, every replica has to have everything that is committed, and a record that was proposed after the
 faults."""
 
-SETTINGS = Settings(
+SETTINGS = QuorumSettings(
     election_timeout=100_000,
     fetch_timeout=200_000,
     election_backoff=100_000,
@@ -42,7 +42,7 @@ class Case:
     seed: int
     hosts: int
     voters: int
-    settings: Settings
+    settings: QuorumSettings
     proposals: float
     crashes: float
     wipes: float

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError
 from fencepost.log import log as logs
 from fencepost.log.chain import EARLIEST, Chain, End, Position
@@ -78,7 +78,7 @@ class Piece(msgspec.Struct, frozen=True):
 class Log:
     """A log, as the driver looks at it."""
 
-    def __init__(self, store: Store, options: ReadOptions) -> None:
+    def __init__(self, store: LedgerClient, options: ReadOptions) -> None:
         assert options.log is not None
         self.name = options.log
         self.options = options
@@ -235,7 +235,7 @@ class Log:
         return await self.after(start, None, None, None)
 
 
-async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
+async def batch(store: LedgerClient, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
     """The work of a query that is no stream; raises as :func:`fencepost.spark.ledgers.planning.batch`."""
     log = Log(store, options)
     try:
@@ -253,7 +253,7 @@ async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wa
 class LogStream(Stream):
     """A streaming query of a log."""
 
-    async def _begin(self, store: Store) -> Ledgers:
+    async def _begin(self, store: LedgerClient) -> Ledgers:
         self.log = Log(store, self.options)
         self.log_cap: LogOffset | None = None
         self.cursor: Cursor | None = None
@@ -262,7 +262,7 @@ class LogStream(Stream):
     def begin(self) -> dict[str, Any]:
         """See :class:`Stream`."""
 
-        async def begin(_: Store) -> LogOffset:
+        async def begin(_: LedgerClient) -> LogOffset:
             if self.options.cursor is not None:
                 await self._opened_cursor(self.options.log_start)
             return await self.log.start()
@@ -281,7 +281,7 @@ class LogStream(Stream):
         """Move the cursor up to the end of a batch that was committed; it does not go back."""
         offset = LogOffset.of_json(end, self.log.name)
 
-        async def move(_: Store) -> None:
+        async def move(_: LedgerClient) -> None:
             if offset.ledger != NONE:
                 cursor = await self._opened_cursor(EARLIEST)
                 # before the first entry that is the position before it
@@ -293,7 +293,7 @@ class LogStream(Stream):
     def end_at_present(self) -> None:
         """See :class:`Stream`."""
 
-        async def latest(_: Store) -> LogOffset:
+        async def latest(_: LedgerClient) -> LogOffset:
             chain = await self.log.chain()
             before_last = LogOffset(chain.length - 2, NONE, 0, ended=True)
             return await self.log.end(before_last) if chain.links else LogOffset(chain.length - 1, NONE, 0, ended=True)

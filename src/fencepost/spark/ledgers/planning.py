@@ -9,8 +9,8 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from fencepost.errors import OptionError
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.reader import LedgerReader
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError
 from fencepost.ledger.rules.metadata import LedgerMetadata, end_of
 from fencepost.spark.ledgers.filters import ANY, Wanted
@@ -31,7 +31,7 @@ class Ledgers:
     fenced.
     """
 
-    def __init__(self, store: Store, options: ReadOptions) -> None:
+    def __init__(self, store: LedgerClient, options: ReadOptions) -> None:
         self.store = store
         self.options = options
         self._readers: dict[int, LedgerReader] = {}
@@ -219,7 +219,7 @@ def _must_be_there(name: str, stops: Mapping[int, int], available: Offsets) -> N
             )
 
 
-async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
+async def batch(store: LedgerClient, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
     """The work of a query that is no stream: all entries that can be read when it begins.
 
     Raises :class:`fencepost.OptionError` for offsets beyond that, and :class:`StoreError`.

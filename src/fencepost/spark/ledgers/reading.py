@@ -8,10 +8,10 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from fencepost.api.client import SyncClient
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.loops import LOOPS, WORTH
 from fencepost.ledger.client.reading import EntryBatch
 from fencepost.ledger.client.settings import ClientSettings
-from fencepost.ledger.client.store import Store
 from fencepost.ledger.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, ReadError, StoreError
 from fencepost.ledger.kernels import ready
 from fencepost.ledger.rules.metadata import LedgerMetadata, end_of
@@ -80,7 +80,7 @@ def _get_loops_ready(entries: int) -> None:
 
 
 async def batches(
-    store: Store, options: ReadOptions, part: Sequence[Range]
+    store: LedgerClient, options: ReadOptions, part: Sequence[Range]
 ) -> AsyncIterator[tuple[Range, LedgerMetadata, EntryBatch]]:
     """See :func:`read`."""
     for each in part:
@@ -93,7 +93,7 @@ async def batches(
 
 
 async def _entries(
-    store: Store, options: ReadOptions, wanted: Range
+    store: LedgerClient, options: ReadOptions, wanted: Range
 ) -> AsyncIterator[tuple[LedgerMetadata, EntryBatch]]:
     """The entries of a range in batches. Those of other tasks may be more than bookies bear: they are asked again, for
     less.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fencepost.ledger.client.store import Store
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.spark.ledgers.offsets import Offsets, capped
 from fencepost.spark.ledgers.options import ReadOptions
 from fencepost.spark.ledgers.parts import Range
@@ -31,7 +31,7 @@ class Stream:
         """The offsets that were available last."""
         self._asked_at = 0.0
 
-    async def _begin(self, store: Store) -> Ledgers:
+    async def _begin(self, store: LedgerClient) -> Ledgers:
         return Ledgers(store, self.options)
 
     def begin(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Stream:
         return self.store.run(lambda _: self.ledgers.limited(offsets, available, max_entries, max_bytes)).to_json()
 
     def _available(self, start: Offsets | None) -> Offsets:
-        async def available(_: Store) -> Offsets:
+        async def available(_: LedgerClient) -> Offsets:
             ledgers = {*await self.ledgers.present(), *(start.ledgers if start else ())}
             return await self.ledgers.available(sorted(ledgers), start)
 

@@ -24,7 +24,7 @@ from fencepost.language.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import NotAValue, Record, Value, encode, freeze, kind_of, same, show, show_call
 from fencepost.semantics.authors import told
-from fencepost.semantics.state import Store, encode_path
+from fencepost.semantics.state import ValueTable, encode_path
 
 MOST_LEARNT = 500_000
 """Evaluations of the author's Python after which what was learnt is forgotten: of the store, each takes some 3 KiB."""
@@ -112,7 +112,7 @@ class Taken:
     events: tuple[Event, ...]
 
 
-class _AsTouched(Store):
+class _AsTouched(ValueTable):
     """Slots that are numbered when a step touches them, of thousands that a trace may never touch; without
     fingerprints, which nobody asks for.
     """
@@ -137,7 +137,7 @@ class Evaluation:
     every_choice = True
     """Choices of a single option are asked for too."""
 
-    def __init__(self, store: Store, row: list[int], picks: Sequence[Pick]) -> None:
+    def __init__(self, store: ValueTable, row: list[int], picks: Sequence[Pick]) -> None:
         self.store = store
         self.numbered = store.numbered
         self.row = row
@@ -221,7 +221,7 @@ class Follower:
 
     def __init__(self, protocol: Protocol, fingerprints: bool = False, most_learnt: int = MOST_LEARNT) -> None:
         self.protocol = protocol
-        self.store: Store = Store(protocol) if fingerprints else _AsTouched(protocol)
+        self.store: ValueTable = ValueTable(protocol) if fingerprints else _AsTouched(protocol)
         self.actions: dict[str, Declared] = {declared.name: declared for declared in protocol.declared("action")}
         self.evaluations = self.walked = 0
         self.most_learnt = most_learnt

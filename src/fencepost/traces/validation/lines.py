@@ -53,7 +53,7 @@ def lines_of(protocol: type[Protocol]) -> dict[str, list[Line]]:
 
 
 def place(protocol: type[Protocol], file: str, line: int) -> str:
-    """A line for people, the same in every process: ``store/rules/adding.py:12: require(...)``."""
+    """A line for people, the same in every process: ``ledger/rules/adding.py:12: require(...)``."""
     folders = os.path.dirname(PACKAGE), os.path.dirname(os.path.abspath(inspect.getfile(protocol)))
     return f"{short(file, folders)}:{line}: {linecache.getline(file, line).strip()}"
 

@@ -70,7 +70,7 @@ class Opening(Generic[H]):
         await self._handle.__aexit__(kind, error, traceback)
 
 
-class Store:
+class LedgerClient:
     """The ledgers of a cluster of bookies and its metadata service, as one client sees them.
 
     :func:`fencepost.connect` gives a :class:`fencepost.client.Client`, which has logs, too.
@@ -387,7 +387,7 @@ def writer_settings(
     explicit_lac_interval: float = 0.1,
     reserves: bool = False,
 ) -> WriterSettings:
-    """The settings of the writer of a new ledger, as :meth:`Store.create_ledger` takes them.
+    """The settings of the writer of a new ledger, as :meth:`LedgerClient.create_ledger` takes them.
 
     Raises :class:`fencepost.OptionError`.
     """
