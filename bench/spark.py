@@ -54,8 +54,8 @@ def explore(cores: int, **options: Any) -> tuple[int, float, list[dict[str, floa
 
 
 def costs(levels: list[dict[str, float]], cores: int) -> str:
-    """What docs/scale.md reckons with: candidates of a state, and nanoseconds of one core for each candidate and each
-    state.
+    """What docs/check/scale.md reckons with: candidates of a state, and nanoseconds of one core for each candidate and
+    each state.
     """
     total = {name: sum(level[name] for level in levels) for name in levels[0]}
     waited = cores * total["job"] - total["expand"] - total["deduplicate"] - total["build"]

@@ -7,7 +7,7 @@ these do not notice is looked at by the simulator and its traces, for rules that
     python -m bench.mutants ledger-chaining              every mutant of one protocol
     python -m bench.mutants --sample 20 --seed 1         some of every protocol
     python -m bench.mutants --again log                  those by more that nothing, or counts alone, noticed
-    python -m bench.mutants --page > docs/mutants.md     the page, of what was run
+    python -m bench.mutants --page > docs/check/mutants.md     the page, of what was run
 
 Results are added to a file, a line each, so a campaign can be ended and goes on where it was. A result counts as long
 as neither the protocol nor the tool's limits have changed.

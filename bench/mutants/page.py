@@ -1,4 +1,4 @@
-"""The page of all results, ``docs/mutants.md``."""
+"""The page of all results, ``docs/check/mutants.md``."""
 
 from __future__ import annotations
 

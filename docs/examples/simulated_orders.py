@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from random import Random
 
-from fencepost.api.client import Client
+from fencepost import Client
 from fencepost.log.errors import LogExistsError
 from fencepost.world.world import simulate
 

@@ -1,7 +1,7 @@
 import asyncio
 
 import fencepost
-from fencepost.ledger.errors import LedgerFencedError
+from fencepost import LedgerFencedError
 
 
 async def main() -> None:

@@ -1,4 +1,4 @@
-"""The plots of docs/state-spaces.md, from the files that the commands of that page write.
+"""The plots of docs/check/questions.md, from the files that the commands of that page write.
 
     python docs/images/plots.py FOLDER
 

@@ -56,6 +56,7 @@ from fencepost.semantics import State
 from fencepost.version import VERSION
 
 if TYPE_CHECKING:
+    from fencepost.api.client import Client as Client
     from fencepost.api.client import connect as connect
     from fencepost.api.client import connect_sync as connect_sync
     from fencepost.ledger.errors import *  # noqa: F403
@@ -132,9 +133,9 @@ def __getattr__(name: str) -> Any:
 
     from fencepost.errors import naming_extra
 
-    if name in ("connect", "connect_sync"):
+    if name in ("Client", "connect", "connect_sync"):
         with naming_extra(f"fencepost.{name}"):
-            return getattr(importlib.import_module("fencepost.client"), name)
+            return getattr(importlib.import_module("fencepost.api.client"), name)
     if name in ("TraceError", "TraceEvent", "TraceWriter"):
         return getattr(importlib.import_module("fencepost.traces"), name)
     if name.endswith("Error"):

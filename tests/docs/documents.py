@@ -44,7 +44,7 @@ class Block:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.document.name}:{self.line}"
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
 
 
 def blocks(document: Path, *languages: str) -> list[Block]:

@@ -20,7 +20,7 @@ from docs.documents import DOCS, EXAMPLES, Command, blocks, commands
 
 from fencepost.cli.main import main
 
-PAGE = DOCS / "state-spaces.md"
+PAGE = DOCS / "check/questions.md"
 IMAGES = DOCS / "images"
 
 

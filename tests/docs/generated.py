@@ -19,8 +19,8 @@ from fencepost.ledger.bookie import settings as of_bookie
 from fencepost.ledger.settings import described
 from fencepost.metadata.settings import MetadataSettings
 
-OPERATIONS = DOCS / "store-operations.md"
-FORMATS = DOCS / "store-formats.md"
+OPERATIONS = DOCS / "run/operations.md"
+FORMATS = DOCS / "run/formats.md"
 
 STRUCTS = {
     "first sector of a journal file": ("fencepost.ledger.disk.journal", "_FILE"),

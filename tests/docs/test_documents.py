@@ -75,7 +75,7 @@ def test_the_pages_are_all_reachable_from_the_readme() -> None:
 
 
 def test_the_language_page_names_everything_public() -> None:
-    page = (DOCS / "language.md").read_text()
+    page = (DOCS / "check/language.md").read_text()
     missing = [name for name in fencepost.__all__ if f"`{name}" not in page]
     assert not missing
 
@@ -88,7 +88,7 @@ def test_the_language_page_names_everything_public() -> None:
     ).split(),
 )
 def test_the_language_page_names_every_attribute(public: str) -> None:
-    page = (DOCS / "language.md").read_text()
+    page = (DOCS / "check/language.md").read_text()
     kind = getattr(fencepost, public)
     names = {n for n in (*inspect.get_annotations(kind), *dir(kind)) if not n.startswith("_")}
     assert not {n for n in names if not re.search(rf"`{n}\b", page)}

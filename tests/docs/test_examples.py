@@ -49,7 +49,7 @@ def test_a_port_has_the_counts_of_tlc(given: str, constants: dict[str, Any], dis
 
 
 def test_the_numbers_in_the_table_are_those_of_tlc() -> None:
-    page = (DOCS / "from-tla.md").read_text()
+    page = (DOCS / "check/from-tla.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("|") and line.endswith(" |")]
     measured = {f"| {distinct:,} | {depth} |" for _, _, distinct, depth in TLC}
     claimed = {
@@ -63,7 +63,7 @@ def test_the_numbers_in_the_table_are_those_of_tlc() -> None:
 def test_a_level_has_the_count_of_tlc() -> None:
     """With TLC: CONSTRAINT FewEntries Shallow, where Shallow == TLCGet("level") <= 5."""
     assert check(example("quorum_log.py:QuorumLog"), options=SearchOptions(max_depth=5)).distinct_states == 447
-    assert "447 states of `QuorumLog`" in " ".join((DOCS / "from-tla.md").read_text().split())
+    assert "447 states of `QuorumLog`" in " ".join((DOCS / "check/from-tla.md").read_text().split())
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_nobody_is_stuck_in_the_end() -> None:
     result = check(example("two_phase.py"), options=Options(deadlock=True)).must_hold()
     assert result.distinct_states == 3_157
     assert check(example("two_phase.py", rms=3)).must_hold().distinct_states == 139_553
-    assert "3,157 states become 139,553" in " ".join((DOCS / "tutorial.md").read_text().split())
+    assert "3,157 states become 139,553" in " ".join((DOCS / "check/tutorial.md").read_text().split())
 
 
 def test_the_tutorials_own_test_can_fail() -> None:
@@ -184,7 +184,7 @@ def test_smaller_parts_need_fewer_calls_of_python() -> None:
     assert whole.distinct_states == split.distinct_states == 50_816  # as the comment at the end of the original says
     assert whole.depth == split.depth
     said = f"For these 50,816 states that is {split.evaluations:,} calls instead of {whole.evaluations:,}"
-    assert said in " ".join((DOCS / "engine.md").read_text().split())
+    assert said in " ".join((DOCS / "check/engine.md").read_text().split())
 
 
 # -- the language -----------------------------------------------------------------------------------------------------

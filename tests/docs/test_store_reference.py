@@ -30,7 +30,7 @@ def test_every_setting_of_a_client_is_described() -> None:
 
 
 def test_every_error_is_described() -> None:
-    section = (DOCS / "store.md").read_text().split("\n## Errors")[1].split("\n## ")[0]
+    section = (DOCS / "run/promises.md").read_text().split("\n## Errors")[1].split("\n## ")[0]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     classes = {
         name for name, error in vars(errors).items() if isinstance(error, type) and issubclass(error, FencepostError)
@@ -40,7 +40,7 @@ def test_every_error_is_described() -> None:
 
 
 def test_every_error_of_logs_is_described() -> None:
-    section = (DOCS / "log.md").read_text().split("\n## Errors")[1]
+    section = (DOCS / "run/logs.md").read_text().split("\n## Errors")[1]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {*log_errors.__all__}
 

@@ -13,7 +13,7 @@ from docs.documents import DOCS, EXAMPLES, Block, blocks
 
 from fencepost import Protocol
 
-LISTINGS = blocks(DOCS / "tutorial.md", "python")
+LISTINGS = blocks(DOCS / "check/tutorial.md", "python")
 
 
 @pytest.fixture

@@ -43,9 +43,9 @@ def answer(spark: Any, folder: Path) -> Nth:
 @pytest.mark.parametrize("number", range(len(questions())), ids=lambda number: str(questions()[number].block))
 def test_the_answer_is_that_of_the_page(number: int, answer: Nth) -> None:
     shown = questions()[number].output
-    assert shown.strip(), "nothing is shown; run tests/docs/refresh.py docs/state-spaces.md"
+    assert shown.strip(), "nothing is shown; run tests/docs/refresh.py docs/check/questions.md"
     assert same(shown) == same(selected(answer(number), shown)), (
-        "if it is right, run tests/docs/refresh.py docs/state-spaces.md"
+        "if it is right, run tests/docs/refresh.py docs/check/questions.md"
     )
 
 
@@ -55,7 +55,7 @@ def test_plots_show_the_answers(answer: Nth, folder: Path) -> None:
     for name, drawn in plots(folder).items():
         assert f"(images/{name})" in page
         assert (IMAGES / name).read_text() == drawn, (
-            f"if it is right, run tests/docs/refresh.py docs/state-spaces.md ({name})"
+            f"if it is right, run tests/docs/refresh.py docs/check/questions.md ({name})"
         )
 
 

@@ -21,7 +21,7 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
     """How a client speaks to bookies, to the metadata service and to members of its quorum. Names are those of
     BookKeeper's clients."""
 
-    command: ClassVar[str] = "docs/security.md"
+    command: ClassVar[str] = "docs/run/security.md"
 
     tls_trust_store: Annotated[
         str, Meta(description="the authorities that are trusted, in PEM; with it, TLS is spoken and nothing else")

@@ -1,4 +1,4 @@
-"""Traces: systems write down what they did, event by event, and others read it. ``docs/traces.md`` has the format.
+"""Traces: systems write down what they did, event by event, and others read it. ``docs/hold/traces.md`` has the format.
 
 A system writes with three lines::
 

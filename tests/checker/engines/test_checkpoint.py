@@ -226,7 +226,7 @@ def test_names_are_those_of_the_protocol_whatever_else_was_loaded(tmp_path: Path
     """
     for name in ("bookkeeper-4.13", "bookkeeper-boot", "kraft-kip-853"):
         shipped(name)
-    (tmp_path / "again.py").write_text((Path(__file__).parents[2] / "docs/examples/two_phase.py").read_text())
+    (tmp_path / "again.py").write_text((Path(__file__).parents[3] / "docs/examples/two_phase.py").read_text())
     first, second = (load(str(tmp_path / "again.py"))() for _ in range(2))
     everything = explore(first).distinct_states
     for n, writer in enumerate((first, second)):

@@ -34,7 +34,7 @@ from fencepost.checker.engines.checkpoint import locked
 from fencepost.checker.engines.options import FREE
 from fencepost.language.loading import shipped
 
-EXAMPLES = Path(__file__).parents[2] / "docs/examples"
+EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 
 
 class Grid(Protocol):

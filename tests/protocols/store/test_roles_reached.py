@@ -19,7 +19,7 @@ from fencepost.protocols.store.roles import StoreRoles
 
 def listed() -> dict[str, bool]:
     """The events and effects that the page has, and whether it says that they are explored."""
-    page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "run/simulator.md").read_text()
     section = page[page.index("## What it reaches") :].split("\n## ")[0]
     rows = [line.split("|") for line in section.splitlines() if line.startswith("| `")]
     return {name: row[3].strip() == "yes" for row in rows for name in re.findall(r"`(\w+)`", row[1])}

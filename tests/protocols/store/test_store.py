@@ -147,7 +147,7 @@ def rows_of(page: Path) -> list[list[str]]:
 
 
 def test_the_page_of_the_simulator_says_how_many_states_a_check_takes() -> None:
-    found = {row[0].strip("`"): row for row in rows_of(DOCS / "simulator.md") if len(row) == 5}
+    found = {row[0].strip("`"): row for row in rows_of(DOCS / "run/simulator.md") if len(row) == 5}
     for name, (_, states) in VIOLATED.items():
         (switch,) = [constant for constant in Store.configurations[name].constants if constant in SWITCHES]
         assert found[switch][3:] == [f"{states:,}", f"`{Store.configurations[name].expect}`"]

@@ -89,8 +89,8 @@ class ElectionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Trace(Effect, frozen=True, gc=False):
     """Write to the trace that the role has done something, at the place among its effects where it has.
 
-    ``action`` is the name of the step in the protocol `running-quorum`; see docs/traces.md for the fields. Roles have
-    this effect only if they are made with ``traces``.
+    ``action`` is the name of the step in the protocol `running-quorum`; see docs/hold/traces.md for the fields. Roles
+    have this effect only if they are made with ``traces``.
     """
 
     action: str

@@ -86,7 +86,7 @@ class Offset(msgspec.Struct, frozen=True):
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a read. ``metadata``: the address of the cluster. ``runs``: the ledgers, or else the ``log``, with
-    the places to begin and to end. The rest is as users know it, see docs/spark-store.md.
+    the places to begin and to end. The rest is as users know it, see docs/run/spark.md.
     """
 
     metadata: str

@@ -44,7 +44,7 @@ class Part(InputPartition):  # type: ignore[misc]
 
 
 class FencepostSource(DataSource):  # type: ignore[misc]
-    """Ledgers as rows; see docs/spark-store.md for the options."""
+    """Ledgers as rows; see docs/run/spark.md for the options."""
 
     @classmethod
     def name(cls) -> str:
