@@ -1,0 +1,108 @@
+"""Reads the English of pages, docstrings and comments: python tests/docs/prose.py [PATH ...]
+
+Says where a phrase of ``prose.toml`` stands, where a sentence is longer than :data:`LONGEST` words, and what proselint
+finds. Code, tables and quotations are not read.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from proselint.checks import __register__
+from proselint.config import Config
+from proselint.registry import CheckRegistry
+from proselint.tools import LintFile
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = tomllib.loads((Path(__file__).parent / "prose.toml").read_text())
+PHRASES = [(re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE), advice) for phrase, advice in WORDS["instead"].items()]
+LONGEST = 40
+"""Words of a sentence that is read aloud in one breath, and then some."""
+
+
+class Paragraph(NamedTuple):
+    """Some prose of a file: the number of its first line, and its lines."""
+
+    line: int
+    text: str
+
+
+def prose(path: Path) -> Iterator[Paragraph]:
+    """The prose of a page, or of a file of Python."""
+    text = path.read_text()
+    if path.suffix == ".md":
+        yield from _of_page(text)
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from _paragraphs(node.lineno, node.value.value)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa", "# fmt:", "# --")):
+            yield Paragraph(token.start[0], token.string.lstrip("# "))
+
+
+def _of_page(text: str) -> Iterator[Paragraph]:
+    def blank(found: re.Match[str]) -> str:
+        return "\n" * found[0].count("\n")
+
+    yield from _paragraphs(1, re.sub(r"^```.*?^```$|^\|.*?$|^#.*?$", blank, text, flags=re.M | re.S))
+
+
+def _paragraphs(line: int, text: str) -> Iterator[Paragraph]:
+    """Parts between blank lines; each item of a list is one of its own. Indented blocks, of code, are none."""
+    for part in re.finditer(r"(?:[^\n]*\S[^\n]*(?:\n|$))+", text):
+        at = line + text.count("\n", 0, part.start())
+        for item in re.split(r"\n(?=\s*(?:[-*]|\d+\.) )", part[0]):
+            if not re.match(r"(?:    ){2,}| *(?:\$|>>>|===)", item) and "===" not in item:
+                yield Paragraph(at, item)
+            at += item.count("\n") + 1
+
+
+def plain(text: str) -> str:
+    """Text without what is code or quoted."""
+    text = re.sub(r"``[^`]*``|`[^`]*`|:\w+:`[^`]*`", "X", text)
+    text = re.sub(r"\]\([^)]*\)|https?://\S+", "]", text)
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a paragraph; what stands before a colon is one."""
+    return re.split(r"(?<=[.:;?!])[)*\"']* +(?=[\"'(*A-Z\[`]|X\b)", plain(text))
+
+
+def complaints(path: Path) -> Iterator[tuple[int, str]]:
+    """What is to be said about the prose of a file, each with its line."""
+    for line, text in prose(path):
+        read = plain(text)
+        for phrase, advice in PHRASES:
+            for found in phrase.finditer(read):
+                yield line, f"{found[0]!r}: {advice}"
+        for sentence in sentences(text):
+            if len(words := sentence.split()) > LONGEST:
+                yield line, f"a sentence of {len(words)} words: {' '.join(words[:8])} ..."
+        for result in LintFile(source=str(path), content=read).lint(CONFIG) if read else ():
+            yield line, f"{result.check_result.message} ({result.check_result.check_path})"
+
+
+CheckRegistry().register_many(__register__)
+CONFIG = Config(max_errors=10, checks=dict.fromkeys(WORDS["proselint"], True))
+
+if __name__ == "__main__":
+    given = [Path(each) for each in sys.argv[1:]] or [ROOT / "README.md", ROOT / "docs", ROOT / "src"]
+    listed = subprocess.run(["git", "ls-files", *map(str, given)], capture_output=True, text=True, check=True).stdout
+    found = 0
+    for name in listed.splitlines():
+        if name.endswith((".md", ".py")) and name != "CHANGELOG.md":
+            for line, complaint in complaints(Path(name)):
+                print(f"{name}:{line}: {complaint}")
+                found += 1
+    sys.exit(f"{found} to be said in plainer words" if found else 0)
