@@ -307,10 +307,10 @@ def test_subsets_are_smallest_first_in_canonical_order() -> None:
 SCRIPT = """
 import enum
 from fencepost import *
-from fencepost.spec.values import encode, Set
-from fencepost.step import Stepper
-from fencepost.engines import reference
-from fencepost.engines.options import SearchOptions
+from fencepost.language.values import encode, Set
+from fencepost.semantics import Stepper
+from fencepost.checker.engines import reference
+from fencepost.checker.engines.options import SearchOptions
 
 class Status(enum.Enum):
     OPEN = "open"

@@ -149,7 +149,7 @@ asyncio.run(main())
 
 
 def writer(uri: str, log: str, name: str) -> subprocess.Popen[str]:
-    text = "import fencepost.client\n" + textwrap.dedent(WRITER)
+    text = "import fencepost.api.client\n" + textwrap.dedent(WRITER)
     return subprocess.Popen(
         [sys.executable, "-c", text, uri, log, name],
         stdin=subprocess.PIPE,

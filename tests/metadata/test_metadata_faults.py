@@ -14,7 +14,7 @@ from patience import PATIENCE
 PROGRAM = """
 import sys
 from fencepost import cli
-from fencepost.metadata_service.server import Service
+from fencepost.metadata.server import Service
 
 def planted(self):
     raise ZeroDivisionError("planted")

@@ -91,7 +91,7 @@ trace.close()
 def test_a_process_that_is_killed_loses_nothing_that_it_has_emitted(tmp_path: Path, packs: bool) -> None:
     program = f"""
 import sys
-from fencepost.tracing import TraceWriter
+from fencepost.traces import TraceWriter
 trace = TraceWriter({str(tmp_path)!r}, "r", node="n", segment=1 << 16, event_limit=1 << 12)
 for number in range(10**9):
     trace.emit("counts", parameters={{"number": number}})
@@ -303,7 +303,7 @@ def test_nothing_is_raised_after_the_end(tmp_path: Path) -> None:
 def test_a_child_of_the_process_writes_nothing(tmp_path: Path) -> None:
     program = f"""
 import os
-from fencepost.tracing import TraceWriter
+from fencepost.traces import TraceWriter
 trace = TraceWriter({str(tmp_path)!r}, "r", node="n")
 child = os.fork()
 trace.emit("does", actor="child" if not child else "parent")
@@ -423,7 +423,7 @@ def test_without_pyarrow_spools_stay_and_are_read(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.modules["pyarrow"] = None
-from fencepost.tracing import TraceWriter, read, pack, table
+from fencepost.traces import TraceWriter, read, pack, table
 with TraceWriter({str(tmp_path)!r}, "r", node="n", segment=1 << 16, event_limit=1 << 12) as trace:
     for number in range(3000):
         trace.emit("does", parameters={{"number": number}})

@@ -49,7 +49,7 @@ class Trace:
     loop: int | None = None
 
     _page: ClassVar[Callable[[Trace], str] | None] = None
-    """What draws a behaviour as a page, which is above all that knows of one; see :mod:`fencepost.result`."""
+    """What draws a behaviour as a page, which is above all that knows of one; see :mod:`fencepost.api.result`."""
 
     def _repr_html_(self) -> str | None:
         """In a notebook: its story and its sequence diagram."""

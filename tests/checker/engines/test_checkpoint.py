@@ -25,7 +25,7 @@ SMALL = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
 KILLED = """
 import os, signal, sys
 from fencepost import EmbeddedOptions, check
-from fencepost.engines import checkpoint
+from fencepost.checker.engines import checkpoint
 from fencepost.language.loading import shipped
 
 directory, where, nth = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -307,9 +307,9 @@ def test_workers_and_lanes_change_nothing(fixed: bool, monkeypatch: pytest.Monke
 
 SCRIPT = """
 from fencepost import SimulationOptions
-from fencepost.engines import simulate
+from fencepost.checker.engines import simulate
 from fencepost.language.loading import shipped
-from fencepost.step import Stepper
+from fencepost.semantics import Stepper
 e = simulate.explore(Stepper(shipped("bookkeeper-4.13")()), SimulationOptions(workers=1, seed=3, walks=500))
 print(e.distinct, e.generated, sorted(e.taken.items()), e.walks)
 """

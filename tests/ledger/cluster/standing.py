@@ -26,7 +26,7 @@ STAND_IN = Path(__file__).parent / "stand_in.py"
 COMMAND = f"""
 import sys
 from fencepost import cli
-from fencepost.store.cluster import supervisor
+from fencepost.ledger.cluster import supervisor
 supervisor.PROGRAM = ({sys.executable!r}, {str(STAND_IN)!r})
 sys.exit(cli.main(sys.argv[1:]))
 """

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 MODULE = """
-from fencepost.store.rows.native import inner, njit
+from fencepost.ledger.kernels.native import inner, njit
 
 @inner
 def more(number):
@@ -23,7 +23,7 @@ def after(number):
 
 SCRIPT = """
 import logging, sys, threading
-from fencepost.store.rows import ready
+from fencepost.ledger.kernels import ready
 logging.basicConfig(format="%(message)s")
 got = threading.Event()
 modules = []

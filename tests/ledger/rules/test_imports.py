@@ -26,7 +26,6 @@ FOR_ROLES = FOR_RULES | {
     "msgspec",
     "google_crc32c",
     "fencepost.errors",
-    "fencepost.extras",  # the words that tell how to get a library
 }
 FORBIDDEN_NAMES = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint", "id", "hash"}
 """What needs no import, and does input or output or differs from process to process."""

@@ -31,8 +31,8 @@ from fencepost.simulation import seeds
 from fencepost.simulation.seeds import Tally
 
 HASHES = """
-from fencepost.store.sim.case import drawn
-from fencepost.store.sim.workload import simulate
+from fencepost.ledger.simulation.case import drawn
+from fencepost.ledger.simulation.workload import simulate
 for seed in range(1, 13):
     print(simulate(drawn(seed)).trace_hash)
 print(simulate(drawn(7, "beyond")).trace_hash)

@@ -1,1 +1,1 @@
-"""The ledger client, on which :mod:`fencepost.client` rests."""
+"""The ledger client, on which :mod:`fencepost.api.client` rests."""

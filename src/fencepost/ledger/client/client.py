@@ -73,7 +73,7 @@ class Opening(Generic[H]):
 class LedgerClient:
     """The ledgers of a cluster of bookies and its metadata service, as one client sees them.
 
-    :func:`fencepost.connect` gives a :class:`fencepost.client.Client`, which has logs, too.
+    :func:`fencepost.connect` gives a :class:`fencepost.api.client.Client`, which has logs, too.
     """
 
     writers: type[LedgerWriter] = LedgerWriter
