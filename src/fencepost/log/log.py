@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from fencepost.errors import OptionError
-from fencepost.ledger.client import given
+from fencepost.ledger.client import arguments
 from fencepost.ledger.client.client import LedgerClient, Opening, writer_settings
 from fencepost.ledger.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
 from fencepost.ledger.rules.metadata import DigestType
@@ -58,7 +58,7 @@ class Log:
         self.store = store
         """The store that it is in."""
         self._nodes = LogNodes(store.metadata, name)
-        self._password = given.password(password)
+        self._password = arguments.password(password)
 
     @property
     def name(self) -> str:
@@ -112,15 +112,15 @@ class Log:
         :class:`NotLeaderError`, or what keeps it from having a ledger, such as :class:`NotEnoughBookiesError`.
         """
         limits = rules.Limits(
-            given.whole("ledger_entries", ledger_entries, 0),
-            given.whole("ledger_bytes", ledger_bytes, 0),
-            int(given.seconds("ledger_seconds", ledger_seconds) * 1_000_000),
+            arguments.whole("ledger_entries", ledger_entries, 0),
+            arguments.whole("ledger_bytes", ledger_bytes, 0),
+            int(arguments.seconds("ledger_seconds", ledger_seconds) * 1_000_000),
         )
-        patience = None if wait is None else int(given.seconds("wait", wait) * 1_000_000)
+        patience = None if wait is None else int(arguments.seconds("wait", wait) * 1_000_000)
         settings = LeaderSettings(
             limits,
-            given.whole("in_flight", in_flight, 1),
-            given.whole("in_flight_bytes", in_flight_bytes, 1),
+            arguments.whole("in_flight", in_flight, 1),
+            arguments.whole("in_flight_bytes", in_flight_bytes, 1),
             patience=patience,
         )
 
@@ -168,8 +168,8 @@ class Log:
             chosen = OnTrimmed(on_trimmed)
         except ValueError:
             raise OptionError(f"on_trimmed is {on_trimmed!r}: give raise or skip") from None
-        given.whole("prefetch", prefetch, 1)
-        given.whole("prefetch_bytes", prefetch_bytes, 1)
+        arguments.whole("prefetch", prefetch, 1)
+        arguments.whole("prefetch_bytes", prefetch_bytes, 1)
         return LogReader(self.store, self._nodes, self._password, at, follow, chosen, prefetch, prefetch_bytes)
 
     # -- cursors -------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class Log:
         if (before is None) == (keep is None):
             raise OptionError("give before or keep, one of them")
         if keep is not None and not isinstance(keep, timedelta):
-            given.whole("keep", keep, 1)
+            arguments.whole("keep", keep, 1)
         if isinstance(keep, timedelta):
             before, keep = milliseconds(datetime.now().astimezone() - keep), None
         elif before is not None and not isinstance(before, Position):

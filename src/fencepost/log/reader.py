@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from fencepost.errors import OptionError
-from fencepost.ledger.client import given
+from fencepost.ledger.client import arguments
 from fencepost.ledger.client.reader import LedgerReader
 from fencepost.ledger.client.reading import EntryBatch
 from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError, ReadError
@@ -300,7 +300,7 @@ def milliseconds(time: datetime | int) -> int:
     anywhere.
     """
     if not isinstance(time, datetime):
-        return given.whole("the time", time, 0)
+        return arguments.whole("the time", time, 0)
     if time.tzinfo is None:
         raise OptionError(f"{time.isoformat()} has no time zone: give one, as in datetime.now(timezone.utc)")
     return int(time.timestamp() * 1000)

@@ -40,7 +40,7 @@ async def bookie(directory: Path, **settings: Any) -> AsyncIterator[tuple[Served
         assert (await honest.ask(m.ReadEntry(1, 0))).body == entry(1, 0)
         await until(lambda: len(served.server.connections) == 1, "the other connections to be gone")
         server = served.server
-        await until(lambda: not server.role.look_ups and not server.role.waiting, "what was asked to be answered")
+        await until(lambda: not server.role.lookups and not server.role.waiting, "what was asked to be answered")
         assert (server.in_flight_bytes, server.role.polls, served.stopped, raised) == (0, {}, [], [])
 
 

@@ -235,7 +235,7 @@ def test_a_reader_that_takes_nothing_is_closed_and_never_holds_much_memory(
                     most = max(most, connection.transport.get_write_buffer_size())
                 assert (await other.ask(m.ReadEntry(1, 0))).code is Code.OK
             assert limit // 2 < most < limit + 2 * size
-            await until(lambda: not served.server.role.look_ups, "what it asked for to be forgotten")
+            await until(lambda: not served.server.role.lookups, "what it asked for to be forgotten")
             slow.close()
 
     run(main())
@@ -497,7 +497,7 @@ def test_many_reads_at_once_of_what_is_in_memory_on_disk_and_nowhere(tmp_path: P
                 codes = [(await client.receive())[1].code for _ in range(1_000)]
                 assert codes.count(Code.OK) >= 700 and {*codes} <= {Code.OK, Code.TOO_MANY_REQUESTS}
             role = served.server.role
-            assert (role.look_ups, role.reads, role.reads_under_way) == ({}, {}, 0)
+            assert (role.lookups, role.reads, role.reads_under_way) == ({}, {}, 0)
 
     run(main())
 
@@ -524,7 +524,7 @@ def test_reads_at_once_from_a_disk_that_fails_are_told_so(tmp_path: Path, monkey
             await client.close()
             await until(lambda: not served.server.connections, "the end of the connection")
             await until(
-                lambda: not served.server.role.reads and not served.server.role.look_ups, "the reads to be forgotten"
+                lambda: not served.server.role.reads and not served.server.role.lookups, "the reads to be forgotten"
             )
 
     run(main())

@@ -34,7 +34,7 @@ class Service:
 
 def connected(directory: Path, service: Service, monkeypatch: pytest.MonkeyPatch, ends: bool = False) -> Any:
     async def connect() -> Any:
-        ended = process._Ended()
+        ended = process._Shutdown()
         if ends:
             asyncio.get_running_loop().call_soon(ended.fail, "it is asked to end")
         return await process._connected(SETTINGS, Directories.of(str(directory), SETTINGS), ended)

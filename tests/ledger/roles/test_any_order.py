@@ -100,7 +100,7 @@ class AnyOrder(Cluster):
         bookie = self.bookies[name]
         answers: Any = (answer for _, reply in bookie.waiting for answer in singly(reply))
         polls = (poll for each in bookie.ledgers.values() for poll in each.polls.values())
-        asked = [(one.connection, one.txn) for one in (*answers, *bookie.look_ups.values(), *polls)]
+        asked = [(one.connection, one.txn) for one in (*answers, *bookie.lookups.values(), *polls)]
         asked += [(connection, self.looked_up[bookie, number]) for number, (connection, _) in bookie.reads.items()]
         self.events.extend((self.clients[connection], self.unanswered_by(txn, name)) for connection, txn in asked)
 

@@ -25,11 +25,11 @@ class Driven:
     """A bookie, its journal and what it stores; ``answers`` are those that it has given."""
 
     def __init__(self, protections: Protections) -> None:
-        self.bookie = Bookie(protections, Limits(look_ups=5, polls=2, polls_of_ledger=2))
+        self.bookie = Bookie(protections, Limits(lookups=5, polls=2, polls_of_ledger=2))
         self.journal: list[Record] = []
         self.stored: dict[tuple[int, int], bytes] = {}
         self.answers: list[tuple[int, int, Any]] = []
-        self.look_ups: list[i.LookUp] = []
+        self.lookups: list[i.LookUp] = []
         self.reads: list[tuple[int, list[tuple[int, m.ReadEntry]]]] = []
         self.asked: list[tuple[int, m.ReadEntry]] = []
 
@@ -48,7 +48,7 @@ class Driven:
         elif kind is i.Answer:
             self.answers.append((effect.connection, effect.txn, effect.response))
         elif kind is i.LookUp:
-            self.look_ups.append(effect)
+            self.lookups.append(effect)
         elif kind is i.LookUpReads:
             if effect.count:
                 self.reads.append((effect.number, self.asked[: effect.count]))
@@ -70,8 +70,8 @@ class Driven:
             for (ledger, code), some in reads_of.items():
                 self.happen(i.ReadsFound(number, ledger, code, FoundRequests(ledger, some)))
         self.reads.clear()
-        while self.look_ups:
-            look = self.look_ups.pop(0)
+        while self.lookups:
+            look = self.lookups.pop(0)
             ids = [entry_id for ledger, entry_id in self.stored if ledger == look.ledger]
             wanted = max(ids, default=-1) if look.entry_id == -1 else look.entry_id
             body = self.stored.get((look.ledger, wanted))

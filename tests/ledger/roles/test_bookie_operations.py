@@ -59,7 +59,7 @@ def test_a_batch_ends_where_the_reader_the_bookie_or_the_ledger_says() -> None:
     assert bodies(response(story, m.BatchRead(1, 0, max_count=8))) == every[:5]
     story.bookie.limits = Limits(batch_size=BATCH_HEADER + 2 * SIZE)
     assert bodies(response(story, m.BatchRead(1, 0, max_size=2**40))) == every[:2]
-    assert not story.bookie.look_ups
+    assert not story.bookie.lookups
 
 
 @given(
@@ -237,8 +237,8 @@ def too_many(request: Any) -> Any:
 @pytest.mark.parametrize(
     "request_", [m.ReadEntry(1, 0), m.ReadLac(1), m.BatchRead(1, 0), m.ListEntries(1), m.GetBookieInfo()]
 )
-def test_too_many_look_ups_are_refused(request_: Any) -> None:
-    story = with_entries(1, look_ups=2)
+def test_too_many_lookups_are_refused(request_: Any) -> None:
+    story = with_entries(1, lookups=2)
     waiting = [story.bookie.receive(i.AskedToRead(1, 1), 0)[0] for _ in (50, 51)]
     assert isinstance(waiting[0], i.LookUpReads)
     assert response(story, request_) == too_many(request_)

@@ -523,7 +523,7 @@ def test_every_protection_is_on_by_default() -> None:
 
 
 @given(st.integers(1, 50), st.integers(0, 60), st.integers(0, 60))
-def test_as_many_look_ups_begin_at_once_as_would_one_after_another(wanted: int, under_way: int, limit: int) -> None:
+def test_as_many_lookups_begin_at_once_as_would_one_after_another(wanted: int, under_way: int, limit: int) -> None:
     begun = 0
     while begun < wanted and under_way + begun < limit:
         begun += 1

@@ -13,7 +13,7 @@ import pytest
 from test_planted import Planted, found_by, plant
 
 from fencepost.files.folders import NoRoom
-from fencepost.ledger.bookie import look_ups
+from fencepost.ledger.bookie import lookups
 from fencepost.ledger.disk import storage as threads
 from fencepost.ledger.disk.collection import Collection
 from fencepost.ledger.disk.entry_logs import Bodies, EntryLogs
@@ -160,8 +160,8 @@ PLANTED = [
         seed=6327,
     ),
     # -- what is looked up
-    Planted("a batch has its entries in another order", look_ups, "batch", _in_another_order, seed=3),
-    Planted("a list has an entry too many", look_ups, "runs_of", _lists_one_more, seed=9),
+    Planted("a batch has its entries in another order", lookups, "batch", _in_another_order, seed=3),
+    Planted("a list has an entry too many", lookups, "runs_of", _lists_one_more, seed=9),
     # -- garbage
     Planted("a compaction leaves an entry out", Collection, "_read", _keeps_all_but_one, seed=8),
 ]

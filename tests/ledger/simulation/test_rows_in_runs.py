@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fencepost.ledger.bookie.look_ups import LookOne
+from fencepost.ledger.bookie.lookups import LookOne
 from fencepost.ledger.disk import ledger_store
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.disk.write_cache import RowsWriteCache, WriteCache
@@ -61,7 +61,7 @@ class Process(bookie.BookieProcess):
     def _find(self, look: LookOne) -> None:
         if (
             type(look) is not LookUp
-            or self.role.look_ups[look.number].connection not in self.environment.network.connections
+            or self.role.lookups[look.number].connection not in self.environment.network.connections
         ):
             super()._find(look)
             return

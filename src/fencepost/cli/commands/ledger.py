@@ -15,8 +15,8 @@ from fencepost.cli.arguments import option
 from fencepost.cli.commands import client, streams
 from fencepost.errors import OptionError
 from fencepost.ledger.client.client import LedgerClient, must_be_of_log
-from fencepost.ledger.client.picture import draw, holdings
 from fencepost.ledger.client.reading import LedgerEntry
+from fencepost.ledger.client.replica_map import draw, holdings
 from fencepost.ledger.rules.metadata import RESERVED, LedgerMetadata, LedgerStatus
 from fencepost.text.numbers import plural
 

@@ -19,10 +19,10 @@ from fencepost.ledger.bookie import metrics
 from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.settings import ClientSettings
-from fencepost.ledger.ended import end_at_signals
 from fencepost.ledger.errors import StoreError
 from fencepost.ledger.metadata.client import Session
 from fencepost.ledger.metadata.underreplication import UnderReplication
+from fencepost.ledger.shutdown import set_at_signals
 
 _log = logging.getLogger("fencepost.ledger.autorecovery")
 
@@ -40,7 +40,7 @@ async def serve(settings: AutoRecoverySettings, ready: Callable[[str], None]) ->
     name = settings.bookie_id or socket.gethostname()
     counts = Metrics()
     ended = asyncio.Event()
-    end_at_signals(ended)
+    set_at_signals(ended)
     async with await _connected(settings.metadata_service_uri, settings.zk_timeout) as store:
         recovery = AutoRecovery(store, name, settings, counts)
         await recovery.prepare()

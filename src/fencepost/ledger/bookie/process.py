@@ -29,7 +29,6 @@ from fencepost.ledger.bookie.repair import Repair
 from fencepost.ledger.bookie.server import LOOPS, OF_STORAGE, Server
 from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
-from fencepost.ledger.ended import Ended
 from fencepost.ledger.errors import ClusterExistsError, MetadataServiceError
 from fencepost.ledger.kernels import ready as loops
 from fencepost.ledger.metadata.client import MetadataClient
@@ -38,6 +37,7 @@ from fencepost.ledger.roles.bookie import Bookie
 from fencepost.ledger.rules.boot import CLEAN_END, Run, Step, steps_of_boot
 from fencepost.ledger.rules.cookies import Boot, Cookie
 from fencepost.ledger.security import ENVIRONMENT, Security
+from fencepost.ledger.shutdown import Shutdown
 from fencepost.traces import TraceWriter
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ async def serve(
             "this bookie cannot repair from bookies that know users, as it does: name a file by %s", CREDENTIALS
         )
     directories = Directories.of(directory, settings)
-    ended = _Ended()
+    ended = _Shutdown()
     with contextlib.closing(bind(settings, directories.stamped())) as bound:
         try:
             client = await _connected(settings, directories, ended)
@@ -117,7 +117,7 @@ class _Process:
         bookie_id: str,
         address: tuple[str, int],
         cookie: Cookie | None,
-        ended: _Ended,
+        ended: _Shutdown,
     ) -> None:
         """Make all parts but the storage; nothing serves yet."""
         self.settings = settings
@@ -271,7 +271,7 @@ def _give_memory_back() -> None:
         trim(0)
 
 
-async def _connected(settings: BookieSettings, directories: Directories, ended: _Ended) -> MetadataClient:
+async def _connected(settings: BookieSettings, directories: Directories, ended: _Shutdown) -> MetadataClient:
     """A session with the metadata service. Raises :class:`_AskedToEnd` if the bookie is asked to end before there is
     one.
 
@@ -288,7 +288,7 @@ class _AskedToEnd(Exception):
     """The bookie is asked to end before it serves."""
 
 
-class _Ended(Ended):
+class _Shutdown(Shutdown):
     """Why a bookie ends: it is asked to, or it cannot go on, as its parts say too."""
 
     def __init__(self) -> None:
@@ -351,7 +351,7 @@ async def _check_cookies(
     raise SystemFailure(f"the bookie does not start: {problem}")
 
 
-async def _patiently(work: Callable[[], Awaitable[T]], ended: _Ended, waits: bool = True) -> T:
+async def _patiently(work: Callable[[], Awaitable[T]], ended: _Shutdown, waits: bool = True) -> T:
     """Do something that needs the metadata service; where it ``waits``, again until the service is there. Raises
     :class:`_AskedToEnd` if the bookie is asked to end meanwhile.
     """
@@ -408,7 +408,7 @@ def _serve_metrics(
         "bookie_SERVER_STATUS": lambda: registration.status,
         "bookie_ledgers_count": lambda: len(server.role.ledgers),
         "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: server.role.adds_under_way,
-        "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.look_ups) + server.role.reads_under_way,
+        "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.lookups) + server.role.reads_under_way,
         "bookie_repair_ledgers_in_limbo": lambda: repair.limbo,
         "bookie_repair_ledgers_left": lambda: repair.progress.ledgers,
         "bookie_repair_entries_copied": lambda: repair.progress.entries,

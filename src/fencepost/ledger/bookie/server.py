@@ -34,7 +34,7 @@ from fencepost.connections.tls import Tls, upgrade
 from fencepost.connections.users import REALM, Users
 from fencepost.ledger.bookie.batches import LARGE, Batches
 from fencepost.ledger.bookie.inbox import ROOM, Inbox, Memory, address_of
-from fencepost.ledger.bookie.look_ups import Look, PlainRead, find, found_one, nothing, size_of
+from fencepost.ledger.bookie.lookups import Look, PlainRead, find, found_one, nothing, size_of
 from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
@@ -677,7 +677,7 @@ class Server:
     # -- look-ups -----------------------------------------------------------------------------------------------------
 
     def _look(self, look: Look) -> None:
-        connection = self.connections.get(self.role.look_ups[look.number].connection)
+        connection = self.connections.get(self.role.lookups[look.number].connection)
         if connection is None:
             # Nobody is left to answer, but the role counts the look-up until it has come to something.
             self.loop.call_soon(self._deliver, nothing(look))

@@ -277,7 +277,7 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
     def of_role(self) -> Limits:
         """The limits of the role."""
         return Limits(
-            look_ups=self.max_pending_read_requests_per_thread,
+            lookups=self.max_pending_read_requests_per_thread,
             polls=self.max_long_polls,
             polls_of_ledger=self.max_long_polls_per_ledger,
             poll_wait=self.max_long_poll_timeout_ms * 1_000,

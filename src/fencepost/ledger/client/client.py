@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from fencepost.errors import OptionError
-from fencepost.ledger.client import given
+from fencepost.ledger.client import arguments
 from fencepost.ledger.client.calls import Calls
 from fencepost.ledger.client.driver import Driver
 from fencepost.ledger.client.reader import LedgerReader
@@ -168,7 +168,7 @@ class LedgerClient:
             explicit_lac_interval,
         )
 
-        ledger = None if ledger is None else given.ledger_id(ledger)
+        ledger = None if ledger is None else arguments.ledger_id(ledger)
 
         async def create() -> LedgerWriter:
             return await self._created(settings, ledger, in_flight_bytes)
@@ -190,7 +190,7 @@ class LedgerClient:
         :meth:`create_ledger` does.
         """
         settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True)
-        ledger = None if ledger is None else given.ledger_id(ledger)
+        ledger = None if ledger is None else arguments.ledger_id(ledger)
         writer = await self._created(settings, ledger, 1)
         writer.release()
         return writer.id
@@ -210,7 +210,7 @@ class LedgerClient:
         :class:`LedgerExistsError` if the ledger has a writer already.
         """
 
-        ledger = given.ledger_id(ledger)
+        ledger = arguments.ledger_id(ledger)
 
         async def adopt() -> LedgerWriter:
             known = await self.ledger_metadata(ledger)
@@ -287,11 +287,11 @@ class LedgerClient:
         ``recover`` all that :meth:`recover_ledger` raises.
         """
 
-        ledger, key = given.ledger_id(ledger), given.password(password)
+        ledger, key = arguments.ledger_id(ledger), arguments.password(password)
         wanted = None if digest is None else _digest(digest)
-        prefetch = given.whole("prefetch", prefetch, 1)
-        prefetch_bytes = given.whole("prefetch_bytes", prefetch_bytes, 1)
-        confirmed = given.whole("confirmed", confirmed, NO_ENTRY_YET)
+        prefetch = arguments.whole("prefetch", prefetch, 1)
+        prefetch_bytes = arguments.whole("prefetch_bytes", prefetch_bytes, 1)
+        confirmed = arguments.whole("confirmed", confirmed, NO_ENTRY_YET)
 
         async def opened() -> LedgerReader:
             if recover:
@@ -330,8 +330,8 @@ class LedgerClient:
         :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`,
         :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it is not possible now.
         """
-        ledger = given.ledger_id(ledger)
-        settings = RecovererSettings(given.password(password), self.driver.settings.recovery_in_flight)
+        ledger = arguments.ledger_id(ledger)
+        settings = RecovererSettings(arguments.password(password), self.driver.settings.recovery_in_flight)
         role = Recoverer(ledger, settings, traces=self.driver.trace is not None)
         calls = Calls(self.driver, ledger, role)
         try:
@@ -351,7 +351,7 @@ class LedgerClient:
 
     async def ledger_metadata(self, ledger: int) -> LedgerMetadata:
         """The metadata of a ledger. Raises :class:`NoSuchLedgerError`."""
-        return (await self.metadata.read_ledger(given.ledger_id(ledger))).metadata
+        return (await self.metadata.read_ledger(arguments.ledger_id(ledger))).metadata
 
     async def delete_ledger(self, ledger: int, *, of_log: str | None = None) -> None:
         """Delete a ledger, in any state. Its bookies make room when they next compare with the metadata.
@@ -391,26 +391,26 @@ def writer_settings(
 
     Raises :class:`fencepost.OptionError`.
     """
-    ensemble = given.whole("ensemble", ensemble, 1)
-    write_quorum = ensemble if write_quorum is None else given.whole("write_quorum", write_quorum, 1)
-    ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else given.whole("ack_quorum", ack_quorum, 1)
+    ensemble = arguments.whole("ensemble", ensemble, 1)
+    write_quorum = ensemble if write_quorum is None else arguments.whole("write_quorum", write_quorum, 1)
+    ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else arguments.whole("ack_quorum", ack_quorum, 1)
     if not are_quorums(ensemble, write_quorum, ack_quorum):
         raise OptionError(
             f"ensemble {ensemble}, write_quorum {write_quorum}, ack_quorum {ack_quorum}: an ack quorum is at least 1"
             " and at most the write quorum, and that at most the ensemble"
         )
-    given.whole("in_flight_bytes", in_flight_bytes, 1)
+    arguments.whole("in_flight_bytes", in_flight_bytes, 1)
     return WriterSettings(
         ensemble,
         write_quorum,
         ack_quorum,
-        given.password(password),
+        arguments.password(password),
         _digest(digest),
-        given.custom_metadata(custom_metadata),
+        arguments.custom_metadata(custom_metadata),
         random.SystemRandom().getrandbits(63),
-        given.whole("in_flight", in_flight, 1),
+        arguments.whole("in_flight", in_flight, 1),
         bool(deferred_sync),
-        int(given.seconds("explicit_lac_interval", explicit_lac_interval) * 1_000_000),
+        int(arguments.seconds("explicit_lac_interval", explicit_lac_interval) * 1_000_000),
         reserves=reserves,
     )
 

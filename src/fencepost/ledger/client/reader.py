@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Self
 
-from fencepost.ledger.client import given
+from fencepost.ledger.client import arguments
 from fencepost.ledger.client.calls import Calls, error_of
 from fencepost.ledger.client.driver import Driver
 from fencepost.ledger.client.loops import LOOPS
@@ -123,7 +123,7 @@ class LedgerReader:
     async def read_entry(self, entry_id: int) -> bytes:
         """The data of one entry. Raises as :meth:`read`."""
         if type(entry_id) is not int:
-            entry_id = given.whole("entry_id", entry_id, 0)
+            entry_id = arguments.whole("entry_id", entry_id, 0)
         if entry_id < 0:
             raise NoSuchEntryError(f"there is no entry {entry_id}: entries count from 0")
         if 0 <= entry_id <= self._readable and self._driver.unreachable_since is None:
@@ -156,8 +156,8 @@ class LedgerReader:
         """The same entries in batches, each in one block of memory: there is no object for an entry. Raises as
         :meth:`read`.
         """
-        first = given.whole("first", first, -given.LARGEST)
-        last = None if last is None else given.whole("last", last, -given.LARGEST)
+        first = arguments.whole("first", first, -arguments.LARGEST)
+        last = None if last is None else arguments.whole("last", last, -arguments.LARGEST)
         if first < 0:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
         if last is None:
@@ -220,7 +220,7 @@ class LedgerReader:
 
     async def tail_batches(self, first: int = 0) -> AsyncGenerator[EntryBatch, None]:
         """The same entries in batches, as :meth:`read_batches` has them. Raises as :meth:`tail`."""
-        first = given.whole("first", first, -given.LARGEST)
+        first = arguments.whole("first", first, -arguments.LARGEST)
         if first < 0:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
         while True:

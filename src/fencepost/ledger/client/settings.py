@@ -9,7 +9,7 @@ import msgspec
 
 from fencepost.connections.tls import Tls
 from fencepost.connections.users import Credentials
-from fencepost.ledger.client import given
+from fencepost.ledger.client import arguments
 from fencepost.ledger.security import Security
 from fencepost.ledger.wire.frames import DEFAULT_LIMIT
 
@@ -58,6 +58,6 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name in ("unanswered_limit", "frame_limit", "recovery_in_flight"):
-                given.whole(name, value, 1)
+                arguments.whole(name, value, 1)
             elif name not in ("tls", "credentials"):
-                given.seconds(name, value, may_be_none=False)
+                arguments.seconds(name, value, may_be_none=False)

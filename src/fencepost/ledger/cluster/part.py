@@ -15,7 +15,7 @@ from typing import Any
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import make_folder, private
-from fencepost.ledger.cluster import bound, words
+from fencepost.ledger.cluster import bound, four_letter_words
 from fencepost.ledger.cluster.identity import Identity, identity, is_paused, memory
 from fencepost.ledger.cluster.ports import HOST
 
@@ -235,8 +235,8 @@ class Part:
 
     async def _answers(self, patience: float) -> bool:
         if not self.name.isdigit():
-            return await words.ask(self.port, "ruok", patience) == "imok"
-        return await words.ask(self.port, "", patience) is not None
+            return await four_letter_words.ask(self.port, "ruok", patience) == "imok"
+        return await four_letter_words.ask(self.port, "", patience) is not None
 
     def _now(self, state: State) -> None:
         if state is not self.state:

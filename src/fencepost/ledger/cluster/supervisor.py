@@ -13,8 +13,8 @@ from typing import Any
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.files.folders import make_folder, private
 from fencepost.files.storage import reason
+from fencepost.ledger.cluster import four_letter_words
 from fencepost.ledger.cluster import plan as plans
-from fencepost.ledger.cluster import words
 from fencepost.ledger.cluster.identity import identity, is_alive, kill
 from fencepost.ledger.cluster.part import Part, State
 from fencepost.ledger.cluster.plan import LOCK, LOGS, METADATA, SETTINGS, Plan, label
@@ -152,7 +152,9 @@ class Supervisor:
     async def watch(self) -> None:
         """Look at every part again and again; never returns."""
         while True:
-            known = words.registered(await words.ask(self.plan.metadata_port, "dump", LOOK_PATIENCE))
+            known = four_letter_words.registered(
+                await four_letter_words.ask(self.plan.metadata_port, "dump", LOOK_PATIENCE)
+            )
             await asyncio.gather(*(part.look(LOOK_PATIENCE, _seen(part, known)) for part in self.parts.values()))
             await asyncio.sleep(LOOK_EVERY)
 

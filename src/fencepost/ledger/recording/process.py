@@ -12,13 +12,13 @@ import msgspec
 
 from fencepost.errors import OptionError
 from fencepost.ledger.bookie.directories import is_loopback
-from fencepost.ledger.ended import Ended
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.recording import faults as of_faults
 from fencepost.ledger.recording.faults import Faults
 from fencepost.ledger.recording.ledgers import Ledgers
 from fencepost.ledger.recording.proxy import Bookie, Counts, Proxy, bind
 from fencepost.ledger.recording.redirects import Redirects, registered_bookies
+from fencepost.ledger.shutdown import Shutdown
 from fencepost.ledger.wire.frames import DEFAULT_LIMIT
 from fencepost.traces import TraceWriter
 
@@ -71,7 +71,7 @@ async def record(
     it cannot start.
     """
     _check(asked)
-    ended = Ended()
+    ended = Shutdown()
     async with await MetadataClient.connect(asked.metadata) as client:
         bookies = await _bookies(asked, client)
         with contextlib.ExitStack() as stack:

@@ -95,12 +95,12 @@ from fencepost.ledger.rules.recovery import is_fenced_by_read
 class Limits(msgspec.Struct, frozen=True):
     """Limits of the requests that a bookie has in flight; a request beyond them is answered ``TOO_MANY_REQUESTS``.
 
-    ``look_ups``: requests that wait for storage. ``polls`` and ``polls_of_ledger``: long polls that wait for a LAC.
+    ``lookups``: requests that wait for storage. ``polls`` and ``polls_of_ledger``: long polls that wait for a LAC.
     ``poll_wait``: microseconds that one waits, whatever it asks for. ``batch_entries`` and ``batch_size``, in bytes:
     what a response to a batch read has at most.
     """
 
-    look_ups: int = 10_000
+    lookups: int = 10_000
     polls: int = 10_000
     polls_of_ledger: int = 1_000
     poll_wait: int = 60_000_000
@@ -150,7 +150,7 @@ class Bookie:
         self.batches: deque[tuple[int, tuple[Adds, ...]]] = deque()
         self.adds_under_way = 0
         """The adds that are not durable yet."""
-        self.look_ups: dict[int, Asked] = {}
+        self.lookups: dict[int, Asked] = {}
         self.reads: dict[int, tuple[int, int]] = {}
         """Reads that came together and wait for storage, by number: the connection, and how many are left."""
         self.reads_under_way = 0
@@ -313,7 +313,7 @@ class Bookie:
         effects.append(Stop("the journal cannot be written"))
 
     def _found(self, event: Found, effects: list[Effect]) -> None:
-        asked, since = self.look_ups.pop(event.number), self.asked_at.pop(event.number, 0)
+        asked, since = self.lookups.pop(event.number), self.asked_at.pop(event.number, 0)
         request = asked.request
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         after = max(ledger.position, self._position_of(request.ledger, event.entry_id))
@@ -330,7 +330,7 @@ class Bookie:
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
     def _asked_to_read(self, event: AskedToRead, effects: list[Effect]) -> None:
-        count = how_many_may_begin(event.count, len(self.look_ups) + self.reads_under_way, self.limits.look_ups)
+        count = how_many_may_begin(event.count, len(self.lookups) + self.reads_under_way, self.limits.lookups)
         self.number += 1
         if count:
             self.reads[self.number] = event.connection, count
@@ -396,7 +396,7 @@ class Bookie:
         return ReadEntryResponse(request.ledger, request.entry_id, code, ledger.lac)
 
     def _batch_found(self, event: BatchFound, effects: list[Effect]) -> None:
-        asked, since = self.look_ups.pop(event.number), self.asked_at.pop(event.number, 0)
+        asked, since = self.lookups.pop(event.number), self.asked_at.pop(event.number, 0)
         request = asked.request
         assert type(request) is BatchRead
         ledger, of_ledger, first = self.ledgers.get(request.ledger, _UNKNOWN), request.ledger, request.entry_id
@@ -410,7 +410,7 @@ class Bookie:
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
     def _runs_found(self, event: RunsFound, effects: list[Effect]) -> None:
-        asked = self.look_ups.pop(event.number)
+        asked = self.lookups.pop(event.number)
         self.asked_at.pop(event.number, 0)
         request = asked.request
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
@@ -419,7 +419,7 @@ class Bookie:
         self._reply(Answer(asked.connection, asked.txn, response), self.position, effects)
 
     def _measured(self, event: Measured, effects: list[Effect]) -> None:
-        asked = self.look_ups.pop(event.number)
+        asked = self.lookups.pop(event.number)
         self.asked_at.pop(event.number, 0)
         assert type(asked.request) is GetBookieInfo
         total = event.total if asked.request.total else None
@@ -653,9 +653,9 @@ class Bookie:
 
     def _begin(self, asked: Asked, effects: list[Effect]) -> bool:
         """Count what waits for storage, under a new number; or answer that too much does."""
-        if len(self.look_ups) + self.reads_under_way < self.limits.look_ups:
+        if len(self.lookups) + self.reads_under_way < self.limits.lookups:
             self.number += 1
-            self.look_ups[self.number] = asked
+            self.lookups[self.number] = asked
             if self.traces:
                 self.asked_at[self.number] = self.position
             return True

@@ -19,7 +19,7 @@ import msgspec
 from fencepost.errors import SystemFailure
 from fencepost.ledger.bookie.batches import ArrivedAdds, Batches
 from fencepost.ledger.bookie.inbox import Memory
-from fencepost.ledger.bookie.look_ups import LookOne, find, nothing
+from fencepost.ledger.bookie.lookups import LookOne, find, nothing
 from fencepost.ledger.client.loops import Loops
 from fencepost.ledger.disk.entry_logs import name_of as name_of_log
 from fencepost.ledger.disk.index import places_of
@@ -567,7 +567,7 @@ class BookieProcess:
         self.environment.schedule.after(delay, self._if_there, self.starts, self._find, (look,))
 
     def _find(self, look: LookOne) -> None:
-        is_awaited = self.role.look_ups[look.number].connection in self.environment.network.connections
+        is_awaited = self.role.lookups[look.number].connection in self.environment.network.connections
         self.deliver(find(self.storage, look) if is_awaited else nothing(look))
 
     def _look_up_reads(self, effect: LookUpReads) -> None:

@@ -34,7 +34,7 @@ HIDDEN = frozenset(
         "requests",
         "sent",
         "digests",
-        "look_ups",
+        "lookups",
         "waiting",
         "unsynced",
         "batches",

@@ -6,7 +6,7 @@ import pytest
 from ledger.client.standins import Cluster
 from ledger.client.test_ledgers import run
 
-from fencepost.ledger.client.picture import PROBED, Holding, draw, holdings
+from fencepost.ledger.client.replica_map import PROBED, Holding, draw, holdings
 from fencepost.ledger.messages import ListEntries
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, closed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.ledger.cluster.four_letter_words import registered
 from fencepost.ledger.cluster.part import Part, State
 from fencepost.ledger.cluster.supervisor import _seen
-from fencepost.ledger.cluster.words import registered
 
 DUMP = """SessionTracker dump:
 Session Sets (1)/(1):

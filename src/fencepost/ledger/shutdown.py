@@ -12,7 +12,7 @@ from typing import Any
 _log = logging.getLogger("fencepost.ledger")
 
 
-def end_at_signals(ended: asyncio.Event) -> None:
+def set_at_signals(ended: asyncio.Event) -> None:
     """Let SIGTERM and SIGINT set an event of the running loop; a second one ends the process at once."""
     loop = asyncio.get_running_loop()
 
@@ -26,13 +26,13 @@ def end_at_signals(ended: asyncio.Event) -> None:
             loop.add_signal_handler(number, signalled, number)
 
 
-class Ended:
+class Shutdown:
     """Why a process ends: a signal asks it to, or it cannot go on."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._error: BaseException | None = None
-        end_at_signals(self._event)
+        set_at_signals(self._event)
         asyncio.get_running_loop().set_exception_handler(self._raised)
 
     async def wait(self) -> None:
