@@ -128,7 +128,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The ledger client and its errors, and what writes traces, are imported when they are asked for."""
+    """Import the ledger client, its errors and the trace writer on first use."""
     import importlib
 
     from fencepost.errors import naming_extra

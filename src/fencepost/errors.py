@@ -1,4 +1,4 @@
-"""Errors as a user meets them: one class per exit code, one clear line per instance.
+"""Errors shown to a user: one class per exit code, one clear line per instance.
 
 The exit codes are TLC's, so that scripts written for TLC keep working.
 """
@@ -29,8 +29,8 @@ READ_OTHERWISE = (
 NOT_REPLAYED = (
     "cannot be replayed: the protocol reads something besides its state (run again with {checking} to find out what)"
 )
-"""The ends of a sentence about an action or a property, and of one about a behaviour that an engine has found. The
-option that they name is ``checking``.
+"""Endings of two messages: one about an action or a property, one about a behaviour that an engine found.
+``{checking}`` stands for that option.
 """
 
 
@@ -39,7 +39,7 @@ _spelling: Callable[[str], str] = str
 
 @contextmanager
 def options_spelled(spelling: Callable[[str], str]) -> Iterator[None]:
-    """Within this context errors name each option by what ``spelling`` makes of it, in all threads of the process."""
+    """Within this context, errors spell option names with ``spelling``, in all threads of the process."""
     global _spelling
     before, _spelling = _spelling, spelling
     try:
@@ -49,10 +49,10 @@ def options_spelled(spelling: Callable[[str], str]) -> Iterator[None]:
 
 
 class FencepostError(Exception):
-    """An error whose message is one line for the user: what is wrong and what to do.
+    """An error whose message is one line for the user: the problem and its fix.
 
-    ``options`` are the options that the message is about. Where the message has ``{name}`` for one of them, the text of
-    the error has the name as the user writes it: ``max_memory`` in Python, ``--max-memory`` on the command line.
+    ``options`` are the options that the message names as ``{name}``. In the text of the error each is spelled as the
+    user writes it: ``max_memory`` in Python, ``--max-memory`` on the command line.
     """
 
     exit_code = SYSTEM_FAILED
@@ -69,7 +69,7 @@ class FencepostError(Exception):
 
 
 class NotAProtocol(FencepostError):
-    """The name or file that was asked for holds no protocol that can be checked."""
+    """The name or file that the user gave holds no protocol that can be checked."""
 
     exit_code = NOT_A_PROTOCOL
 
@@ -81,11 +81,10 @@ class OptionError(FencepostError):
 
 
 class ProtocolRaised(FencepostError):
-    """The author's Python raised, or broke a rule of the language, while a state was explored.
+    """The author's Python raised, or broke a rule of the language, during exploration of a state.
 
-    ``where`` names the action or property with its parameters; ``state`` is the state it was run in (a
-    :class:`fencepost.semantics.State`, or None before there is one). The author's own exception, if any, is
-    ``__cause__``.
+    ``where`` names the action or property with its parameters. ``state`` is the :class:`fencepost.semantics.State` that
+    it ran in, or None if no state existed yet. The author's own exception, if any, is ``__cause__``.
     """
 
     exit_code = PROTOCOL_RAISED
@@ -97,13 +96,13 @@ class ProtocolRaised(FencepostError):
 
 
 class Misbehaved(FencepostError):
-    """A mistake of an action or a property, in words that continue a sentence which begins with its name."""
+    """A mistake of an action or a property. The message continues a sentence that begins with its name."""
 
     exit_code = PROTOCOL_RAISED
 
 
 class SystemFailure(FencepostError):
-    """The machine let us down: no memory, no disk, an unreadable or foreign checkpoint."""
+    """The machine failed: no memory, no disk, an unreadable or foreign checkpoint."""
 
     exit_code = SYSTEM_FAILED
 
@@ -120,8 +119,8 @@ EXTRAS = {
 
 @contextmanager
 def naming_extra(what: str, by: str = "") -> Iterator[None]:
-    """Raises :class:`OptionError` if ``what`` needs a library that an extra would have brought: ``by``, or
-    the first that has it.
+    """Turn a missing library of an extra into :class:`OptionError`. ``what`` needs it. The message names the extra
+    ``by``, or else the first extra that has the library.
     """
     try:
         yield
@@ -135,5 +134,5 @@ def naming_extra(what: str, by: str = "") -> Iterator[None]:
 
 
 def how_to_install(extra: str) -> str:
-    """What to type to get an extra. No package index has Fencepost."""
+    """The command that installs an extra. Fencepost is not on a package index."""
     return f"in a checkout of Fencepost, pip install '.[{extra}]'"

@@ -1,4 +1,4 @@
-"""The version of Fencepost, and those of what it runs on, in a module that imports nothing at once."""
+"""The versions of Fencepost and its dependencies. Importing this module imports nothing else."""
 
 VERSION = "0.1.0"
 
@@ -6,11 +6,11 @@ RUNS_ON = (
     "numpy", "numba", "llvmlite", "scipy", "msgspec", "rich", "pyarrow", "duckdb", "sqlglot", "pyspark", "pandas",
     "starlette", "uvicorn", "kazoo", "protobuf", "google-crc32c", "prometheus-client", "uvloop",
 )  # fmt: skip
-"""Distributions of which the version matters, where they are installed: what is always needed, then the extras."""
+"""Distributions whose versions matter: the required ones, then those of the extras."""
 
 
 def versions() -> list[str]:
-    """A line for each: Fencepost first, then Python, and the distributions that are installed."""
+    """One line each for Fencepost, Python and the installed distributions, in this order."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 

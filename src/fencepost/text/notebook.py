@@ -1,4 +1,4 @@
-"""What things show of themselves in a notebook."""
+"""HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from html import escape
 
 HEIGHT = 640
-"""Pixels of a page within a notebook; the rest of it scrolls."""
+"""Height in pixels of a page within a notebook. A longer page scrolls."""
 
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A title, and below it names with what they stand for."""
+    """A table of names and texts under a title."""
     left = "style='text-align:left'"
     lines = [
         f"<tr><th {left}>{escape(name)}</th><td {left}><code>{escape(text)}</code></td></tr>" for name, text in rows
@@ -19,6 +19,6 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 def framed(page: str) -> str:
-    """A whole page, in a frame: its styles and its script are its own."""
+    """A whole page in a frame, which isolates its styles and its script."""
     style = f"width:100%;height:{HEIGHT}px;border:1px solid #ccc"
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'

@@ -27,9 +27,7 @@ def seconds(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Time that passes, as a line shows it that is written again and again: ``0.4 s``, ``38 s``, ``4 min 05 s``, ``2 h
-    10 min``.
-    """
+    """Elapsed time for a progress line: ``0.4 s``, ``38 s``, ``4 min 05 s``, ``2 h 10 min``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -58,7 +56,7 @@ def size(number: int) -> str:
 
 
 def probability(value: float) -> str:
-    """As TLC prints it: two digits, ``4.2E-8``; ``0`` and plain decimals from a thousandth up."""
+    """As TLC prints it: two digits, ``4.2E-8``. Zero is ``0``, and a thousandth or more is a plain decimal."""
     if value == 0:
         return "0"
     if value >= 0.001:
@@ -68,7 +66,7 @@ def probability(value: float) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """``12%``; ``<1%`` and ``>99%`` rather than a rounding that hides something."""
+    """``12%``. ``<1%`` and ``>99%`` never round to ``0%`` and ``100%``."""
     if not whole:
         return ""
     share = 100 * part / whole

@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 MOST_DIGITS = 100
-"""Digits of a whole number up to which all of them are shown."""
+"""A whole number of at most this many digits is shown in full."""
 
 
 def printable(text: str) -> str:
-    """Text that does nothing to a terminal: control characters, line ends and what changes the direction of writing are
-    escaped.
+    """The text with control characters, line ends and marks of writing direction escaped, so that it is safe on a
+    terminal.
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def abbreviated(number: int) -> str:
-    """A whole number in digits: of more than :data:`MOST_DIGITS` the first and the last, and how many there are."""
+    """A whole number in digits. Beyond :data:`MOST_DIGITS` digits: the first and the last of them, and their number."""
     if number.bit_length() < 3 * MOST_DIGITS:
         return repr(number)
     count, ends = _digits(number), MOST_DIGITS // 5
@@ -29,18 +29,18 @@ def abbreviated(number: int) -> str:
 
 
 def _digits(number: int) -> int:
-    """How many decimal digits a number has, without writing them."""
+    """The number of decimal digits of a number, computed without writing it out."""
     number = abs(number)
     count = int(number.bit_length() * math.log10(2)) + 1
     return count if number >= 10 ** (count - 1) else count - 1
 
 
 _SAFE = 600
-"""Digits that ``str`` and ``int`` take whatever their limit is, which cannot be less than 640."""
+"""``str`` and ``int`` accept this many digits under any limit: Python's limit cannot be set below 640."""
 
 
 def decimal(number: int) -> str:
-    """All the digits of a whole number, however many. (``str`` refuses some thousands of them.)"""
+    """All the digits of a whole number of any length. (``str`` refuses more than some thousands.)"""
     if number.bit_length() < 3 * _SAFE:
         return str(number)
     half = _digits(number) // 2
@@ -49,7 +49,7 @@ def decimal(number: int) -> str:
 
 
 def whole_number(text: str) -> int:
-    """The whole number that is written in decimal digits, however many. Raises ValueError if it is none."""
+    """The whole number that ``text`` writes in decimal digits, of any length. Raises ValueError for other text."""
     if len(text) <= _SAFE:
         return int(text)
     sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
@@ -61,7 +61,9 @@ def whole_number(text: str) -> int:
 
 
 def meant(name: str, known: Iterable[str], otherwise: str = "it has") -> str:
-    """``did you mean workers?``, for a name that is nearly one of those ``known``; else what they are."""
+    """``did you mean workers?`` if one of the ``known`` names is close to ``name``; otherwise a list of the known
+    names.
+    """
     names = list(known)
     near = get_close_matches(name, names, n=1)
     return f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(names) or 'none'}"
