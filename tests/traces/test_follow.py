@@ -152,9 +152,9 @@ def test_a_refusal_names_the_file_the_line_and_its_text() -> None:
 
 
 def test_a_refusal_within_the_package_is_named_by_its_place_there() -> None:
-    from fencepost.protocols.store.store import ValueTable
+    from fencepost.protocols.store.store import Store
 
-    follower = Follower(ValueTable())
+    follower = Follower(Store())
     c1 = ModelValue("c1")
     refused = follower.step(follower.initial(), "client_opens_ledger", (("c", c1),), ())
     assert isinstance(refused, Refused)

@@ -29,8 +29,9 @@ from fencepost.semantics.state import ValueTable, encode_path
 MOST_LEARNT = 500_000
 """Evaluations of the author's Python after which what was learnt is forgotten: of the store, each takes some 3 KiB."""
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LANGUAGE = tuple(os.path.join(PACKAGE, room, "") for room in ("spec", "conform", "step"))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LANGUAGE = tuple(os.path.join(PACKAGE, room, "") for room in ("language", "semantics", "traces"))
+"""Folders whose frames are not the author's: a refusal is reported at the last frame outside of them."""
 
 
 @dataclass(frozen=True)
