@@ -1,3 +1,1 @@
-"""The storage of a bookie: the formats of its files as pure codecs, the layer of files under them, and the storage made
-of both.
-"""
+"""The storage of a bookie: file formats as pure codecs, the files, and the storage built from both."""

@@ -1,8 +1,8 @@
-"""The collection of garbage: entry logs that hold little or nothing that is still found give their room back.
+"""Garbage collection: reclaims entry logs whose entries are mostly or all deleted or superseded.
 
-What is still in use of an entry log is copied to a new section, together with what only this log says of ledgers. When
-the last such section is durable, it says that the old entry log is not there any more, and only then is that removed. A
-crash at any point leaves either the old entry log, or all of what was in use of it elsewhere.
+The live entries of an entry log are copied to new sections, together with ledger state that only this log holds. The
+last of these sections no longer lists the old entry log. Once it is durable, the old log is removed. After a crash at
+any point, either the old entry log exists or all its live entries exist elsewhere.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from fencepost.ledger.kernels.found import CODE, missing
 from fencepost.ledger.rules.codes import Code
 
 CHUNK = 1 << 22
-"""Bytes that are copied together."""
+"""Bytes copied in one step."""
 
 
 @dataclass
 class Collected:
-    """The result of a collection: the entry logs that it removed, the bytes of them, the bytes that it copied, and the
-    entry logs that it had to leave since something in them cannot be read.
+    """The result of a collection: the entry logs removed, their bytes, the bytes copied, and the entry logs kept
+    because
+    part of them cannot be read.
     """
 
     removed: list[int] = field(default_factory=list)
@@ -45,7 +46,7 @@ class Collection:
     """Collects the garbage of entry logs."""
 
     def __init__(self, logs: EntryLogs, compiled: Callable[[], bool], now: Callable[[], float]) -> None:
-        """``compiled()`` says whether there are compiled loops by now, ``now()`` the time in seconds."""
+        """``compiled()`` says whether the compiled loops are ready; ``now()`` is the time in seconds."""
         self._logs = logs
         self._compiled = compiled
         self._now = now
@@ -54,12 +55,13 @@ class Collection:
     def run(
         self, threshold: float, writing: Turn, rate: int, ended: Callable[[], bool] = lambda: False
     ) -> Work[Collected]:
-        """Remove entry logs that nothing is in use of, and compact those of which at most a share of ``threshold`` is,
-        the emptiest first.
+        """Remove entry logs without live entries, and compact those whose live share is at most ``threshold``, emptiest
+        first.
 
-        ``writing`` is held while something is written, ``rate`` the bytes a second that are written at most (0: any),
-        and nothing more is begun once ``ended()`` is true. Entry logs for whose copies there is neither room nor a
-        reserve are left. Raises ``OSError``.
+        ``writing`` is held during each write. ``rate`` limits the bytes written per second; 0 means no limit. No
+        further
+        step begins once ``ended()`` is true. An entry log is kept if neither the disk nor the reserve has room for its
+        copies. Raises ``OSError``.
         """
         collected = Collected()
         yield self._running
@@ -76,7 +78,7 @@ class Collection:
         return collected
 
     def wait(self) -> None:
-        """Come back when none is under way."""
+        """Block until no collection is running."""
         with self._running:
             pass
 
@@ -88,7 +90,7 @@ class Collection:
     def _compact(
         self, log: int, writing: Turn, rate: int, ended: Callable[[], bool], collected: Collected
     ) -> Work[None]:
-        """Copy what is in use of an entry log, and remove it."""
+        """Copy the live entries of an entry log, then remove it."""
         found = scan(self._logs.logs[log], log)
         if not found.complete:
             collected.damaged.append(log)
@@ -108,13 +110,13 @@ class Collection:
             finally:
                 writing.release()
             collected.bytes_copied += copied
-            yield began + (copied / rate if rate else 0.0)  # and let others write
+            yield began + (copied / rate if rate else 0.0)  # let others write
         collected.removed.append(log)
         collected.bytes_removed += size
 
     def _copy(self, log: int, runs: deque[tuple[int, int, int]]) -> Work[int]:
-        """Copy some of these runs, given by their ledgers, first and last ids, which are taken out of the queue; with
-        the last of them, remove the entry log. The bytes copied.
+        """Copy the next runs of a queue of (ledger, first id, last id), and remove them from it. After the last one,
+        remove the entry log. Returns the bytes copied.
         """
         logs = self._logs
         chosen: dict[int, Located] = {}
@@ -139,7 +141,7 @@ class Collection:
         return size
 
     def _read(self, chosen: list[Located]) -> Entries:
-        """The entries of runs, which nobody moves meanwhile. Raises :class:`Damage` if one cannot be read."""
+        """The entries of runs, which must not move meanwhile. Raises :class:`Damage` if one cannot be read."""
         logs = self._logs
         if chosen and self._compiled():
             ledgers = np.repeat([located.run.ledger for located in chosen], [len(located.run) for located in chosen])

@@ -1,13 +1,13 @@
-"""Entry logs as files: writing sections, reading entries, and coming back after a crash or damage.
+"""Entry logs as files: writing sections, reading entries, and recovering after a crash or damage.
 
-A section counts from when it is synced. It is written by :meth:`EntryLogs.write`, :meth:`EntryLogs.sync` makes it
-durable, and :meth:`EntryLogs.commit` lets reads find what is in it; only then may whatever it replaces be removed:
-journal files, other entry logs.
+A section counts once it is synced. :meth:`EntryLogs.write` writes it, :meth:`EntryLogs.sync` makes it durable, and
+:meth:`EntryLogs.commit` makes its entries visible to reads. Only then may the files that it replaces be removed:
+journal files and other entry logs.
 
-So when entry logs are opened, the journal tells whether the last section was durable. If the files of the journal and
-the entry logs that it replaces are all there still, the last section is cut off, and its entries come from the journal:
-even if it can be read, the sync of it may have failed. If they are not, then it was synced, and what cannot be read of
-it is damage.
+So the journal shows at recovery whether the last section was durable. If all journal files and entry logs that the
+section replaces still exist, the section is cut off and its entries come from the journal. This holds even if the
+section can be read, because its sync may have failed. If one of those files is gone, the section was synced, and
+whatever cannot be read in it is damage.
 """
 
 from __future__ import annotations
@@ -46,37 +46,37 @@ from fencepost.ledger.rules.codes import Code
 
 SUFFIX = ".log"
 PIECE = 1 << 20
-"""Bytes that are written together, and synced before more are: the journal's next sync waits for no more than these on
-a disk that both share.
+"""Bytes written and synced at a time. Where the journal is on the same disk, its next sync waits for no more than
+these.
 """
 
 STRETCH = 1 << 20
-"""Bytes that are read together at the most, unless an entry is larger."""
+"""The most bytes per read, unless a single entry is larger."""
 GAP = 1 << 12
-"""Bytes between two entries that are read for nothing rather than to read twice."""
+"""The largest gap between two entries that one read covers. Beyond it, two reads are cheaper."""
 
 NO_LIMIT = 1 << 62
-"""More bytes than there are."""
+"""More bytes than any file has."""
 _NEAR = 1 << 17
-"""Bytes that are read at least to find a section."""
+"""The fewest bytes read when looking for a section."""
 
 _TRIES = 10
 
 
 class Entries(Protocol):
-    """Entries that are written to an entry log, in the order of their ledgers and ids."""
+    """Entries to write to an entry log, ordered by ledger and id."""
 
     def runs(self) -> Runs:
         """Their runs."""
 
     def pieces(self) -> Iterator[Part]:
-        """Their bytes as they lie in an entry log, in pieces of about ``PIECE`` bytes. A piece is gone when the next
-        one is asked for.
+        """Their bytes in the format of an entry log, in pieces of about ``PIECE`` bytes. Asking for the next piece
+        invalidates the last.
         """
 
 
 class Bodies:
-    """Entries whose bodies are given by ledger and entry id."""
+    """Entries from a mapping of ledger and entry id to body."""
 
     def __init__(self, bodies: Mapping[int, Mapping[int, bytes]]) -> None:
         self._bodies = bodies
@@ -108,13 +108,14 @@ class Bodies:
 
 
 def name_of(log: int) -> str:
-    """The file of an entry log."""
+    """The file name of an entry log."""
     return f"{log:08}{SUFFIX}"
 
 
 def known_journals(files: Files, journals: Collection[int], has_lost_files: bool) -> Collection[int] | None:
-    """The files of the journal that entry logs are checked against when they are opened. With ``has_lost_files`` the
-    entry logs or the journal may be gone: then references from one to the other do not count.
+    """The journal files to check entry logs against when they are opened. With ``has_lost_files``, the entry logs or
+    the
+    journal may be gone, so references from one to the other are ignored.
     """
     if not has_lost_files:
         return journals
@@ -122,15 +123,15 @@ def known_journals(files: Files, journals: Collection[int], has_lost_files: bool
 
 
 def logs_in(files: Files) -> list[int]:
-    """The numbers of the entry logs in a folder, in order."""
+    """The numbers of the entry logs in a folder, ascending."""
     return sorted(int(name.removesuffix(SUFFIX)) for name in files.names() if name.endswith(SUFFIX))
 
 
 @dataclass(frozen=True)
 class Scan:
-    """The sections of an entry log that can be read up to the first thing that cannot, and the length of the file.
+    """The sections of an entry log up to the first that cannot be read, and the length of the file.
 
-    ``complete``: that nothing follows the last of them.
+    ``complete``: nothing follows the last section.
     """
 
     sections: tuple[Section, ...]
@@ -142,12 +143,12 @@ class Scan:
 
     @property
     def end(self) -> int:
-        """The end of the readable part; beyond the file if the entries of the last section are cut off."""
+        """The end of the readable part. It is past the end of the file if the last section's entries are cut off."""
         return aligned(self.sections[-1].end) if self.sections else SECTOR
 
 
 def scan(file: File, log: int) -> Scan:
-    """Find the sections of an entry log. Their entries are not read, unless sections are small. Raises
+    """Find the sections of an entry log, without reading their entries (small sections excepted). Raises
     :class:`LaterFormat`.
     """
     sections: list[Section] = []
@@ -164,9 +165,8 @@ def scan(file: File, log: int) -> Scan:
 
 
 class _Near:
-    """A file that is read from its beginning on. What is near to what was wanted is read with it, so that small
-    sections take few reads.
-    """
+    """Reads a file front to back. Each read also fetches the bytes that follow, so that small sections take few
+    reads."""
 
     def __init__(self, file: File) -> None:
         self.file = file
@@ -174,7 +174,7 @@ class _Near:
         self._data = b""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes from an offset on, fewer than ``size`` of them only at the end of the file."""
+        """Bytes from an offset; fewer than ``size`` only at the end of the file."""
         at = offset - self._start
         if at + size > len(self._data):
             self._start, self._data, at = offset, self.file.read(offset, max(size, _NEAR)), 0
@@ -182,7 +182,7 @@ class _Near:
 
 
 def _read_section(near: _Near, log: int, offset: int) -> Section | None:
-    """The section at an offset, without its entries; None if there is none that can be read."""
+    """The section at an offset, without its entries; None if no readable section is there."""
     found = contents_at(near.read(offset, HEADER), log, offset)
     if found is None or HEADER + found[1] > near.file.end - offset:
         return None
@@ -190,7 +190,7 @@ def _read_section(near: _Near, log: int, offset: int) -> Section | None:
 
 
 def read_entries(file: File, section: Section) -> Iterator[tuple[int, int, bytes | None]]:
-    """Ledger, id and body of every entry of a section; None for a body that cannot be read."""
+    """Yield ledger, id and body of each entry of a section. The body is None if it cannot be read."""
     for offset, run in section.placed():
         for entry_id, body in entries_of(run, file.read(offset, run.size)):
             yield run.ledger, entry_id, body
@@ -201,13 +201,13 @@ def _placed(section: Section) -> Placed:
 
 
 class EntryLogs:
-    """The entry logs of a bookie, opened, with their index.
+    """The open entry logs of a bookie, with their index.
 
-    ``logs``: those that there are. ``journal_start``: the journal is needed from this file on. ``states``: what the
-    last sections say of ledgers. ``sequence``: that of the last section. ``cut_off``: bytes of a section that was never
-    finished, which are gone now.
+    ``logs``: the files by number. ``journal_start``: the first journal file still needed. ``states``: the latest ledger
+    states from the sections. ``sequence``: the last section's number. ``cut_off``: bytes of an unfinished section that
+    recovery removed.
 
-    Sections are written by one thread at a time; reads come from any.
+    One thread at a time writes sections; any thread may read.
     """
 
     def __init__(
@@ -219,11 +219,11 @@ class EntryLogs:
         has_lost_files: bool = False,
         reserve: Reserve = NO_RESERVE,
     ) -> None:
-        """Read what there is, given the numbers of the files of the journal, or None if that is lost. Raises
-        :class:`Damage` if something is missing or cannot be read, ``OSError`` if the disk fails.
+        """Read the entry logs. ``journals`` are the numbers of the journal files, None if the journal is lost. Raises
+        :class:`Damage` if something is missing or unreadable, ``OSError`` if the disk fails.
 
-        ``has_lost_files``: one of the two may have been lost, and what was written since may have been cut off by a
-        crash: nobody counts on that. ``reserve``: what sections take where there is no other room.
+        ``has_lost_files``: the entry logs or the journal may have been lost, and a crash may have cut off later writes,
+        which nobody relies on. ``reserve``: space for sections once the disk is full.
         """
         self.has_lost_files = has_lost_files
         self.files = files
@@ -234,20 +234,20 @@ class EntryLogs:
         self.sizes: dict[int, int] = {}
         self.states: dict[int, LedgerState] = {}
         self.log_of_state: dict[int, int] = {}
-        """The entry log that has the last state of each ledger."""
+        """The entry log that holds the latest state of each ledger."""
         self.journal_start = 1
         self.sequence = 0
         self.cut_off = 0
         self.current = 0
         self._unfinished = False
-        """Whether a section was begun, and is not known to be durable."""
+        """Whether a section was begun and is not yet known to be durable."""
         self._recover(journals)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """If there is no section, write an empty one, which says that the journal has a first file. That must be
-        durable already.
+        """Write an empty section if there is none. It says that the journal has a first file, which must be durable
+        already.
         """
         if not self.sequence:
             section = self.write(Bodies({}))
@@ -262,12 +262,15 @@ class EntryLogs:
         journal_start: int | None = None,
         without: Collection[int] = (),
     ) -> Section:
-        """Write a section at the end of the current entry log, or of a new one; not durable yet.
+        """Write a section at the end of the current entry log or of a new one. It is not durable yet.
 
-        ``without`` are entry logs that are removed once the section is durable. A section that was begun and is not
-        followed by :meth:`sync` and :meth:`commit` leaves all as it was, since nothing is written any more until the
-        entry logs are opened again: whoever tries, in another thread than the one that failed, gets an ``OSError`` too.
-        Raises :class:`NoRoom` before anything is written; the same may be tried again.
+        ``without`` lists the entry logs to remove once the section is durable. A section must be followed by
+        :meth:`sync`
+        and :meth:`commit`. If they do not complete, all state stays as it was, and every later write on any thread
+        raises
+        ``OSError`` until the entry logs are opened again. Raises :class:`NoRoom` before anything is written; the caller
+        may
+        retry.
         """
         if self._unfinished:
             raise OSError(errno.EIO, "an earlier section of an entry log could not be written or synced")
@@ -283,7 +286,7 @@ class EntryLogs:
             )
             section = layout(self.current, file.end, self.sequence + 1, contents)
             end = aligned(section.end)
-            # A disk that knows of all of it takes each piece in less time, too.
+            # Preallocation also makes each piece faster to write.
             self.reserve.or_of_it(lambda: file.preallocate(end), end - file.end)
         except NoRoom:
             self._unfinished = False
@@ -305,7 +308,7 @@ class EntryLogs:
         self.logs[section.log].sync()
 
     def commit(self, section: Section) -> None:
-        """Let reads find what is in a section that is durable."""
+        """Make the entries of a durable section visible to reads."""
         self.sequence = section.sequence
         self.sizes[section.log] = aligned(section.end)
         self._report(section)
@@ -313,7 +316,7 @@ class EntryLogs:
         self._unfinished = False
 
     def remove(self, logs: Iterable[int]) -> None:
-        """Remove entry logs that the last section does without. Whoever reads one of them goes on to do so."""
+        """Remove entry logs that the last section no longer lists. A reader of one of them can finish its read."""
         for log in sorted(logs):
             self.files.remove(name_of(log))
             del self.logs[log], self.sizes[log]
@@ -337,7 +340,7 @@ class EntryLogs:
         return file
 
     def _report(self, section: Section) -> None:
-        """Take into account what a section says besides where its entries are."""
+        """Apply a section's ledger states and journal start."""
         contents = section.contents
         self.journal_start = contents.journal_start
         for ledger in contents.forgotten:
@@ -350,16 +353,14 @@ class EntryLogs:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
-        """An entry: OK and its body, ``NO_ENTRY``, or ``IO_ERROR`` if it is there and cannot be read."""
+        """Read an entry: OK and its body, ``NO_ENTRY``, or ``IO_ERROR`` if it exists and cannot be read."""
         try:
             for _ in range(_TRIES):
                 place = self.index.find(ledger, entry_id)
                 if place is None:
                     return Code.NO_ENTRY, None
                 file = self.logs.get(place.log)
-                if (
-                    file is not None
-                ):  # otherwise it was compacted since the index was asked, which knows the new place by now
+                if file is not None:  # None: compacted after the lookup, and the index has the new place by now
                     body = entry_body(file.read(place.offset, place.size), ledger, entry_id)
                     return (Code.OK, body) if body is not None else (Code.IO_ERROR, None)
         except (Damage, OSError):
@@ -374,13 +375,15 @@ class EntryLogs:
         most: int = NO_LIMIT,
         now: bool = False,
     ) -> tuple[int, int, NDArray[np.uint8] | None]:
-        """Read entries by compiled loops: those that have an id and whose rows in a table of
-        :class:`fencepost.ledger.kernels.found.FoundRows` are a ``MISS``.
+        """Read entries with the compiled loops. Rows of ``table``
+        (:class:`fencepost.ledger.kernels.found.FoundRows`) are read if they are a ``MISS`` and have an id.
 
-        Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; how many
-        get ``IO_ERROR``; and what the addresses point into. Of those with an error some may be read one by one: their
-        entry log was compacted since the index was asked, or one of their neighbours cannot be read. ``now``: nothing
-        waits for a disk, and what would have to is an error. Raises :class:`Damage`.
+        Returns how many rows of the table are valid (all, or as many as it takes for ``most`` bytes of bodies), how
+        many
+        are ``IO_ERROR``, and the buffer that the addresses point into. Some rows with an error can still be read one by
+        one: a compaction moved them after the lookup, or one of their neighbours cannot be read. ``now``: read only
+        what
+        needs no wait for a disk; the rest is an error. Raises :class:`Damage`.
         """
         from fencepost.ledger.kernels import cache as loops
 
@@ -411,10 +414,10 @@ class EntryLogs:
         return count, errors, buffer
 
     def read_at(self, place: Place, ledger: int, entry_id: int) -> bytes | None:
-        """The body of an entry at a place; None if it cannot be read."""
+        """The body of the entry at a place; None if it cannot be read."""
         return entry_body(self.logs[place.log].read(place.offset, place.size), ledger, entry_id)
 
-    # -- coming back --------------------------------------------------------------------------------------------------
+    # -- recovery -----------------------------------------------------------------------------------------------------
 
     def _recover(self, journals: Collection[int] | None) -> None:
         logs = logs_in(self.files)
@@ -436,7 +439,7 @@ class EntryLogs:
         self.sequence = last.sequence
 
     def _placed(self, logs: Sequence[int], last: Section, newest: dict[int, Scan]) -> Iterator[Placed]:
-        """Open entry logs, and give the runs of their sections in order."""
+        """Open entry logs and yield the runs of their sections in order."""
         for log in logs:
             file = self.files.open(name_of(log), writable=log == last.log)
             found = newest.pop(log, None) or scan(file, log)
@@ -455,7 +458,7 @@ class EntryLogs:
                     yield _placed(section)
 
     def _remove_dead(self, logs: Collection[int]) -> None:
-        """Remove entry logs that were compacted, or never finished. Their numbers are given again."""
+        """Remove entry logs that were compacted or never finished. Their numbers are reused."""
         for log in logs:
             self.files.remove(name_of(log))
         if logs:
@@ -464,8 +467,9 @@ class EntryLogs:
     def _last_section(
         self, logs: Collection[int], newest: Mapping[int, Scan], journals: Collection[int] | None
     ) -> Section | None:
-        """The section that counts as the last one, None if none does, given the newest entry logs that have two
-        sections together, if there are so many. Raises :class:`Damage` if something durable is missing.
+        """The section that counts as the last; None if there is none. ``newest`` holds the newest entry logs that have
+        two
+        sections together, or all of them. Raises :class:`Damage` if something durable is missing.
         """
         sections = [section for log in sorted(newest) for section in newest[log].sections]
         if not sections:
@@ -477,11 +481,11 @@ class EntryLogs:
         last = sections.pop()
         start = last.contents.journal_start
         if journals is None:
-            # Nothing is in its place, and nothing says that it was synced.
+            # Nothing takes the journal's place, and nothing says that the section was synced.
             is_whole = all(body is not None for *_, body in read_entries(self.files.open(name_of(last.log)), last))
             return last if is_whole else sections.pop() if sections else None
         if not sections and start == 1:
-            return last  # nothing is in it, and it relies on nothing
+            return last  # it is empty and relies on nothing
         earlier = sections[-1].contents if sections else Contents(1, [last.log])
         if all(number in journals for number in range(earlier.journal_start, start + 1)) and {*logs} >= {*earlier.logs}:
             if not sections:

@@ -1,13 +1,12 @@
-"""The index: where each entry is, by runs of entries.
+"""The index: the location of each entry, by runs of entries.
 
-A run is entries of one ledger that lie one after another in an entry log. Runs of a ledger never overlap: if entries
-come between or instead of those of a run that is there, the runs concerned are cut anew. So the run that may hold an
-entry is the last one that does not begin after it, and the last entry of a ledger is that of the last run.
+A run is a sequence of entries of one ledger that are adjacent in an entry log. Runs of a ledger never overlap: entries
+that fall between those of a run, or replace some, make the index cut the runs anew. So an entry can only be in the last
+run that does not begin after it, and the last entry of a ledger ends its last run.
 
-The index is in memory, and made from the contents of all sections when entry logs are opened. It is a few tables of
-runs, the newest first, each in the order of ledgers and ids. What a section adds is a table of its own, which is put
-together with the next one when that is not much larger. A run that counts no more has no entries in its table, until
-the table is made anew.
+The index is in memory. It is built from the contents of all sections when entry logs are opened. It consists of a few
+tables of runs, newest first, each sorted by ledger and id. Each section adds a table, which is merged with the next one
+if that is not much larger. A superseded run stays in its table with no entries until the table is rebuilt.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from fencepost.ledger.kernels.places import PLACED
 _FIRST = -(1 << 63)
 _LAST = (1 << 63) - 1
 _GROWTH = 8
-"""A table is put together with the next one if that is at most so many times as long."""
+"""A table is merged with the next one if that is at most this many times as long."""
 _BATCH = 1 << 26
-"""Bytes of contents of sections that are put into the index together."""
+"""Bytes of section contents that are indexed in one batch."""
 _MOST_DETAILS = (1 << 32) - 1
 _GATHERED = 1 << 18
-"""Runs whose bits are gathered together."""
+"""Runs whose bits are gathered at a time."""
 
 SPARE = 8
-"""Bytes after the bits of all runs of a table, since the loops take bits by the word."""
+"""Padding after the bits of a table, because the loops load whole words."""
 
 Numbers = NDArray[np.int64]
 
 
 class Place(NamedTuple):
-    """The place of an entry, with its header."""
+    """The location of an entry, header included."""
 
     log: int
     offset: int
@@ -48,7 +47,7 @@ class Place(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A run, and where it begins."""
+    """A run and where it begins."""
 
     log: int
     offset: int
@@ -56,8 +55,9 @@ class Located(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """The runs of a section: the entry log, where the entries of the section begin, the runs, and ledgers of which no
-    earlier run counts.
+    """The runs of a section: its entry log, the offset of its first entry, the runs, and the ledgers whose earlier runs
+    no
+    longer count.
     """
 
     log: int
@@ -67,9 +67,9 @@ class Placed(NamedTuple):
 
 
 class Index:
-    """The places of entries. ``live`` counts the bytes of each entry log that the index still points to.
+    """The locations of entries. ``live`` counts the bytes of each entry log that the index points to.
 
-    One thread at a time may change it; any may read meanwhile.
+    One thread at a time changes it; any thread may read concurrently.
     """
 
     def __init__(self) -> None:
@@ -78,11 +78,11 @@ class Index:
 
     # -- reading ------------------------------------------------------------------------------------------------------
     #
-    # A change of the index puts a new table there before a run in another one loses its entries. So what was not
-    # found is looked for again if there are other tables by then.
+    # A change publishes the new table before it ends runs in older ones. So a lookup that found nothing retries if the
+    # tables have changed meanwhile.
 
     def find(self, ledger: int, entry_id: int) -> Place | None:
-        """The place of an entry, None if it is nowhere."""
+        """The location of an entry; None if there is none."""
         while True:
             tables = self._tables
             for table in tables:
@@ -94,8 +94,9 @@ class Index:
                 return None
 
     def find_rows(self, ledgers: Numbers, entry_ids: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """The places of many entries, by compiled loops: entry logs, offsets, and bytes with the header; all 0 for an
-        entry that is nowhere.
+        """The locations of many entries, found by compiled loops: entry logs, offsets, and bytes with the header; all 0
+        for
+        an unknown entry.
         """
         from fencepost.ledger.kernels import runs as loops
 
@@ -118,18 +119,19 @@ class Index:
                 return max(found, default=None)
 
     def runs(self, ledger: int, first: int = _FIRST, last: int = _LAST) -> list[Located]:
-        """The runs of a ledger with entries from ``first`` to ``last``, in order. The first and last run may have
-        others too, and while the index is changed an entry may be in two.
+        """The runs of a ledger with entries from ``first`` to ``last``, in order. The first and last run may hold
+        entries
+        outside this range. While the index is changing, an entry may be in two runs.
         """
         while True:
             tables = self._tables
             located = [table.located(at) for table in tables for at in table.between(ledger, first, last)]
-            found = [each for each in located if each.run.sizes]  # those that counted until a moment ago have none
+            found = [each for each in located if each.run.sizes]  # a run that has just been superseded has none
             if tables is self._tables:
                 return sorted(found, key=lambda located: located.run.first)
 
     def ledgers(self) -> Iterator[int]:
-        """The ledgers that have entries."""
+        """The ledgers with entries, ascending."""
         while True:
             tables = self._tables
             found = {ledger for table in tables for ledger in table.with_entries()}
@@ -138,19 +140,19 @@ class Index:
 
     @property
     def bytes(self) -> int:
-        """The memory that it takes."""
+        """Bytes of memory in use."""
         return sum(table.bytes for table in self._tables)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def add(self, log: int, offset: int, runs: Runs) -> None:
-        """Put runs whose entries lie one after another from an offset of an entry log on; entries that are there
-        already are replaced.
+        """Add runs whose entries are adjacent from an offset of an entry log on. Existing entries with the same ids are
+        replaced.
         """
         self.load([Placed(log, offset, runs)])
 
     def load(self, sections: Iterable[Placed]) -> None:
-        """Put the runs of many sections, in their order."""
+        """Add the runs of many sections, in order."""
         batch: list[Placed] = []
         size = 0
         for section in sections:
@@ -185,10 +187,10 @@ class Index:
             self._put(table.some(again & (numbers == number)))
 
     def _put(self, new: _Table) -> None:
-        """Put a table whose runs do not overlap one another."""
+        """Add a table whose runs do not overlap one another."""
         replaced: list[tuple[_Table, list[int]]] = []
         cut: set[int] = set()
-        """Runs of the new table that take the place of a part of another one."""
+        """Runs of the new table that replace part of an existing run."""
         for table in self._tables:
             ended: set[int] = set()
             for nth in table.touched_by(new):
@@ -209,8 +211,8 @@ class Index:
         self._settle()
 
     def _cut_anew(self, new: _Table, cut: list[int], replaced: list[tuple[_Table, list[int]]]) -> _Table:
-        """The new table with other runs in place of some, which overlap runs of other tables and are to hold the
-        entries of these too.
+        """The new table with the runs in ``cut`` replaced: they partly overlap runs of other tables, whose remaining
+        entries the replacements hold too.
         """
         concerned = [(table.located(at), 0) for table, ended in replaced for at in ended] + [
             (new.located(nth), 1) for nth in cut
@@ -229,7 +231,7 @@ class Index:
         return _merged([new.some(kept), _table_of(Runs.of(runs), np.array(logs), np.array(offsets))[0]])
 
     def _end(self, table: _Table, rows: Sequence[int]) -> None:
-        """Let runs of a table count no more."""
+        """Mark runs of a table as superseded."""
         if rows:
             self._count(table.runs[rows], -1)
             table.end(rows)
@@ -240,9 +242,8 @@ class Index:
             self.live[log] += sign * int(counted["size"][counted["log"] == log].sum(dtype=np.int64))
 
     def _settle(self) -> None:
-        """Put the newest tables together as long as the next one is not much longer, and make those anew of which much
-        counts no more.
-        """
+        """Merge the newest tables while the next one is not much longer, and rebuild tables with many superseded
+        runs."""
         tables = [_merged([table]) if table.ended > len(table) // 2 else table for table in self._tables]
         tables = [table for table in tables if len(table)]
         while len(tables) > 1 and len(tables[1]) <= _GROWTH * len(tables[0]):
@@ -253,17 +254,17 @@ class Index:
 
 
 class _Table:
-    """Runs in the order of their ledgers and first ids, which do not overlap.
+    """Runs sorted by ledger and first id, without overlaps.
 
-    ``ledgers``: each once; the runs of the one with a number are those from ``starts[number]`` up to ``starts[number +
-    1]``. ``firsts``: the first id of each run. ``runs``: all else of it. ``details``: their bits, as in
-    :class:`fencepost.ledger.disk.sections.Runs`. ``ended``: how many of the runs count no more.
+    ``ledgers``: each once. The runs of ledger number ``n`` are ``starts[n]`` to ``starts[n + 1]``, exclusive.
+    ``firsts``: the first id of each run. ``runs``: its other fields. ``details``: the bits of all runs, as in
+    :class:`fencepost.ledger.disk.sections.Runs`. ``ended``: the number of superseded runs.
     """
 
     __slots__ = ("_firsts", "_ledgers", "details", "ended", "firsts", "ledgers", "runs", "starts")
 
     def __init__(self, ledgers: Numbers, firsts: Numbers, runs: NDArray[Any], details: NDArray[np.uint8]) -> None:
-        """``ledgers``: one for each run."""
+        """``ledgers``: one per run."""
         new = np.flatnonzero(ledgers[1:] != ledgers[:-1]) + 1
         self.starts = np.concatenate([[0], new, [len(ledgers)]]) if len(ledgers) else np.zeros(1, np.int64)
         self.ledgers = ledgers[self.starts[:-1]]
@@ -278,12 +279,12 @@ class _Table:
 
     @property
     def columns(self) -> tuple[Numbers, Numbers, Numbers, NDArray[Any], NDArray[np.uint8]]:
-        """All runs of the table."""
+        """The arrays that the loops take."""
         return self.ledgers, self.starts, self.firsts, self.runs, self.details
 
     @property
     def bytes(self) -> int:
-        """The memory that it takes."""
+        """Bytes of memory in use."""
         return sum(each.nbytes for each in self.columns)
 
     def all_ledgers(self) -> Numbers:
@@ -291,7 +292,7 @@ class _Table:
         return np.repeat(self.ledgers, np.diff(self.starts))
 
     def bounds(self, ledger: int) -> tuple[int, int]:
-        """From where to where the runs of a ledger are."""
+        """The range of a ledger's runs."""
         number = bisect_left(self._ledgers, ledger)
         if number == len(self._ledgers) or self._ledgers[number] != ledger:
             return 0, 0
@@ -304,7 +305,7 @@ class _Table:
         return at if at >= start else -1
 
     def between(self, ledger: int, first: int, last: int) -> list[int]:
-        """The runs of a ledger with entries between two ids, or beside them."""
+        """The runs of a ledger that may have entries from ``first`` to ``last``."""
         start, end = self.bounds(ledger)
         end = bisect_right(self._firsts, last, start, end)
         at = max(start, bisect_right(self._firsts, first, start, end) - 1)
@@ -315,7 +316,7 @@ class _Table:
         return (np.flatnonzero(counts) + at).tolist()
 
     def touched_by(self, new: _Table) -> list[int]:
-        """The runs of another table that may overlap some of this one."""
+        """The runs of ``new`` that may overlap runs of this table."""
         numbers = np.searchsorted(self.ledgers, new.ledgers)
         known = self.ledgers[np.minimum(numbers, len(self.ledgers) - 1)] == new.ledgers
         lengths = np.diff(new.starts)
@@ -336,7 +337,7 @@ class _Table:
         return int(self.ledgers[bisect_right(self.starts, at) - 1]), first, first + int(self.runs["span"][at])
 
     def covers(self, at: int, other: _Table, there: int) -> bool:
-        """Whether a run has all entries of one of another table, whose ledger is the same."""
+        """Whether a run has all entries of a run of another table, of the same ledger."""
         _, first, last = self.span(at)
         _, other_first, other_last = other.span(there)
         if int(self.runs["gap_bits"][at]) == 0:
@@ -352,14 +353,14 @@ class _Table:
         return self.span(start + int(counts[-1]))[2] if len(counts) else None
 
     def with_entries(self) -> list[int]:
-        """The ledgers that have entries."""
+        """The ledgers with entries."""
         found: list[int] = np.unique(
             self.all_ledgers()[self.runs["count"] > 0] if self.ended else self.ledgers
         ).tolist()
         return found
 
     def place(self, at: int, entry_id: int) -> Place | None:
-        """The place of an entry that may be in a run, None if it is not."""
+        """The location of an entry in the run that may hold it; None if it is not there."""
         offset, log, span, _, base, details, count, size_bits, gap_bits = self.runs[at].item()
         nth = entry_id - self._firsts[at]
         if nth > span or not count:
@@ -383,24 +384,24 @@ class _Table:
         return Place(log, offset + start, base + (bits & mask))
 
     def located(self, at: int) -> Located:
-        """A run."""
+        """The run with a number."""
         offset, log, _, _, base, details, count, size_bits, gap_bits = self.runs[at].item()
         bits = self.details[details : details + detail_bytes(count, size_bits, gap_bits)].tobytes()
         ledger, first, _ = self.span(at)
         return Located(log, offset, unpacked(ledger, first, base, count, size_bits, gap_bits, bits))
 
     def some(self, which: NDArray[Any]) -> _Table:
-        """Some of the runs, in their order."""
+        """A table of the selected runs."""
         return _Table(self.all_ledgers()[which], self.firsts[which], *_needed(self.runs[which], self.details))
 
     def end(self, rows: Sequence[int]) -> None:
-        """Let runs count no more."""
+        """Mark runs as superseded."""
         self.runs["count"][rows] = 0
         self.ended += len(rows)
 
 
 def _table_of_sections(sections: Sequence[Placed]) -> tuple[_Table, Numbers]:
-    """A table of all runs of some sections, and which section each is of."""
+    """A table of all runs of some sections, and the number of each run's section."""
     lengths = [len(section.runs) for section in sections]
     rows = np.frombuffer(b"".join(section.runs.rows.tobytes() for section in sections), ROW)
     numbers = np.repeat(np.arange(len(sections)), lengths)
@@ -418,7 +419,7 @@ def _table_of_sections(sections: Sequence[Placed]) -> tuple[_Table, Numbers]:
 
 
 def _table_of(given: Runs, logs: Numbers, offsets: Numbers) -> tuple[_Table, Numbers]:
-    """A table of runs, and in which order they are there."""
+    """A table of runs, and the order into which they were sorted."""
     rows = given.rows
     ledgers, firsts = rows["ledger"].astype(np.int64), rows["first"].astype(np.int64)
     order = np.lexsort((firsts, ledgers))
@@ -433,14 +434,14 @@ def _table_of(given: Runs, logs: Numbers, offsets: Numbers) -> tuple[_Table, Num
 
 
 def _detail_bytes(runs: NDArray[Any]) -> Numbers:
-    """The bytes that the bits of each run take."""
+    """The number of bytes of the bits of each run."""
     count, size_bits, gap_bits = (runs[name].astype(np.int64) for name in ("count", "size_bits", "gap_bits"))
     lengths: Numbers = (count * size_bits + (count - 1) * gap_bits + 7) // 8
     return lengths
 
 
 def _merged(tables: Sequence[_Table]) -> _Table:
-    """One table with the runs of some that still count."""
+    """One table with the runs of several that still count."""
     counted = [table.runs["count"] > 0 for table in tables]
     runs = np.concatenate([table.runs[which] for table, which in zip(tables, counted, strict=True)])
     ledgers = np.concatenate([table.all_ledgers()[which] for table, which in zip(tables, counted, strict=True)])
@@ -453,7 +454,7 @@ def _merged(tables: Sequence[_Table]) -> _Table:
 
 
 def _needed(runs: NDArray[Any], details: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """Runs and their bits, without the bits of others if these are many."""
+    """Runs and their bits. Bits of other runs are left out if they are more than half."""
     lengths = _detail_bytes(runs)
     if 2 * int(lengths.sum()) >= len(details):
         return runs, details
@@ -468,7 +469,7 @@ def _needed(runs: NDArray[Any], details: NDArray[np.uint8]) -> tuple[NDArray[Any
 
 
 def _overlapping(table: _Table) -> NDArray[np.bool_]:
-    """The runs of a table that overlap others of it, or overlap one that does."""
+    """The runs of a table that overlap others of it, directly or through a chain."""
     if len(table) < 2:
         return np.zeros(len(table), np.bool_)
     ledgers = table.all_ledgers()
@@ -486,9 +487,7 @@ def _overlapping(table: _Table) -> NDArray[np.bool_]:
 
 
 def _clusters(runs: list[tuple[Located, int]]) -> Iterator[list[tuple[Located, int]]]:
-    """Runs, given in order, by those that overlap one after another. So no other run lies between those that are
-    together.
-    """
+    """Group sorted runs into chains of overlapping ones. No other run lies between those of a group."""
     together: list[tuple[Located, int]] = []
     ledger, last = 0, 0
     for each in runs:
@@ -503,7 +502,7 @@ def _clusters(runs: list[tuple[Located, int]]) -> Iterator[list[tuple[Located, i
 
 
 def places_of(located: Located) -> Iterator[tuple[int, Place]]:
-    """The ids of the entries of a run, and where each is."""
+    """The ids of a run's entries, and the location of each."""
     log, offset, run = located
     for entry_id, size in zip(run.ids, run.sizes, strict=True):
         yield entry_id, Place(log, offset, size)

@@ -1,7 +1,6 @@
-"""Inspects the directories of a bookie, and whether they are whole: only reads, also beside a running bookie.
+"""Inspects the directories of a bookie and checks their integrity. It only reads, and a bookie may be running.
 
-A running bookie goes on meanwhile. What is read is what a bookie would start with at some moment; if files come and go
-too quickly for that, it is read anew.
+It reads the state that a bookie would start with at some moment. If files change too quickly for that, it tries again.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from fencepost.ledger.disk.sections import ENTRY_HEADER
 from fencepost.ledger.records import EntryAdded
 
 ATTEMPTS = 5
-"""How often files are read that change meanwhile."""
+"""How many times changing files are read."""
 
 
 class JournalSeen(msgspec.Struct, frozen=True):
-    """A file of the journal. ``needed``: a bookie that starts reads it. ``ending``: clean, torn or damaged."""
+    """A file of the journal. ``needed``: recovery reads it. ``ending``: clean, torn or damaged."""
 
     name: str
     bytes: int
@@ -42,7 +41,7 @@ class JournalSeen(msgspec.Struct, frozen=True):
 
 
 class EntryLogSeen(msgspec.Struct, frozen=True):
-    """An entry log. ``garbage`` is the share of its bytes, from 0 to 1, that is not in use."""
+    """An entry log. ``garbage`` is the share of its bytes, from 0 to 1, that is not live."""
 
     name: str
     bytes: int
@@ -53,9 +52,8 @@ class EntryLogSeen(msgspec.Struct, frozen=True):
 
 
 class LedgerSeen(msgspec.Struct, frozen=True):
-    """A ledger. ``bytes`` are those of the bodies of its entries; ``in_journal`` are the entries that are in no entry
-    log yet.
-    """
+    """A ledger. ``bytes`` counts the bodies of its entries; ``in_journal`` counts entries that are in no entry log
+    yet."""
 
     ledger: int
     entries: int
@@ -69,8 +67,8 @@ class LedgerSeen(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """The result of an inspection. ``problems`` are lines that each name a problem; with some, the bookie may refuse to
-    start, or serve not every entry.
+    """The result of an inspection. Each line of ``problems`` names one problem. With problems, the bookie may refuse to
+    start or may fail to serve some entries.
 
     ``verified`` is the number of entries whose checksums were compared.
     """
@@ -83,7 +81,7 @@ class Inspection(msgspec.Struct, frozen=True):
 
 
 def inspect(journal_directory: str, ledger_directory: str, verify: bool = False) -> Inspection:
-    """Look into the directories of a bookie; with ``verify``, read every entry and compare its checksum.
+    """Inspect the directories of a bookie. ``verify``: also read every entry and compare its checksum.
 
     Raises :class:`fencepost.SystemFailure` if the directories cannot be read.
     """
@@ -176,7 +174,7 @@ def _ledger_seen(ledgers: LedgerStore, ledger: int, in_journal: int, bytes_in_jo
 
 
 def _verify(opened: EntryLogs, problems: list[str]) -> int:
-    """Read all entries; how many. What is damaged and in use is a problem."""
+    """Read all entries, and return their number. A damaged live entry is a problem."""
     count = 0
     for log, file in sorted(opened.logs.items()):
         for section in scan(file, log).sections:
@@ -190,7 +188,7 @@ def _verify(opened: EntryLogs, problems: list[str]) -> int:
 
 
 class _ReadOnly:
-    """A folder in which nothing is changed: what would be cut off or removed just does not count."""
+    """A read-only folder. Truncations and removals only take effect in memory."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -221,7 +219,7 @@ class _ReadOnly:
 
 
 class _ReadOnlyFile:
-    """An open file that is not changed."""
+    """A read-only open file."""
 
     def __init__(self, file: File) -> None:
         self.name = file.name

@@ -1,28 +1,27 @@
-"""The journal: the bytes of a bookie's log of records, and what can be read back after a crash or damage.
+"""The journal format: a bookie's log of records as bytes, and what can be read back after a crash or damage.
 
-A journal is a sequence of files. A new one is begun at each start of its bookie, at each checkpoint, and when a file is
-large. A file begins with a sector that says which one it is and up to where the file before it counts. Then come
-groups, each from a sector boundary on: a header with a checksum of the whole group, records, and zeros up to the next
-boundary. So nothing that was synced is ever written again, and a torn write damages nothing that was durable. The last
-group of a file says that the next file is there.
+A journal is a sequence of files. A new file begins at each start of the bookie, at each checkpoint, and when a file
+gets large. A file begins with a header sector: its number, and how much of the previous file counts. Groups follow,
+each at a sector boundary: a header with a checksum of the whole group, records, and zeros up to the next boundary. So
+synced bytes are never rewritten, and a torn write cannot damage anything durable. The last group of a file says that
+the next file exists.
 
-The header of a group says up to where the file was synced when the group was written. What cannot be read is damage if
-a later group says that it was synced, and otherwise the torn tail that a crash leaves, whose records were never
-acknowledged. The last group that was synced has no later one: the writer of a journal appends an empty group before it
-rests.
+A group's header says how far the file was synced when the group was written. Bytes that cannot be read are damage if a
+later group says that they were synced. Otherwise they are the torn tail of a crash, whose records were never
+acknowledged. The last synced group has no later group to vouch for it, so an idle writer appends an empty one.
 
-Records that no later group proves to be synced may be gone after the next crash, although they were read. The first
-group of the next file repeats them, and a file without its first group does not count.
+Records that no later group proves synced can be read now and yet be gone after the next crash. So the first group of
+the next file repeats them, and a file without its first group does not count.
 
-A file takes its room by the unit, so that its length is a multiple of that, and the room is durable before anything is
-written there. So one that was cut off is known: it has another length, and more in it than a crash while it grew would
-leave; or a group in it ends beyond it.
+A file grows in units: its length is a multiple of the unit, and the space is durable before records are written there.
+So truncation is detected: the length is not a multiple and the rest holds more than a crash during growth could leave,
+or a group ends past the end of the file.
 
-The bytes of a file that is not needed any more may be those that the next file begins with: a disk syncs room that was
-written before in less time. So each file has a mark, and each group the mark of its file. A mark is drawn at random,
-since records are what clients send: nobody can make one that contains a group of a file to come. Bytes with another
-mark are as good as zeros. The end of the file that is written now cannot be distinguished from such bytes, and need
-not be: a group of which a crash left no trace, and a group that was never written, are the same to a recovery.
+A new file may reuse the space of an old one, because syncing space that was written before is faster. So each file has
+a mark, and each of its groups repeats it. Bytes with another mark count as zeros. Marks are random because clients
+choose the contents of records: nobody can forge a record that contains a group of a later file. The end of the current
+file cannot be distinguished from such leftovers, and need not be. To recovery, a group that a crash erased and a group
+that was never written are the same.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from functools import cached_property
 from fencepost.files.checksum import crc32c
 from fencepost.files.folders import SECTOR, Part
 
-# magic, number, up to where the file before it counts, unit of its length, mark; then a checksum
+# magic, number, how much of the previous file counts, unit of the length, mark; then a checksum
 _FILE = struct.Struct(">8sQQQQ")
 # magic, number, mark of the file, own offset, synced offset, next file or 0, bytes of records, checksum; then a
 # checksum
@@ -51,34 +50,34 @@ _GROUP_MAGIC = b"FPJG"
 
 
 class Damage(Exception):
-    """Something that was durable cannot be read. Whoever owned the journal must not go on as if it had never been
-    there.
-    """
+    """Something durable cannot be read. The owner of the journal must not go on as if it had never existed."""
 
 
 class LaterFormat(Damage):
-    """A file of a format that came after this version: there is nothing wrong with the disk."""
+    """A file in the format of a later version. The disk is not at fault."""
 
 
 class Tail(enum.Enum):
-    """The tail of a journal file, after its readable part."""
+    """What follows the readable part of a journal file."""
 
     CLEAN = "clean"
-    """The end of the file, or room in which none of its groups begins."""
+    """The end of the file, or space without a group of this file."""
     TORN = "torn"
-    """A group, or a header of the file, that a crash cut short. Nothing after it was synced."""
+    """A group or a file header that a crash cut short. Nothing after it was synced."""
     DAMAGED = "damaged"
-    """Bytes that were synced and cannot be read any more."""
+    """Bytes that were synced and can no longer be read."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """The contents of a journal file: its groups in order, each its offset and its framed records; and the end of its
-    readable part, and its tail.
+    """The contents of a journal file: its groups in order, each as its offset and framed records; the end of the
+    readable
+    part; and the tail.
 
-    ``previous_end`` is up to where the file before it counts, -1 if this one does not count. ``synced`` is the offset
-    below which everything is proven to be durable, ``following`` the file after it, 0 if it does not say that there is
-    one, ``unit`` that of its length, ``mark`` that of its groups.
+    ``previous_end``: how much of the previous file counts, -1 if this file does not count. ``synced``: everything below
+    this offset is proven durable. ``following``: the number of the next file, 0 if none is announced. ``unit``: the
+    unit
+    of the file's length. ``mark``: the mark of its groups.
     """
 
     previous_end: int
@@ -100,12 +99,12 @@ class Scan:
 class Recovered:
     """The contents of a journal.
 
-    ``groups`` are all of them in order, each its records as they lie there. A new file has the number ``number + 1``,
-    the file before it counts up to ``end``, and its first group holds ``unproven``, the last records, which may not be
-    durable. ``next_group`` is where the next group of the file ``number`` goes, whose length is a multiple of ``unit``
-    and whose groups have the ``mark``. Files with higher numbers do not count. ``places`` says of each group where its
-    records lie: the number of the file, and the offset. ``first`` is the number of the first file that counts, 0 if
-    none does.
+    ``groups`` holds the framed records of each group, in order. The next file gets the number ``number + 1``, declares
+    that
+    ``number`` counts up to ``end``, and begins with the records in ``unproven``, which may not be durable. Files with
+    higher numbers do not count. In file ``number``, the next group goes to ``next_group``, ``unit`` is the unit of the
+    length, and ``mark`` the mark of the groups. ``places`` is the file number and offset of each group's records.
+    ``first`` is the first file that counts, 0 if none does.
     """
 
     groups: tuple[bytes, ...]
@@ -125,10 +124,10 @@ class Recovered:
 
 
 class Writer:
-    """Lays out one journal file. It is pure: the caller writes and syncs the bytes, and then raises ``synced``.
+    """Lays out one journal file, without I/O. The caller writes and syncs the bytes, and then raises ``synced``.
 
-    ``end`` is the offset of the next group, ``synced`` the offset below which all is durable. ``mark``: 64 bits that
-    nobody can foresee, unless there are only zeros where the file is written.
+    ``end`` is the offset of the next group; everything below ``synced`` is durable. ``mark``: 64 unpredictable bits,
+    unless the file is written over zeros.
     """
 
     def __init__(self, number: int, mark: int = 0) -> None:
@@ -138,22 +137,24 @@ class Writer:
         self.synced = 0
 
     def begin(self, previous_end: int, records: Sequence[bytes] = (), unit: int = 1) -> bytes:
-        """The first bytes of the file: its header, and a group that repeats what the file before it does not prove to
-        be durable.
+        """The first bytes of the file: its header, and a group that repeats the records not proven durable by the
+        previous
+        file.
 
-        ``unit``: whatever its length will be, it is a multiple of this, and durable before anything is written there.
+        ``unit``: the file's length is always a multiple of this, and is durable before anything is written there.
         """
         self.end = SECTOR
         return _file_header(self.number, previous_end, unit, self.mark) + self.group(records)
 
     def group(self, records: Iterable[bytes] = (), following: int = 0) -> bytes:
-        """The bytes of a group, to be written at the offset that ``end`` was before this call. ``following``: it is the
-        last one, and the next file is there, with this number.
+        """The bytes of a group, to write at the value that ``end`` had before this call. ``following``: the number of
+        the
+        next file, which exists; this group is then the last.
         """
         return b"".join(self.gathered((framed(records),), following))
 
     def gathered(self, records: Sequence[Part], following: int = 0) -> list[Part]:
-        """As :meth:`group`, of records that are framed already, in several parts: the parts are not copied."""
+        """Like :meth:`group`, for records that are already framed, in several parts. The parts are not copied."""
         start, length, checksum = self.end, 0, 0
         for part in records:
             length += len(part)
@@ -164,7 +165,7 @@ class Writer:
 
 
 def framed(records: Iterable[bytes]) -> bytes:
-    """Frame records as in a group: one after another, each with its length before it."""
+    """Frame records for a group: each is preceded by its length."""
     parts: list[bytes] = []
     append, pack = parts.append, _LENGTH.pack
     for record in records:
@@ -179,8 +180,8 @@ def aligned(offset: int) -> int:
 
 
 def scan(data: bytes, number: int) -> Scan:
-    """Everything that can be read in a journal file up to the first thing that cannot, and whether that is a torn tail
-    or damage. Raises :class:`LaterFormat`.
+    """Read a journal file up to the first unreadable byte, and say whether a torn tail or damage follows. Raises
+    :class:`LaterFormat`.
     """
     previous_end, unit, mark = _read_file_header(data, number)
     if previous_end < 0:
@@ -199,7 +200,7 @@ def scan(data: bytes, number: int) -> Scan:
         padding = data[end + _GROUP_SIZE + length : reached]
         if reached > len(data) or crc32c(body) != checksum or padding.strip(b"\0"):
             following = 0
-            break  # a group counts only as a whole: it was not synced, or is damaged
+            break  # a group counts only as a whole: it was not synced, or it is damaged
         groups.append((end, body))
         synced, end = max(synced, proven), reached
     tail = Tail.CLEAN if reached == end > SECTOR else Tail.TORN
@@ -212,11 +213,10 @@ def scan(data: bytes, number: int) -> Scan:
 
 
 def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
-    """The records of a whole journal from the file with the number ``start`` on, given the files with their numbers, in
-    order.
+    """The records of a journal from file ``start`` on. ``files`` yields numbers and contents, in order.
 
-    Files before ``start`` are passed over; a checkpoint holds what is in them. Raises :class:`Damage` if something is
-    missing that was durable.
+    Files before ``start`` are skipped, because a checkpoint covers them. Raises :class:`Damage` if something durable is
+    missing.
     """
     found: list[bytes] = []
     places: list[tuple[int, int]] = []
@@ -232,7 +232,7 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
         if seen.tail is Tail.DAMAGED:
             raise Damage(f"journal file {number} was synced and cannot be read from byte {seen.end:,} on")
         if seen.previous_end < 0:
-            torn = number  # the crash came while it was made, unless there is another one after it
+            torn = number  # a crash while the file was created, unless another file follows
             continue
         if number != last.number + 1:
             raise Damage(f"journal file {last.number + 1} is missing")
@@ -271,8 +271,10 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
 
 
 def refuse_later(what: str, data: bytes, header: bytes) -> None:
-    """Raises :class:`LaterFormat` if data that do not begin with ``header``, which begins with a name and a digit for
-    the format, begin with that name and a later digit. One bit more may be all that is wrong: that is damage.
+    """Raise :class:`LaterFormat` if ``data`` is in a later format than ``header``.
+
+    Both begin with a name and a digit for the format. A header that differs only in this digit may be a flipped bit:
+    that is damage.
     """
     found, known = data[:8], header[:8]
     if found[:7] == known[:7] and known < found <= known[:7] + b"9" and data[8:SECTOR] != header[8:]:
@@ -288,9 +290,7 @@ def _file_header(number: int, previous_end: int, unit: int, mark: int) -> bytes:
 
 
 def _read_file_header(data: bytes, number: int) -> tuple[int, int, int]:
-    """Up to where the file before it counts, -1 if the header of the file cannot be read; the unit of the length of
-    the file; and its mark.
-    """
+    """How much of the previous file counts, the unit, and the mark. The first is -1 if the header cannot be read."""
     if len(data) < SECTOR:
         return -1, 1, 0
     _, found, previous_end, unit, mark = _FILE.unpack_from(data)
@@ -304,8 +304,9 @@ def _group_header(number: int, mark: int, start: int, synced: int, following: in
 
 
 def _read_group(data: bytes, number: int, mark: int | None, start: int) -> tuple[int, int, int, int] | None:
-    """The synced offset, the next file, the number of bytes of records and their checksum of the group at an offset, or
-    None. It may have any mark if that is None.
+    """The synced offset, next file, number of bytes of records and their checksum of the group at an offset; None if
+    there
+    is no group. A ``mark`` of None accepts any mark.
     """
     if data[start : start + 4] != _GROUP_MAGIC or start + _GROUP_SIZE > len(data):
         return None
@@ -315,7 +316,7 @@ def _read_group(data: bytes, number: int, mark: int | None, start: int) -> tuple
 
 
 def read_records(body: bytes) -> Iterator[bytes]:
-    """The records of a group that was read whole."""
+    """The records of a complete group."""
     at = 0
     while at < len(body):
         (length,) = _LENGTH.unpack_from(body, at)
@@ -325,7 +326,7 @@ def read_records(body: bytes) -> Iterator[bytes]:
 
 
 def _proves(data: bytes, number: int, mark: int | None, stop: int) -> bool:
-    """Whether a later group says that the byte at an offset, which cannot be read, was synced."""
+    """Whether a later group says that the unreadable byte at ``stop`` was synced."""
     start = data.find(_GROUP_MAGIC, stop + 1)
     while start >= 0:
         if start % SECTOR == 0:

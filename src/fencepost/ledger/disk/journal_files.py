@@ -1,7 +1,7 @@
-"""The journal as files: reading it, appending groups to its last file, going on in the next one.
+"""The journal as files: reading it, appending groups to the last file, and rolling to the next.
 
-A file that is not needed any more is kept for the next one to be written in its place, one at a time: a disk syncs room
-that was written before in about half the time, and its pages are in memory already.
+One file that is no longer needed is kept as a spare and becomes the next file. Syncing space that was written before
+takes about half the time, and its pages are already in memory.
 """
 
 from __future__ import annotations
@@ -15,29 +15,28 @@ from fencepost.ledger.disk.reserve import LEAST, NO_RESERVE, Reserve
 
 SUFFIX = ".journal"
 SPARE = "journal.spare"
-"""The file that the next one is written in place of."""
+"""The spare file, which becomes the next journal file."""
 
 
 def name_of(number: int) -> str:
-    """The file of a journal with a number."""
+    """The name of the journal file with a number."""
     return f"{number:08}{SUFFIX}"
 
 
 def journals_in(files: Files) -> list[int]:
-    """The numbers of the files of the journal in a folder, in order."""
+    """The numbers of the journal files in a folder, ascending."""
     return sorted(int(name.removesuffix(SUFFIX)) for name in files.names() if name.endswith(SUFFIX))
 
 
 def read_journal(files: Files, start: int) -> Recovered:
-    """The contents of the journal from a file number on. Raises :class:`fencepost.ledger.disk.journal.Damage`."""
+    """The contents of the journal from file ``start`` on. Raises :class:`fencepost.ledger.disk.journal.Damage`."""
     return recover(_contents(files, start), start)
 
 
 def read_what_is_left(files: Files, start: int) -> Recovered:
-    """As :func:`read_journal`, where entry logs may be gone, or tell of a journal that is.
+    """Like :func:`read_journal`, where the entry logs are gone, or refer to journal files that are gone.
 
-    Of files that were not needed any more, some may be there: they are before a gap, since a loss of power brings names
-    back in any order.
+    Files that were no longer needed may have come back, before a gap: a power loss restores names in any order.
     """
     numbers = set(journals_in(files))
     first = max(numbers, default=0)
@@ -56,17 +55,17 @@ def _contents(files: Files, start: int) -> Iterator[tuple[int, bytes]]:
 
 
 def draw_mark() -> int:
-    """A mark for a file of the journal (:class:`fencepost.ledger.disk.journal.Writer`)."""
+    """Draw a random mark for a journal file (:class:`fencepost.ledger.disk.journal.Writer`)."""
     return int.from_bytes(os.urandom(8))
 
 
 class JournalFiles:
-    """The journal, opened to be written. All methods raise ``OSError``, after which no other may be called; after
-    :class:`NoRoom` all is as it was, and the same may be tried again.
+    """The journal, open for writing. All methods raise ``OSError``; no method may be called after that. After
+    :class:`NoRoom` the state is unchanged, and the caller may retry.
 
-    ``synced`` says whether :meth:`sync` waits for the disk. ``unit`` is the room in bytes that a file takes at once, of
-    the ``reserve`` where there is no other. ``draw`` gives the mark of each file. :meth:`remove_before` may be called
-    by another thread than the other methods.
+    ``synced``: whether :meth:`sync` waits for the disk. ``unit``: the bytes by which a file grows, taken from the
+    ``reserve`` if the disk is full. ``draw`` returns a mark for each file. :meth:`remove_before` may be called by
+    another thread than the other methods.
     """
 
     def __init__(
@@ -79,18 +78,16 @@ class JournalFiles:
         draw: Callable[[], int] = draw_mark,
         reserve: Reserve = NO_RESERVE,
     ) -> None:
-        """Begin the next file after those that were found; what in them does not count is removed."""
+        """Begin the file after those in ``found``. Files that do not count are removed."""
         self.files = files
         self.sync_data = synced
         self.unit = unit
         self.draw = draw
         self.reserve = reserve
         self._has_spare = False
-        """Only who keeps files sets it, once there is a spare one, and only who begins a file clears it, once there is
-        none any more.
-        """
+        """Set only when files are removed and there is no spare; cleared only when a file begins and uses it."""
         if SPARE in files.names():
-            files.remove(SPARE)  # a crash may have left it another name, by which it is needed
+            files.remove(SPARE)  # after a crash, the same file may also have a name by which it is needed
         for number in journals_in(files):
             if number > found.number:
                 files.remove(name_of(number))
@@ -106,17 +103,17 @@ class JournalFiles:
 
     @property
     def number(self) -> int:
-        """That of the file that is written now."""
+        """The number of the current file."""
         return self._last.writer.number
 
     @property
     def synced(self) -> int:
-        """Up to where the next group says that the file was synced."""
+        """How far the next group says that the file was synced."""
         return self._last.writer.synced
 
     @property
     def end(self) -> int:
-        """The bytes of the file that is written now."""
+        """The bytes of the current file."""
         return self._last.writer.end
 
     def write(self, records: Iterable[bytes] = ()) -> None:
@@ -124,20 +121,20 @@ class JournalFiles:
         self.gather((framed(records),))
 
     def gather(self, records: Sequence[Part]) -> None:
-        """Append a group of records that are framed already, in several parts
+        """Append a group of records that are already framed, in several parts
         (:func:`fencepost.ledger.disk.journal.framed`), with one write.
         """
         self._last.gather(records)
 
     def sync(self) -> None:
-        """Come back when all that was written is durable."""
+        """Block until everything written is durable."""
         if self.sync_data:
             self._last.file.sync()
             self._last.writer.synced = self._last.writer.end
 
     def roll(self, records: Sequence[bytes] = ()) -> int:
-        """Go on in the next file, which begins with some records; its number. All that is in those before, and these
-        records, are durable then.
+        """Begin the next file, with some records, and return its number. Then everything in earlier files, and these
+        records, are durable.
         """
         before = self._last
         before.file.sync()
@@ -145,7 +142,7 @@ class JournalFiles:
         return self.number
 
     def remove_before(self, start: int) -> None:
-        """Remove the files that a checkpoint does without, or keep one of them for its room."""
+        """Remove the files before ``start``, which a checkpoint covers. One of them may become the spare."""
         for number in journals_in(self.files):
             if number < start:
                 name = name_of(number)
@@ -156,8 +153,8 @@ class JournalFiles:
                     self._has_spare = True
 
     def _begin(self, number: int, previous_end: int, records: Sequence[bytes], before: _JournalFile | None) -> None:
-        """Make a file, and let the one before it say that it is there, ahead of anything that relies on that. Where
-        there is no room for a unit, one that grows by less has its room of the reserve.
+        """Create a file. The previous file announces it before anything relies on that. If the disk has no room for a
+        whole unit, the file grows in smaller steps, from the reserve.
         """
         try:
             self._begin_file(number, previous_end, records, before, self.unit, NO_RESERVE)
@@ -184,16 +181,17 @@ class JournalFiles:
                 before.file.sync()
         except NoRoom:
             self.files.remove(name_of(number))
-            self.files.sync()  # once more is in the file before, nothing may say that it ends earlier
+            self.files.sync()  # before the previous file grows: no header may then say that it ends here
             raise
         last.reserve = self.reserve
         self._last = last
 
     def _made(self, name: str, reserve: Reserve) -> tuple[File, int]:
-        """A file with a name, in place of the spare one if there is one, and its length.
+        """Create a file, or rename the spare to it; return it with its length.
 
-        The name is durable, and the spare one's is gone: until then a crash may leave what is in it by a name by which
-        it is needed.
+        The new name is durable and the spare's is gone on return. Until then, a crash could leave the contents under a
+        name
+        by which they are needed.
         """
         if not self._has_spare:
             file = reserve.or_of_it(lambda: self.files.create(name), 0)
@@ -208,7 +206,7 @@ class JournalFiles:
 
 
 class _JournalFile:
-    """A file of the journal, and its layout. Its length grows by the unit."""
+    """A journal file and its layout. Its length grows by the unit."""
 
     def __init__(self, file: File, length: int, writer: Writer, unit: int, reserve: Reserve) -> None:
         self.file = file
@@ -218,7 +216,7 @@ class _JournalFile:
         self._length = length
 
     def gather(self, records: Sequence[Part], following: int = 0) -> None:
-        """Append a group of records that are framed already."""
+        """Append a group of records that are already framed."""
         end = self.writer.end
         try:
             self.append(self.writer.gathered(records, following))
@@ -227,7 +225,7 @@ class _JournalFile:
             raise
 
     def append(self, parts: Sequence[Part]) -> None:
-        """Write at the end; the length of the file is durable before."""
+        """Write at the end of the file. Its length is made durable first."""
         end = self.file.end + sum(map(len, parts))
         if end > self._length:
             length = -(-end // self._unit) * self._unit

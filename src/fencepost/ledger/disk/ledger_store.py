@@ -1,8 +1,6 @@
-"""The ledgers of a bookie: entries in memory until a checkpoint, then in entry logs; and the state of each
-ledger.
+"""The ledgers of a bookie: their entries, in memory until a checkpoint and then in entry logs, and their states.
 
-It has no thread and no lock of its own. The storage of a bookie puts it behind both, the simulator drives it on virtual
-time.
+It has no thread and no lock. The storage of a bookie adds both; the simulator runs it on virtual time.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ from fencepost.ledger.rules.codes import Code
 
 
 class Checkpoint:
-    """The batch that is written to an entry log. ``journal_start``: the file of the journal that begins after all
-    records about it; 0 until there is one.
+    """A checkpoint in progress. ``journal_start``: the journal file that begins after all records in it; 0 until that
+    file exists.
     """
 
     __slots__ = ("cache", "forgotten", "journal_start", "states")
@@ -43,14 +41,14 @@ class Checkpoint:
 
 
 class LedgerStore:
-    """Entries and states of ledgers. ``flushing`` is the checkpoint that is being written, None if none is.
+    """Entries and states of ledgers. ``flushing`` is the checkpoint being written, None if there is none.
 
-    ``compiled()`` says whether there are compiled loops by now. Changes are made by one thread at a time; what looks
-    entries up may be called by any at any time.
+    ``compiled()`` says whether the compiled loops are ready. One thread at a time may make changes; look-ups may run on
+    any thread at any time.
     """
 
     def __init__(self, logs: EntryLogs, compiled: Callable[[], bool] = lambda: False, ahead: int = 16 << 20) -> None:
-        """``ahead``: bytes of memory for entries that are read ahead."""
+        """``ahead``: bytes of memory for entries read ahead."""
         self.logs = logs
         self.compiled = compiled
         self.states = {ledger: copy.copy(state) for ledger, state in logs.states.items()}
@@ -63,7 +61,7 @@ class LedgerStore:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Take a record of the journal: its entry, and what it says of its ledger."""
+        """Apply a record of the journal: its entry, and its change to the ledger's state."""
         ledger = record.ledger
         state = self.states.get(ledger)
         if state is None:
@@ -79,7 +77,7 @@ class LedgerStore:
         self._changed.add(ledger)
 
     def apply_rows(self, rows: EntryRows) -> None:
-        """As :meth:`apply`, for entries that arrived together; those of a ledger stand one after another."""
+        """Like :meth:`apply`, for entries that arrived together. Entries of one ledger must be adjacent."""
         for ledger, lac in rows.lacs():
             state = self.states.get(ledger)
             if state is None:
@@ -91,7 +89,7 @@ class LedgerStore:
         self.cache.put_rows(rows)
 
     def forget(self, ledger: int) -> None:
-        """Forget a ledger, and all entries of it that were put so far."""
+        """Forget a ledger and all its entries so far."""
         self.cache.drop(ledger)
         self.states.pop(ledger, None)
         self._changed.discard(ledger)
@@ -101,42 +99,40 @@ class LedgerStore:
 
     @property
     def has_changed(self) -> bool:
-        """Whether there is anything for a checkpoint to write."""
+        """Whether a checkpoint would write anything."""
         return bool(len(self.cache) or self._changed or self.forgotten)
 
     def swap(self) -> Checkpoint:
-        """Begin a checkpoint with all that has changed, while there is none. What changes from now on is for the next
-        one.
-        """
+        """Begin a checkpoint with all changes so far; none may be running. Later changes go to the next one."""
         states = [copy.copy(self.states[ledger]) for ledger in sorted(self._changed)]
         checkpoint = Checkpoint(self.cache, states, self.forgotten)
         self.flushing = (
-            checkpoint  # before the cache, so that who looks into that first finds each entry in one of them
+            checkpoint  # set before the cache is replaced: a reader checks the cache first, and must not miss an entry
         )
         self.cache, self._changed, self.forgotten = write_cache(self.compiled(), self.cache), set(), set()
         return checkpoint
 
     def write(self, checkpoint: Checkpoint) -> Section:
-        """Write what a checkpoint holds to an entry log; durable when that is synced. Raises ``OSError``."""
+        """Write a checkpoint to an entry log. It is durable once the section is synced. Raises ``OSError``."""
         forgotten = sorted(checkpoint.forgotten)
         return self.logs.write(checkpoint.cache.in_order(), checkpoint.states, forgotten, checkpoint.journal_start)
 
     def end(self, section: Section) -> None:
-        """End the checkpoint that wrote a section: it is durable, and what is in it is found there from now on."""
+        """End the checkpoint that wrote this durable section. Reads now find its entries in the entry log."""
         self.logs.commit(section)
-        self.ahead.clear()  # before anybody looks behind the cache that was flushed
+        self.ahead.clear()  # before anyone reads past the cache that was flushed
         self.flushing = None
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def records(self) -> Iterator[Record]:
-        """Records that come to what entry logs say of ledgers."""
+        """Records that recreate the ledger states in the entry logs."""
         for _, state in sorted(self.logs.states.items()):
             yield from state.records()
 
     def look_up(self, ledger: int, entry_id: int, ahead: bool = True) -> tuple[Code, int, bytes | None]:
-        """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or
-        ``IO_ERROR``, the id that was asked for, and None. ``ahead``: those after it may be read, too.
+        """Find an entry, or the last of the ledger for entry id -1. Returns OK, its id and its body; or ``NO_ENTRY`` or
+        ``IO_ERROR``, the requested id, and None. ``ahead``: the entries after it may be read too.
         """
         wanted: int | None = entry_id
         if entry_id < 0:
@@ -159,7 +155,7 @@ class LedgerStore:
         return code, wanted if code is Code.OK else entry_id, body
 
     def cached(self, ledger: int, entry_id: int) -> bytes | None:
-        """An entry that is in memory, None if it is not."""
+        """An entry from memory; None if it is not there."""
         body = self.cache.get(ledger, entry_id)
         if body is None:
             flushing = self.flushing
@@ -170,8 +166,9 @@ class LedgerStore:
         return body
 
     def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
-        """Entries that are in memory, or are known to be nowhere. The others are a ``MISS``, and so is the last entry
-        of a ledger (-1).
+        """Find entries in memory. Entries known not to exist get ``NO_ENTRY``; all others, and requests for the last
+        entry
+        of a ledger (-1), are a ``MISS``.
         """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         table = missing(entry_ids)
@@ -184,9 +181,7 @@ class LedgerStore:
         return FoundRows(table, (blocks, self.ahead.find(ledgers, entry_ids, table)))
 
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """As :meth:`look_up` for many entries: for so many of the first ones that their bodies come to
-        ``most`` bytes, or all.
-        """
+        """Like :meth:`look_up`, for many entries. It stops early once the bodies come to ``most`` bytes."""
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         if not self.compiled():
             return self._one_by_one(ledgers, entry_ids, FoundRows(missing(entry_ids), ()), most)
@@ -204,7 +199,7 @@ class LedgerStore:
         return self._one_by_one(ledgers, entry_ids, rows, most) if errors or entry_ids.min(initial=0) < 0 else rows
 
     def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
-        """An entry that no disk is needed for, None if it is none."""
+        """An entry that needs no wait for a disk; None if there is no such entry."""
         body = self.cached(ledger, entry_id)
         if body is None and self.compiled():
             rows = self.rows_now(np.array([ledger]), np.array([entry_id]))
@@ -213,8 +208,9 @@ class LedgerStore:
         return body
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """The part of :meth:`read_rows` that is found without waiting for a disk: of entries that the operating system
-        has in memory, too. The others are a ``MISS``, and so is what cannot be read.
+        """The part of :meth:`read_rows` that needs no wait for a disk. This includes entries in the page cache. The
+        others,
+        and those that cannot be read, are a ``MISS``.
         """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         epoch = self.ahead.epoch
@@ -229,7 +225,7 @@ class LedgerStore:
             if are_few and block is not None and not errors:
                 self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], SEVERAL, now=True)
         except Damage:
-            pass  # a read of what is missing reports it
+            pass  # a blocking read reports it
         if errors:
             table[table[:, found.CODE] == Code.IO_ERROR.value, found.CODE] = MISS
         return FoundRows(table[:count], (cached, block), block)
@@ -244,9 +240,7 @@ class LedgerStore:
         many: int,
         now: bool = False,
     ) -> None:
-        """As :meth:`_read_ahead`, given what was looked up and has come to a table, and what of it was not in
-        memory.
-        """
+        """Like :meth:`_read_ahead`, from a table of results and a mask of those that were not in memory."""
         asked = np.flatnonzero(was_missing)
         if len(asked):
             size = bytes_ahead(int(table[:, found.SIZE].sum()), len(table), many)
@@ -254,7 +248,7 @@ class LedgerStore:
             self._read_ahead(epoch, int(ledger), entry_ids[asked[ledgers[asked] == ledger]].tolist(), size, now)
 
     def _read_ahead(self, epoch: int, ledger: int, entry_ids: list[int], size: int, now: bool = False) -> None:
-        """Read up to so many bytes of what is likely to be asked for after entries that were not in memory.
+        """Read up to ``size`` bytes of the likely next entries, after a read of entries that were not in memory.
 
         Raises :class:`fencepost.ledger.disk.journal.Damage`.
         """
@@ -273,7 +267,7 @@ class LedgerStore:
     def _one_by_one(
         self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], rows: FoundRows, most: int
     ) -> FoundRows:
-        """Look up by itself what was missed so far, or could not be read."""
+        """Look up one by one the entries that were missed or could not be read."""
         table, blocks = rows.table, [*rows.blocks]
         codes = table[:, found.CODE]
         for row in np.flatnonzero((codes == MISS) | (codes == Code.IO_ERROR.value)).tolist():
@@ -310,19 +304,20 @@ class LedgerStore:
         return sorted(ids)
 
     def with_entries(self) -> Iterator[int]:
-        """The ledgers that have entries in entry logs. Of some of them nothing else may be known: those that were
-        deleted before a compaction.
+        """The ledgers with entries in entry logs. Some may have no other state: they were deleted, and a compaction is
+        yet
+        to come.
         """
         return (ledger for ledger in self.logs.index.ledgers() if not self._is_forgotten(ledger))
 
     def _is_forgotten(self, ledger: int) -> bool:
-        """Whether what entry logs have of a ledger does not count any more."""
+        """Whether a ledger's data in entry logs no longer counts."""
         flushing = self.flushing
         return ledger in self.forgotten or (flushing is not None and ledger in flushing.forgotten)
 
 
 def _deny(forgotten: set[int], ledgers: NDArray[np.int64], table: NDArray[np.int64]) -> None:
-    """Entries of forgotten ledgers that were not found so far are nowhere."""
+    """Mark missed entries of forgotten ledgers as ``NO_ENTRY``."""
     if forgotten:
         denied = np.isin(ledgers, [*forgotten]) & (table[:, found.CODE] == MISS) & (table[:, found.ENTRY_ID] >= 0)
         table[denied, found.CODE] = Code.NO_ENTRY.value

@@ -1,4 +1,4 @@
-"""The state of a ledger at a bookie besides its entries, as its storage keeps it."""
+"""The persistent state of a ledger at a bookie, apart from its entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.ledger.rules.adding import lac_of_bookie
 
 
 class LedgerState(msgspec.Struct, array_like=True):
-    """The state of a ledger after the records about it. ``explicit_lac``: the LAC in ``lac_body``."""
+    """The state of a ledger after its records. ``explicit_lac``: the LAC in ``lac_body``."""
 
     ledger: int
     master_key: bytes | None = None
@@ -23,7 +23,7 @@ class LedgerState(msgspec.Struct, array_like=True):
     lac_body: bytes | None = None
 
     def apply(self, record: Record) -> None:
-        """Take a record into account, as the role does when it is replayed."""
+        """Apply a record, as the role does on replay."""
         if type(record) is EntryAdded:
             self.lac = lac_of_bookie(self.lac, record.lac)
         elif type(record) is MasterKeyLearnt:
@@ -37,7 +37,7 @@ class LedgerState(msgspec.Struct, array_like=True):
             self.lac_body = record.body
 
     def records(self) -> Iterator[Record]:
-        """Records that lead to this state. There is always one, so that a replay knows of the ledger."""
+        """Records that recreate this state. There is always at least one, so that a replay learns of the ledger."""
         yield LimboChanged(self.ledger, self.limbo)
         if self.master_key is not None:
             yield MasterKeyLearnt(self.ledger, self.master_key)

@@ -1,7 +1,7 @@
-"""The read cache: entries that were read from entry logs ahead of those who read a ledger from one entry to the next.
+"""The read cache: entries read ahead from entry logs for clients that read a ledger sequentially.
 
-It is for compiled loops alone. Nobody has to keep it up to date: it is emptied whenever the index changes, and whoever
-looks into it has looked into the write cache before.
+It works only with the compiled loops. It needs no invalidation per entry: it is emptied when the index changes, and
+readers check the write cache first.
 """
 
 from __future__ import annotations
@@ -18,46 +18,42 @@ from fencepost.ledger.kernels.entries import EntryRows
 from fencepost.ledger.rules.codes import Code
 
 AHEAD = 1 << 18
-"""Bytes of bodies that are read ahead at once at least, if there are so many entries."""
+"""The least bytes of bodies to read ahead at once, if there are enough entries."""
 FURTHEST = 1 << 20
-"""Bytes of bodies that are read ahead at once at the most."""
+"""The most bytes of bodies to read ahead at once."""
 MOST = 1_024
-"""Entries that are read ahead at once, at the most."""
+"""The most entries to read ahead at once."""
 MANY = 64
-"""Entries that are read at once by somebody for whom nothing is read ahead."""
+"""A request for this many entries at once gets no read-ahead."""
 SEVERAL = 8
-"""The same of entries that no disk was waited for."""
+"""The same for entries found without waiting for a disk."""
 STRIDE = 16
-"""The greatest distance of the ids of entries that follow one another: a bookie may have every third entry of a
-ledger.
-"""
+"""The greatest distance between ids that counts as sequential: a bookie may hold every third entry of a ledger."""
 _READERS = 1_024
-"""Ledgers whose readers are remembered."""
+"""Ledgers whose read positions are remembered."""
 
 
 class ReadCache:
-    """Entries read ahead, the older half of which goes when the newer half is full. Any thread may call any method.
+    """Entries read ahead, in two halves. When the newer half is full, the older is dropped. Thread-safe.
 
-    ``epoch`` is another one after each :meth:`clear`: only what was looked up in the present one is kept.
+    ``epoch`` changes with each :meth:`clear`. Only entries looked up in the current epoch are kept.
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: the bytes of memory that all entries take together, about; 0: nothing is read ahead."""
+        """``limit``: approximate bytes of memory for all entries; 0 disables read-ahead."""
         self.epoch = 0
         self._half = limit // 2
         self._lock = threading.Lock()
         self._halves: tuple[RowsWriteCache, ...] = ()
         self._readers: dict[int, tuple[int, int]] = {}
-        """For a ledger, the last entry that was read or read ahead, and how far it is from the one before it; 0 if that
-        is not known.
-        """
+        """For each ledger, the last entry read or read ahead, and its distance from the one before; 0 if unknown."""
 
     def __bool__(self) -> bool:
-        """Whether there are entries."""
+        """Whether it has entries."""
         return bool(self._halves)
 
     def get(self, ledger: int, entry_id: int) -> bytes | None:
-        """The body of an entry, None if it is not here."""
+        """The body of an entry; None if it is not cached."""
         for half in self._halves:
             body = half.get(ledger, entry_id)
             if body is not None:
@@ -67,12 +63,13 @@ class ReadCache:
     def find(
         self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
     ) -> Sequence[object]:
-        """As that of a write cache."""
+        """Like that of a write cache."""
         return [half.find(ledgers, entry_ids, table) for half in self._halves]
 
     def next_of(self, ledger: int, entry_ids: list[int]) -> tuple[int, int] | None:
-        """The entry that somebody is likely to read next, given those of a ledger that were not in memory just now, and
-        the distance of those after it; None if they are not read in such an order.
+        """Predict the next read of a ledger from the ids that were just not in memory. Returns the next id and the
+        distance
+        between ids; None if the reads are not sequential.
         """
         with self._lock:
             last, stride = self._readers.get(ledger, (-1, 0))
@@ -87,9 +84,10 @@ class ReadCache:
         return (entry_ids[-1] + distance, distance) if goes_on and distance and self._half else None
 
     def keep(self, epoch: int, ledger: int, table: NDArray[np.int64], block: NDArray[np.uint8], stride: int) -> None:
-        """Keep entries of a ledger that were read ahead, given as a table of
-        :class:`fencepost.ledger.kernels.found.FoundRows` with all that is in a block, and the epoch from before they
-        were looked up.
+        """Keep entries of a ledger that were read ahead. ``table`` is as in
+        :class:`fencepost.ledger.kernels.found.FoundRows`, with all bodies in ``block``; ``epoch`` is the value from
+        before
+        the lookup.
         """
         read = table[table[:, found.CODE] == Code.OK.value]
         rows = entries_of(np.full(len(read), ledger), read, block)
@@ -102,7 +100,7 @@ class ReadCache:
             self._remember(ledger, int(read[-1, found.ENTRY_ID]), stride)
 
     def clear(self) -> None:
-        """Forget all entries: the index has changed."""
+        """Drop all entries, because the index has changed."""
         with self._lock:
             self.epoch += 1
             self._halves = ()
@@ -115,9 +113,7 @@ class ReadCache:
 
 
 def entries_of(ledgers: NDArray[np.int64], table: NDArray[np.int64], block: NDArray[np.uint8]) -> EntryRows:
-    """Entries that were found, given their ledgers, as :class:`fencepost.ledger.kernels.found.FoundRows` has them, all
-    in one block.
-    """
+    """Entries from a table of :class:`fencepost.ledger.kernels.found.FoundRows` with all bodies in one block."""
     rows = np.empty((len(table), entries.COLUMNS), np.int64)
     rows[:, entries.LEDGER], rows[:, entries.LAC] = ledgers, -1
     rows[:, entries.ENTRY_ID], rows[:, entries.SIZE] = table[:, found.ENTRY_ID], table[:, found.SIZE]
@@ -126,10 +122,10 @@ def entries_of(ledgers: NDArray[np.int64], table: NDArray[np.int64], block: NDAr
 
 
 def bytes_ahead(size: int, count: int, many: int = MANY) -> int:
-    """How many bytes are read ahead of somebody who reads so many bytes and entries at once: enough for several more
-    times.
+    """How many bytes to read ahead after a request for ``count`` entries of ``size`` bytes: enough for several more
+    such
+    requests.
 
-    None for whoever reads ``many``: the next ones are asked for already while these are read, and nothing would be
-    saved.
+    0 for a request of ``many`` entries: such a client pipelines its requests, and would gain nothing.
     """
     return min(max(AHEAD, 8 * size), FURTHEST) if size < FURTHEST // 4 and count < many else 0

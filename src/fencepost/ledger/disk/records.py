@@ -1,7 +1,7 @@
 """The records of a bookie's journal as bytes: one byte for the kind, then the fields.
 
-An entry has its ledger, id and LAC as 8 bytes each and then its body, since most records are that; the others are
-MessagePack.
+An entry has its ledger, id and LAC as 8 bytes each and then its body, because most records are entries. Other records
+are MessagePack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fencepost.ledger.kernels.entries import COLUMNS, ENTRY_ID, LAC, LEDGER, OFF
 from fencepost.ledger.records import EntryAdded, LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
 
 KINDS: tuple[type[Record], ...] = (EntryAdded, MasterKeyLearnt, LedgerFenced, LacWritten, LimboChanged)
-"""The kinds of records by the number that stands for each. A number is never given to another kind."""
+"""The kinds of records; the index is the byte in the file. An index is never reused for another kind."""
 
 _ENTRY = struct.Struct(">Bqqq")
 _HEAD = struct.Struct(">IB")
@@ -35,7 +35,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """The record that bytes stand for. Raises ``ValueError`` if they are no record."""
+    """Decode a record. Raises ``ValueError`` if the bytes are no record."""
     if not data or data[0] >= len(KINDS):
         raise ValueError("there is no such kind of record")
     if data[0] != _ENTRY_KIND:
@@ -47,8 +47,8 @@ def decode(data: bytes) -> Record:
 
 
 def decode_rows(group: bytes) -> Iterator[Record | EntryRows]:
-    """The records of a group of the journal, each with its length before it: those of entries by rows, as many as
-    follow one another, and the others by themselves. Raises ``ValueError`` if there is something that is no record.
+    """Decode a group of the journal, in which each record follows its length. Consecutive entries come as one
+    :class:`EntryRows`, other records one by one. Raises ``ValueError`` for a malformed record.
     """
     offsets: list[int] = []
     lengths: list[int] = []
@@ -69,7 +69,7 @@ def decode_rows(group: bytes) -> Iterator[Record | EntryRows]:
 
 
 def _rows(group: bytes, offsets: list[int], lengths: list[int]) -> EntryRows:
-    """Entries by rows, given where their records are; those of a ledger one after another."""
+    """The entries at these record offsets, sorted by ledger."""
     data, starts = np.frombuffer(group, np.uint8), np.array(offsets)
     fields = data[(starts + 1)[:, np.newaxis] + np.arange(24)].view(">i8")
     table = np.empty((len(starts), COLUMNS), np.int64)

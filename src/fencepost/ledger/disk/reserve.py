@@ -1,11 +1,11 @@
-"""Room on a disk that a bookie keeps for itself: what is left to write where a disk is full is written there.
+"""Reserved disk space, for the writes that a bookie still makes when its disk is full.
 
-A bookie whose disk is full takes no more adds, and still writes: what it has in memory goes to an entry log, so that
-nothing depends on its journal; fences and limbo go to its journal; and garbage is only removed once an entry log says
-so. The reserve is a file of nothing, that is there while its disk has little room. It is made shorter by what is
-needed, when it is needed, and longer again when there is room once more.
+A bookie with a full disk rejects adds and still writes. It flushes entries from memory to an entry log, so that the
+journal can be trimmed. It journals fences and limbo. It removes garbage only after an entry log says so. The reserve is
+a dummy file that exists while the disk is low on space. It is shortened when space is needed, and extended again when
+there is space.
 
-That other programs take what was given, in the moment between, cannot be ruled out: then more of it is given.
+Another program may take the freed space first. Then more of the reserve is released.
 """
 
 from __future__ import annotations
@@ -20,46 +20,44 @@ from fencepost.files.folders import File, Files, NoRoom
 T = TypeVar("T")
 
 LEAST = 64 * 1024
-"""Bytes that are given at the least: a name in a folder takes room, too."""
+"""The fewest bytes to release at once. Even a directory entry takes space."""
 
 
 PLENTY = 64
-"""A disk with room for so many times a reserve needs none yet; with twice as much, none any more."""
+"""A disk whose free space is this many times the reserve needs none. An existing reserve is dropped at twice that."""
 
 
 class Reserve:
-    """The reserve of a folder; any thread may call it. ``used()`` is called whenever some of it is given."""
+    """The reserve of a folder. Thread-safe. ``used()`` is called whenever part of it is released."""
 
     def __init__(self, used: Callable[[], None] = lambda: None) -> None:
         self.wanted = 0
         self.size = 0
-        """The bytes that it has now."""
+        """The bytes it holds now."""
         self.is_needed = False
         self._name = ""
         self._used = used
         self._lock = threading.Lock()
         self._held = 0
-        """How many look for room, which is theirs."""
+        """The number of holders; while there are any, free space is theirs."""
         self._file: File | None = None
 
     def open(self, files: Files, name: str, wanted: int) -> None:
-        """Take up a reserve, which is a file of this name, and have so many bytes of it if there is room. Raises
-        ``OSError``.
-        """
+        """Open the reserve file ``name``, and fill it to ``wanted`` bytes if there is space. Raises ``OSError``."""
         self.wanted, self._name = wanted, name
         if name in files.names():
             self._file = files.open(name, writable=True)
             self._file.truncate(min(self._file.end, wanted))
-            self._take(files, self._file.end)  # in a file that was copied there may be holes
+            self._take(files, self._file.end)  # a copied file may be sparse
         self._fill(files)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has all that is wanted of it, if it is needed."""
+        """Whether the reserve is complete or not needed."""
         return not self.is_needed or self.size >= self.wanted
 
     def fill(self, files: Files) -> None:
-        """Look at the disk: take what is missing, or what there is room for, or give back what is not needed. Raises
+        """Check the disk, and extend the reserve as far as there is space, or drop it if it is not needed. Raises
         ``OSError``.
         """
         with self._lock:
@@ -67,8 +65,9 @@ class Reserve:
                 self._fill(files)
 
     def or_of_it(self, work: Callable[[], T], size: int) -> T:
-        """Do what takes ``size`` bytes of the disk: where there is no room, of the reserve. Raises :class:`NoRoom` if
-        that has not enough either.
+        """Run ``work``, which takes ``size`` bytes of disk; if the disk is full, release them from the reserve and
+        retry.
+        Raises :class:`NoRoom` if the reserve is used up too.
         """
         if not self.wanted:
             return work()
@@ -83,7 +82,7 @@ class Reserve:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """What room there is is for others meanwhile, and not for the reserve."""
+        """Within this context, the reserve takes no free space."""
         with self._lock:
             self._held += 1
         try:
@@ -104,7 +103,7 @@ class Reserve:
             self._take(files, size)
 
     def _take(self, files: Files, size: int) -> None:
-        """Have so many bytes, if there is room for them."""
+        """Extend the reserve to ``size`` bytes, if there is space."""
         with suppress(NoRoom):
             if self._file is None:
                 self._file = files.create(self._name)
@@ -113,7 +112,7 @@ class Reserve:
             self.size = size
 
     def give(self, size: int) -> bool:
-        """Let others have so many bytes, or all that there are; whether there were any."""
+        """Release ``size`` bytes, or whatever is left. Returns whether anything was released."""
         with self._lock:
             if self._file is None or not self.size:
                 return False
@@ -124,4 +123,4 @@ class Reserve:
 
 
 NO_RESERVE = Reserve()
-"""The reserve of those that have none."""
+"""A reserve of nothing."""

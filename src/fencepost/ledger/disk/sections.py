@@ -1,16 +1,14 @@
-"""Entry logs: the bytes of the files that hold the entries of a bookie.
+"""The entry log format: the files that hold the entries of a bookie, as bytes.
 
-An entry log begins with a sector that says which one it is. Then come sections, each from a sector boundary on: a
-header, the contents, and the entries in the order of their ledgers and ids. A section is what one flush or one step of
-a compaction wrote. It is synced before anything relies on it, and never written again.
+An entry log begins with a sector that holds its number. Sections follow, each at a sector boundary: a header, the
+contents, and the entries ordered by ledger and id. One flush or one step of a compaction writes one section. A section
+is synced before anything relies on it, and never rewritten.
 
-The contents say everything about a section that is not in its entries: which runs of entries it has, what is known of
-ledgers, which ledgers are forgotten, which entry logs there are, and at which file the journal begins whose records are
-not in entry logs yet. So each section is a checkpoint too, and the index of entries can always be made anew from the
-contents of all sections, in order.
+The contents describe a section: its runs of entries, ledger states, forgotten ledgers, the existing entry logs, and the
+first journal file with records that are not in entry logs yet. So each section is a checkpoint, and the index can
+always be rebuilt from the contents of all sections, in order.
 
-Every entry has a checksum of its own, over its ledger, its id, its length and its body, which whoever reads it
-compares.
+Every entry has a checksum over its ledger, id, length and body. Each read verifies it.
 """
 
 from __future__ import annotations
@@ -30,14 +28,14 @@ from fencepost.files.folders import SECTOR
 from fencepost.ledger.disk.ledgers import LedgerState
 
 RUN = 128
-"""The entries that a run has at most."""
+"""The most entries in a run."""
 
 _FILE = struct.Struct(">8sQ")  # magic, number; then a checksum
 # magic, number of the file, own offset, sequence, bytes of contents, of entries, checksum of contents
 _SECTION = struct.Struct(">8sQQQIQI")
 _ENTRY = struct.Struct(">Iqq")  # bytes of the body, ledger, entry id; a checksum before it
-# ledger, first entry id, how far the last id is from it, bytes of all entries, of the smallest, entries, bits for a
-# size, bits for a gap
+# ledger, first entry id, distance of the last id from it, bytes of all entries, of the smallest, number of entries,
+# bits per size, bits per gap
 _RUN = struct.Struct(">qqIIIHBB")
 _COUNT = struct.Struct(">I")
 _CHECKSUM = struct.Struct(">I")
@@ -47,20 +45,18 @@ ROW = np.dtype(
         "formats": [">i8", ">i8", ">u4", ">u4", ">u4", ">u2", "u1", "u1"],
     }
 )
-"""A row of runs."""
+"""The fixed fields of a run."""
 _FILE_MAGIC = b"FPELOG01"
 _SECTION_MAGIC = b"FPSECT01"
 _SPAN = 1 << 32
 HEADER = _SECTION.size + _CHECKSUM.size
-"""Bytes of a section before its contents."""
+"""Bytes of a section's header, before its contents."""
 ENTRY_HEADER = _CHECKSUM.size + _ENTRY.size
-"""Bytes before the body of each entry."""
+"""Bytes before the body of an entry."""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """Entries of a ledger that lie one after another in an entry log. ``sizes`` are those of the entries with their
-    headers.
-    """
+    """Entries of a ledger that are adjacent in an entry log. ``sizes`` include the headers of entries."""
 
     ledger: int
     ids: Sequence[int]
@@ -78,7 +74,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes of all entries, with their headers."""
+        """Bytes of all entries, including headers."""
         return sum(self.sizes)
 
     def __len__(self) -> int:
@@ -86,11 +82,13 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Contents(msgspec.Struct, array_like=True, frozen=True):
-    """The contents of a section besides its entries.
+    """The contents of a section, apart from its entries.
 
-    ``journal_start``: the journal is needed from this file on. ``logs``: the entry logs that there are. ``runs``: its
-    entries in the order in which they lie, as :class:`Runs` has them. ``states``: what is known of ledgers, instead of
-    all that was said before. ``forgotten``: ledgers of which nothing counts that was said before.
+    ``journal_start``: the first journal file still needed. ``logs``: the existing entry logs. ``runs``: its entries in
+    file
+    order, encoded as in :class:`Runs`. ``states``: ledger states, which replace earlier ones. ``forgotten``: ledgers
+    whose
+    earlier entries and states no longer count.
     """
 
     journal_start: int
@@ -101,12 +99,13 @@ class Contents(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Runs:
-    """Many runs as they are on disk: how many there are, a row for each, and the bits that hold their sizes and
-    ids.
+    """Many runs in their disk format: the number of runs, a row for each, and bits for sizes and ids.
 
-    ``rows`` has the columns of ``ROW``, ``details`` the bits of all runs, each from a byte on. The bits of a run are
-    numbers, from the lowest bit of the first byte on: for each entry by how much it is larger than the smallest one, in
-    ``size_bits`` each, then for each but the first how many ids were passed over before it, in ``gap_bits`` each.
+    ``rows`` has the fields of ``ROW``. ``details`` has the bits of all runs; those of a run begin at a whole byte. They
+    are
+    unsigned numbers, lowest bit first. For each entry, ``size_bits`` bits hold its size minus that of the smallest.
+    Then,
+    for each entry but the first, ``gap_bits`` bits hold the number of ids skipped before it.
     """
 
     def __init__(self, rows: NDArray[Any], details: bytes) -> None:
@@ -115,7 +114,7 @@ class Runs:
 
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Runs:
-        """Put runs together."""
+        """Encode runs."""
         rows, details = [], []
         for run in runs:
             base = min(run.sizes)
@@ -135,7 +134,7 @@ class Runs:
 
     @classmethod
     def of_rows(cls, ledgers: NDArray[np.int64], ids: NDArray[np.int64], sizes: NDArray[np.int64]) -> Runs:
-        """The runs of entries, given in order with the bytes of their bodies, by compiled loops."""
+        """Encode the runs of entries with the compiled loops. ``ids`` are in order, ``sizes`` are those of bodies."""
         from fencepost.ledger.kernels import runs as loops
 
         rows, details = np.empty(len(ids) * _RUN.size, np.uint8), np.empty(len(ids) * loops.MOST_DETAILS, np.uint8)
@@ -144,7 +143,7 @@ class Runs:
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Runs:
-        """The runs that :attr:`data` stands for."""
+        """Decode :attr:`data`."""
         if not data:
             return cls(np.empty(0, ROW), b"")
         end = _COUNT.size + _COUNT.unpack_from(data)[0] * _RUN.size
@@ -152,17 +151,17 @@ class Runs:
 
     @property
     def data(self) -> bytes:
-        """The bytes that stand for them."""
+        """The encoded bytes."""
         return _COUNT.pack(len(self.rows)) + self.rows.tobytes() + self.details if len(self.rows) else b""
 
     @property
     def size(self) -> int:
-        """Bytes of all entries, with their headers."""
+        """Bytes of all entries, including headers."""
         return int(self.rows["size"].sum(dtype=np.int64))
 
     @property
     def spans(self) -> list[tuple[int, int, int]]:
-        """The ledger, the first and the last id of each."""
+        """The ledger, first id and last id of each run."""
         first = self.rows["first"]
         return list(
             zip(self.rows["ledger"].tolist(), first.tolist(), (first + self.rows["span"]).tolist(), strict=True)
@@ -170,7 +169,7 @@ class Runs:
 
     @property
     def entries(self) -> int:
-        """How many entries there are in all runs."""
+        """The number of entries in all runs."""
         return int(self.rows["count"].sum(dtype=np.int64))
 
     def __len__(self) -> int:
@@ -185,12 +184,12 @@ class Runs:
 
 
 def detail_bytes(count: int, size_bits: int, gap_bits: int) -> int:
-    """The bytes that the bits of a run take."""
+    """The number of bytes of a run's bits."""
     return (count * size_bits + (count - 1) * gap_bits + 7) // 8
 
 
 def unpacked(ledger: int, first: int, base: int, count: int, size_bits: int, gap_bits: int, details: bytes) -> Run:
-    """The run that a row and its bits stand for."""
+    """Decode a run from its row and its bits."""
     bits, sizes = int.from_bytes(details, "little"), [base] * count
     if size_bits:
         mask = (1 << size_bits) - 1
@@ -208,8 +207,9 @@ def unpacked(ledger: int, first: int, base: int, count: int, size_bits: int, gap
 
 @dataclass(frozen=True)
 class Section:
-    """A section where it lies: its entry log, its place among all sections, its offset, where its entries begin and
-    where it ends.
+    """A section and its location: its entry log, its number among all sections, its offset, the offset of its entries,
+    and
+    its end.
     """
 
     log: int
@@ -225,7 +225,7 @@ class Section:
         return Runs.of_bytes(self.contents.runs)
 
     def placed(self) -> Iterator[tuple[int, Run]]:
-        """The runs with the offsets at which they begin."""
+        """The runs, each with its offset."""
         offset = self.entries
         for run in self.runs:
             yield offset, run
@@ -237,7 +237,7 @@ _decode = msgspec.msgpack.Decoder(Contents).decode
 
 
 def runs_of(ledger: int, ids: list[int], sizes: list[int]) -> Iterator[Run]:
-    """The runs of entries of a ledger, given in order with the bytes of their bodies."""
+    """Divide entries of a ledger into runs. ``ids`` are in order, ``sizes`` are those of bodies."""
     first = 0
     while first < len(ids):
         last = min(first + RUN, len(ids))
@@ -252,13 +252,13 @@ def runs_of(ledger: int, ids: list[int], sizes: list[int]) -> Iterator[Run]:
 
 
 def file_header(log: int) -> bytes:
-    """The first bytes of an entry log."""
+    """The first sector of an entry log."""
     fields = _FILE.pack(_FILE_MAGIC, log)
     return (fields + _CHECKSUM.pack(crc32c(fields))).ljust(SECTOR, b"\0")
 
 
 def section_header(section: Section) -> bytes:
-    """All of a section that comes before its entries, as long as ``section.entries`` is after its offset."""
+    """The bytes of a section before its entries: from ``section.offset`` to ``section.entries``."""
     contents = _encode(section.contents)
     size = section.end - section.entries
     fields = _SECTION.pack(
@@ -268,19 +268,19 @@ def section_header(section: Section) -> bytes:
 
 
 def layout(log: int, offset: int, sequence: int, contents: Contents) -> Section:
-    """The layout of a section that begins at an offset: the places of its parts."""
+    """Lay out a section that begins at an offset."""
     entries = offset + HEADER + len(_encode(contents))
     return Section(log, sequence, offset, entries, entries + Runs.of_bytes(contents.runs).size, contents)
 
 
 def entry_bytes(ledger: int, entry_id: int, body: bytes) -> bytes:
-    """An entry as it lies in an entry log."""
+    """Encode an entry for an entry log."""
     data = _ENTRY.pack(len(body), ledger, entry_id) + body
     return _CHECKSUM.pack(crc32c(data)) + data
 
 
 def entry_body(data: bytes, ledger: int, entry_id: int) -> bytes | None:
-    """The body of an entry, given the bytes at its place; None if they are not that entry, or damaged."""
+    """The body of an entry from its encoded bytes; None if they are damaged or another entry."""
     if len(data) < ENTRY_HEADER:
         return None
     fields = data[_CHECKSUM.size :]
@@ -290,7 +290,7 @@ def entry_body(data: bytes, ledger: int, entry_id: int) -> bytes | None:
 
 
 def entries_of(run: Run, data: bytes) -> Iterator[tuple[int, bytes | None]]:
-    """Id and body of every entry of a run, given the bytes from the first to the last; None for a damaged body."""
+    """The id and body of each entry of a run, from its encoded bytes. The body is None if it is damaged."""
     at = 0
     for entry_id, size in zip(run.ids, run.sizes, strict=True):
         yield entry_id, entry_body(data[at : at + size], run.ledger, entry_id)
@@ -298,17 +298,13 @@ def entries_of(run: Run, data: bytes) -> Iterator[tuple[int, bytes | None]]:
 
 
 def contents_at(data: bytes, log: int, offset: int) -> tuple[int, int] | None:
-    """Where the contents of the section at an offset are, and their bytes, given at least its header; None if there is
-    no section.
-    """
+    """The offset and size of the contents of a section, from at least its header; None if there is no section."""
     header = _header(data, log, offset)
     return None if header is None else (offset + HEADER, header[1])
 
 
 def section_at(data: bytes, log: int, offset: int) -> Section | None:
-    """The section at an offset, given at least its header and contents; None if there is none, or it cannot be
-    read.
-    """
+    """Decode a section, from at least its header and contents; None if there is none or it is unreadable."""
     header = _header(data, log, offset)
     if header is None:
         return None
@@ -321,7 +317,7 @@ def section_at(data: bytes, log: int, offset: int) -> Section | None:
 
 
 def _header(data: bytes, log: int, offset: int) -> tuple[int, int, int, int] | None:
-    """Sequence, bytes of contents, bytes of entries and checksum of the contents."""
+    """Sequence, bytes of contents, bytes of entries, and checksum of the contents."""
     if len(data) < HEADER:
         return None
     magic, in_log, at, sequence, length, size, checksum = _SECTION.unpack_from(data)

@@ -1,19 +1,18 @@
-"""A bookie's storage: its journal, its entries and what it knows of its ledgers, on the disks of one machine.
+"""A bookie's storage: its journal, its entries and its ledger states, on the disks of one machine.
 
-The driver of a bookie opens it, gives its role every one of :meth:`Storage.records` as a ``Replayed``, calls
-:meth:`Storage.start`, and from then on carries out ``Journal`` and ``JournalAdds`` by :meth:`Storage.take`, and
-look-ups by the methods of the same names.
+The driver of a bookie opens it, passes every one of :meth:`Storage.records` to its role as ``Replayed``, and calls
+:meth:`Storage.start`. Then it carries out ``Journal`` and ``JournalAdds`` with :meth:`Storage.take`, and look-ups with
+the methods of the same names.
 
-Two workers are behind it. One writes the journal: whatever came while the last sync ran is the next group. The other
-one takes checkpoints: the write cache is swapped for an empty one, the journal goes on in a new file, what the cache
-held is written to an entry log and synced, and then the files of the journal before are removed. Each is a generator
-(:mod:`fencepost.ledger.disk.workers`): a bookie has a thread for each, and the simulator does the same work on virtual
-time.
+There are two workers. One writes the journal: all records that arrive during a sync form the next group. The other
+takes checkpoints. It swaps the write cache for an empty one, rolls the journal to a new file, writes the old cache to
+an entry log, syncs that, and removes the earlier journal files. Each is a generator
+(:mod:`fencepost.ledger.disk.workers`). A bookie runs each in a thread; the simulator runs them on virtual time.
 
-No write and no sync is retried and nothing is hidden: when one has failed, ``failed`` is called once, nothing is called
-back any more, and the process must end. Room is another thing. All of it is taken before anything is written there, and
-where there is none, the reserve of the disk is used (:mod:`fencepost.ledger.disk.reserve`), ``full`` is told, and, once
-the reserve is used up too, the worker waits until there is room.
+No write or sync is retried, and no failure is hidden. After a failure, ``failed`` is called once, no other callback
+follows, and the process must end. A full disk is different. All space is allocated before it is written. If there is
+none, the worker uses the disk's reserve (:mod:`fencepost.ledger.disk.reserve`) and ``full`` is called. Once the reserve
+is used up too, the worker waits for space.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ T = TypeVar("T")
 _log = logging.getLogger("fencepost.ledger.disk")
 
 REST = 0.05
-"""Seconds without a record after which the journal gets the empty group that proves the last one to be durable."""
+"""Seconds of idle time after which the journal gets an empty group, which proves that the last one is durable."""
 
 
 PATIENCE = 1.0
-"""Seconds after which a worker that has no room looks for it again."""
+"""Seconds between attempts of a worker that waits for disk space."""
 
 
 JOURNAL, CHECKPOINT = "journal", "checkpoint"
@@ -64,29 +63,30 @@ JOURNAL, CHECKPOINT = "journal", "checkpoint"
 JOURNAL_RESERVE = "journal.reserve"
 LEDGER_RESERVE = "entry-logs.reserve"
 _BESIDE_ENTRIES = 2
-"""MiB for what an entry log says of ledgers."""
+"""MiB for an entry log's ledger states."""
 
 FILLS = 1.0
-"""Seconds between looks at whether a disk has so little room that a reserve has to be taken."""
+"""Seconds between checks whether a reserve is needed."""
 
 GROUP = 8 * MIB
-"""Bytes of a group of the journal at the most. Large entries that came together are synced together."""
+"""The most bytes in a group of the journal, so that large entries that arrive together share a sync."""
 _SLICE = 0.0002
 
 
 def _ignore(*_: object) -> None:
-    """The default of callbacks: do nothing."""
+    """The default callback: do nothing."""
 
 
 class Storage:
-    """One bookie's directories, opened.
+    """The open directories of one bookie.
 
     ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage cannot go on.
-    ``busy(is_busy)``: the write cache is full while its other half is still being flushed, and whoever feeds it should
-    stop reading requests until it is not busy any more; what was taken until then is stored all the same.
-    ``full(is_full)``: a disk is fuller than ``diskUsageThreshold`` or its reserve is in use, or all have room again.
-    ``took(what, seconds)``: a ``journal sync`` or a ``checkpoint`` took so long. All five are called by workers,
-    except that ``busy`` may be called within :meth:`take`.
+    ``busy(is_busy)``: the write cache is full while its other half is being flushed. The caller should stop reading
+    requests until it is called with False; records taken until then are still stored. ``full(is_full)``: a disk is
+    fuller
+    than ``diskUsageThreshold`` or its reserve is in use; or all have space again. ``took(what, seconds)``: the duration
+    of
+    a ``journal sync`` or a ``checkpoint``. Workers call all five; ``busy`` may also be called within :meth:`take`.
     """
 
     def __init__(
@@ -104,15 +104,15 @@ class Storage:
         has_lost_files: bool = False,
         process: Process | None = None,
     ) -> None:
-        """Lock the directories and read what is in them. ``journal_files`` and ``ledger_files`` stand in for them in
-        tests and in the simulator, which has a ``process`` of its own, too.
+        """Lock the directories and read their files. Tests and the simulator pass ``journal_files`` and
+        ``ledger_files``
+        instead; the simulator also passes its own ``process``.
 
-        ``has_lost_files``: one of the directories may have been lost, and what is in the other is to be taken up by
-        itself. ``compiled()`` says whether :mod:`fencepost.ledger.kernels.cache` can be imported at once, since its
-        loops are compiled.
+        ``has_lost_files``: one of the directories may have been lost, so the other is used alone. ``compiled()`` says
+        whether :mod:`fencepost.ledger.kernels.cache` is compiled and can be imported without delay.
 
-        Raises :class:`fencepost.SystemFailure`, with one line, if another process has them, if something that was
-        durable is missing or damaged, or if they cannot be read.
+        Raises :class:`fencepost.SystemFailure`, with one line, if another process has locked them, if something durable
+        is missing or damaged, or if they cannot be read.
         """
         self.settings = settings
         self.synced = synced
@@ -135,9 +135,9 @@ class Storage:
         self._ledger_reserve = Reserve(lambda: self._tell_full(True))
         self._reserves = ((self._journal_reserve, self._journal_files), (self._ledger_reserve, self._ledger_files))
         self._waiting_for_room: set[str] = set()
-        """The workers that found none, whatever a disk says of its room: there are quotas."""
+        """Workers that found no space, whatever the disk says is free: there may be quotas."""
         self._telling = threading.Lock()
-        """Held to tell that a disk is full, or is not any more."""
+        """Held while ``full`` is called."""
         try:
             with _one_line(settings.ledger_directory):
                 known = known_journals(self._ledger_files, {*journals_in(self._journal_files)}, has_lost_files)
@@ -148,7 +148,7 @@ class Storage:
                 read = read_what_is_left if has_lost_files else read_journal
                 self._found = read(self._journal_files, self._logs.journal_start)
             if has_lost_files and self._found.first:
-                # No section that is written from now on relies on files of the journal that are gone.
+                # Later sections must not rely on journal files that are gone.
                 self._logs.journal_start = self._found.first
             self._open_reserves()
         except BaseException:
@@ -160,36 +160,36 @@ class Storage:
         self.ledger_store = LedgerStore(self._logs, compiled, settings.read_ahead_cache_max_size_mb * MIB)
 
         self._lock = threading.Lock()
-        """Held to change what several threads use: all that follows, and the ledgers."""
+        """Guards everything below that several threads use, and the ledgers."""
         self._is_ending = False
-        """Whether the storage is being closed, and nobody waits for room any more."""
+        """Whether the storage is closing, so that nobody waits for space any more."""
         self._queue: list[tuple[int, Record | EntryRows | Checkpoint]] = []
         self._queued = 0
-        """The records that were queued so far."""
+        """The number of records queued so far."""
         self._queued_bytes = 0
-        """The bytes of the entries that are queued now."""
+        """The bytes of the entries in the queue."""
         self._idle = False
-        """Whether the worker of the journal is to be woken when there is a record."""
+        """Whether the journal's worker must be woken for a record."""
         self._checkpoint_wanted = False
         self._checkpoints_begun = 0
         self._checkpoints_done = 0
         self._awaited: list[tuple[int, Callable[[], None]]] = []
-        """Who is told that so many checkpoints are done."""
+        """Callbacks, each with the number of the checkpoint it waits for."""
         self._is_busy = False
         self._closing = False
         self._failure = ""
 
         self._writing = threading.Lock()
-        """Held to write to entry logs."""
+        """Held while writing to entry logs."""
         self._at_work: dict[str, Worker] = {}
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def records(self) -> Iterator[Record]:
-        """The records that the role is to be given as ``Replayed``, in order: the state of its ledgers, then the
-        records of the journal since.
+        """The records to pass to the role as ``Replayed``, in order: the ledger states, then the journal's records
+        since.
 
-        The storage keeps the entries that are in the journal by itself; the role hears of their LACs. Raises
+        The storage keeps the entries in the journal; the role only gets their LACs. Raises
         :class:`fencepost.SystemFailure`.
         """
         yield from self.ledger_store.records()
@@ -209,15 +209,15 @@ class Storage:
 
     @property
     def has_journal(self) -> bool:
-        """Whether there is a journal, and be it an empty one. To be asked before :meth:`start`, which makes it."""
+        """Whether there is a journal, even an empty one. Valid only before :meth:`start`, which creates it."""
         return self._found.number > 0
 
     def unproven(self) -> Iterator[Record]:
-        """The last records of the journal, which may never have been synced. To be asked before :meth:`start`."""
+        """The last records of the journal, which may not have been synced. Valid only before :meth:`start`."""
         return map(decode, self._found.unproven)
 
     def start(self) -> None:
-        """Go to work: the role has been given all of :meth:`records`. Raises :class:`fencepost.SystemFailure`."""
+        """Start the workers, after the role got all of :meth:`records`. Raises :class:`fencepost.SystemFailure`."""
         settings = self.settings
         with _one_line(settings.journal_directory):
             self.journal = JournalFiles(
@@ -231,15 +231,14 @@ class Storage:
             self.journal.remove_before(self._logs.journal_start)
             self._logs.begin()
         del self._found
-        with self._lock:  # none looks for another before all are there
+        with self._lock:  # neither may look for the other before both exist
             for name, work in ((JOURNAL, self._write_journal()), (CHECKPOINT, self._take_checkpoints())):
                 self._at_work[name] = self._process.begin(name, self._guarded(name, work), self._fail)
 
     def close(self) -> bool:
-        """Flush everything, end the threads and let others have the directories. Records that were queued are called
-        back before.
+        """Flush everything, end the workers and unlock the directories. Callbacks of queued records come first.
 
-        Does as much of that as is left to do if the storage has failed. Gives whether everything is in entry logs.
+        If the storage has failed, it does as much of this as it can. Returns whether everything is in entry logs.
         """
         flushed = False
         self._is_ending = True
@@ -258,17 +257,18 @@ class Storage:
         return flushed and not self._failure
 
     def end(self) -> None:
-        """Let the workers end, once all records are written that are queued."""
+        """Let the workers end after all queued records are written."""
         with self._lock:
             self._closing = True
         self._wake_all()
 
-    # -- what the role wants: called by one thread, and never blocks for a disk ---------------------------------------
+    # -- called by the role's driver on one thread; never blocks on a disk --------------------------------------------
 
     def take(self, records: Sequence[tuple[int, Record | EntryRows]]) -> None:
-        """Queue records that arrived together, each with its position, and entries by rows with that of the last of
-        them. ``synced`` is called with a position, or a later one, when it is durable; entries are found from now on,
-        and the last one with an id is.
+        """Queue records that arrived together, each with its position; an :class:`EntryRows` has the position of its
+        last
+        record. ``synced`` is called with this position or a later one when it is durable. From now on look-ups find the
+        entries; of entries with the same id they find the last.
         """
         with self._lock:
             for _, record in records:
@@ -288,38 +288,36 @@ class Storage:
                 return
         self.busy(True)
 
-    # -- reading: may block for a read of the disk, and may be called by any thread -----------------------------------
+    # -- reading: may block on a disk; callable from any thread -------------------------------------------------------
 
     def look_up(self, ledger: int, entry_id: int) -> tuple[Code, int, bytes | None]:
-        """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or
-        ``IO_ERROR``, the id that was asked for, and None.
+        """Find an entry, or the last of the ledger for entry id -1. Returns OK, its id and its body; or ``NO_ENTRY`` or
+        ``IO_ERROR``, the requested id, and None.
         """
         return self.ledger_store.look_up(ledger, entry_id)
 
     def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
-        """An entry that can be had without waiting for a disk, as the operating system has it in memory, or this does;
-        None if it cannot.
-        """
+        """An entry that needs no wait for a disk, because the storage or the page cache has it; None otherwise."""
         return self.ledger_store.look_up_now(ledger, entry_id)
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """The part of :meth:`read_rows` that is found without waiting for a disk. Rows that :meth:`read_rows` must be
-        asked for have the code ``MISS``.
+        """The part of :meth:`read_rows` that needs no wait for a disk. The remaining rows have the code ``MISS`` and
+        need
+        :meth:`read_rows`.
         """
         return self.ledger_store.rows_now(ledgers, entry_ids, most)
 
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """As :meth:`look_up` for many entries, given the ledger and the id of each, or -1 for the last of the
-        ledger.
+        """Like :meth:`look_up`, for many entries. An id of -1 means the last entry of the ledger.
 
-        Only so many of the first rows are answered that their bodies come to ``most`` bytes: the last of them may go
-        beyond.
+        It stops once the bodies come to ``most`` bytes; the last may exceed it.
         """
         return self.ledger_store.read_rows(ledgers, entry_ids, most)
 
     def following(self, ledger: int, first: int, count: int, size: int) -> Callable[[int], tuple[Code, bytes | None]]:
-        """Look-ups of entries of a ledger by their ids, for a batch read from the ``first`` one on: up to ``count``
-        of them, or ``size`` bytes, are read at once.
+        """A function that looks up entries of a ledger by id, for a batch read from ``first`` on. Up to ``count``
+        entries
+        or ``size`` bytes are read in advance.
         """
         codes: list[int] = []
         with contextlib.suppress(Damage, OSError):
@@ -339,21 +337,21 @@ class Storage:
         return look_up
 
     def entries_of(self, ledger: int) -> list[int]:
-        """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index cannot be
-        read.
-        """
+        """The ids of a ledger's entries, in order. Raises :class:`fencepost.SystemFailure` if the index cannot be
+        read."""
         with _one_line(self.settings.ledger_directory):
             return self.ledger_store.entries_of(ledger)
 
     def ledgers(self) -> list[int]:
-        """The ledgers that something is known of, or that have entries, in order."""
+        """The ledgers with a state or with entries, in order."""
         with self._lock:
             known = set(self.ledger_store.states)
         return sorted(known.union(self.ledger_store.with_entries()))
 
     @contextlib.contextmanager
     def room_for_note(self) -> Iterator[None]:
-        """There is room for a small file beside the entry logs meanwhile, of the reserve if there is no other. Raises
+        """Within this context there is space for a small file beside the entry logs, from the reserve if need be.
+        Raises
         ``OSError``.
         """
         with self._looking_for_room():
@@ -362,21 +360,19 @@ class Storage:
             yield
 
     def room(self) -> tuple[Room, Room]:
-        """The room on the disks of the journal and of the entry logs. Raises ``OSError``."""
+        """The space on the disks of the journal and of the entry logs. Raises ``OSError``."""
         return self._journal_files.room(), self._ledger_files.room()
 
-    # -- housekeeping: blocks, and may be called by any thread ---------------------------------------------------------
+    # -- housekeeping: blocks; callable from any thread ----------------------------------------------------------------
 
     def forget(self, ledger: int) -> None:
-        """A ledger was deleted: nothing of it is found any more, and :meth:`collect` gives its room back. Never
-        blocks.
-        """
+        """Forget a deleted ledger. Reads no longer find it, and :meth:`collect` reclaims its space. Never blocks."""
         with self._lock:
             self.ledger_store.forget(ledger)
 
     def checkpoint(self, always: bool = False) -> None:
-        """Make everything that was stored so far durable in entry logs, which say from where on the journal is needed
-        besides; ``always``: also if nothing was. Raises :class:`fencepost.SystemFailure` if that fails.
+        """Make everything stored so far durable in entry logs, together with the first journal file still needed.
+        ``always``: even if nothing has changed. Raises :class:`fencepost.SystemFailure` if that fails.
         """
         done = threading.Event()
         self.begin_checkpoint(done.set, always)
@@ -385,7 +381,7 @@ class Storage:
             raise SystemFailure(self._failure or "the storage is closed")
 
     def begin_checkpoint(self, done: Callable[[], None], always: bool = False) -> None:
-        """As :meth:`checkpoint`, and calls back, once that is over or the storage has failed or ends."""
+        """Like :meth:`checkpoint`, with a callback for when it is done or the storage has failed or ends."""
         with self._lock:
             is_needed = always or self.ledger_store.flushing is not None or self.ledger_store.has_changed
             if is_needed and not self._has_ended():
@@ -396,9 +392,9 @@ class Storage:
         done()
 
     def collect(self) -> Collected:
-        """Give the room of forgotten ledgers back: remove entry logs of which nothing is in use any more, and compact
-        those of which little is, when the time of a minor or a major compaction has come. Raises
-        :class:`fencepost.SystemFailure`.
+        """Reclaim the space of forgotten ledgers. Removes entry logs without live entries, and compacts sparse ones
+        when a
+        minor or major compaction is due. Raises :class:`fencepost.SystemFailure`.
         """
         if self.ledger_store.forgotten:
             self.checkpoint()
@@ -411,7 +407,7 @@ class Storage:
         return carried_out(self.collecting(threshold))
 
     def collecting(self, threshold: float) -> Work[Collected]:
-        """The work of :meth:`collect`: compacts entry logs of which at most a share of ``threshold`` is in use."""
+        """The work of :meth:`collect`: compact entry logs whose live share is at most ``threshold``."""
         settings = self.settings
         try:
             collected = yield from self._collection.run(
@@ -428,9 +424,7 @@ class Storage:
         return self._closing or bool(self._failure)
 
     def _make_room(self) -> bool:
-        """Begin a checkpoint, if that can be; whether the cache is full once more and the storage is busy from now
-        on.
-        """
+        """Begin a checkpoint, if possible. Returns whether the cache is full again, so that the storage is now busy."""
         self._begin_checkpoint()
         if self.ledger_store.flushing is None or self._is_busy or self.ledger_store.cache.size < self._half:
             return False
@@ -438,7 +432,7 @@ class Storage:
         return True
 
     def _begin_checkpoint(self) -> None:
-        """Begin a checkpoint, if none is under way; otherwise do so later."""
+        """Begin a checkpoint; if one is running, do so after it."""
         if self.ledger_store.flushing is not None:
             self._checkpoint_wanted = True
             return
@@ -457,7 +451,7 @@ class Storage:
             worker.wake()
 
     def _wake_all(self) -> None:
-        """The storage ends or has failed: nobody waits for anything any more."""
+        """The storage ends or has failed: end all waits."""
         self._wake_workers()
         with self._lock:
             awaited, self._awaited = self._awaited, []
@@ -465,14 +459,14 @@ class Storage:
             done()
 
     def _keep_replayed(self, rows: EntryRows) -> None:
-        """Keep entries that were in the journal."""
+        """Keep entries from the journal."""
         with self._lock:
             self.ledger_store.apply_rows(rows)
         if self.ledger_store.cache.size >= self._half:
             self._flush_replayed()
 
     def _flush_replayed(self) -> None:
-        """Make room in the cache while the journal is replayed, which is still needed from where it was."""
+        """Flush the cache during replay. The journal is still needed from the same file on."""
         with self._lock:
             checkpoint = self.ledger_store.swap()
         checkpoint.journal_start = self._logs.journal_start
@@ -490,19 +484,19 @@ class Storage:
             self.failed(reason)
 
     def _guarded(self, name: str, work: Work[None]) -> Work[None]:
-        """Do some work; a disk that fails then is a failure of the storage."""
+        """Run a worker's work. An ``OSError`` means that the storage has failed."""
         try:
             yield from work
         except OSError as error:
-            # Who ends the storage, and does not wait for room, is told by the end alone.
+            # If the storage is closing and has no space, the result of close() says so.
             tells = not (isinstance(error, NoRoom) and self._is_ending)
             self._fail(f"{name} cannot be written: {_reason(error)}", tells)
 
     # -- room on the disks ---------------------------------------------------------------------------------------------
 
     def _open_reserves(self) -> None:
-        """Take up the reserves: for what may be in memory, and for two files of the journal, one of which lets a
-        checkpoint remove those before. Small disks have no more than is left where they count as full.
+        """Open the reserves: one for everything in memory, and one for two journal files, which a checkpoint needs to
+        remove the earlier ones. On a small disk they are limited to the space above the threshold for full.
         """
         settings = self.settings
         share = (1 - settings.disk_usage_threshold) / 2
@@ -526,7 +520,7 @@ class Storage:
                 reserve.open(files, name, min(wanted, int(share * files.room().total)))
 
     def _journal_reserve_used(self) -> None:
-        """A checkpoint gives the room of the journal back, but for one file."""
+        """A checkpoint frees the journal's space, except for one file."""
         self._tell_full(True)
         with self._lock:
             if self._at_work and self.ledger_store.flushing is None:
@@ -539,9 +533,8 @@ class Storage:
                 self.full(is_full)
 
     def _with_room(self, name: str, work: Callable[[], T]) -> Work[T]:
-        """Do some work of a worker: again and again, where there is no room for it. Raises ``NoRoom`` if the storage
-        ends before there is.
-        """
+        """Run a step of a worker, and repeat it while there is no space. Raises ``NoRoom`` if the storage ends
+        first."""
         while True:
             yield Disk.WRITE
             try:
@@ -553,7 +546,7 @@ class Storage:
                 return done
 
     def _wait_for_room(self, name: str, error: NoRoom) -> Work[None]:
-        """A worker has found no room, and looks again after a while. Raises the error if the storage ends."""
+        """A worker has found no space: wait before it retries. Raises ``error`` if the storage ends."""
         if self._is_ending or self._failure:
             raise error
         if name not in self._waiting_for_room:
@@ -564,19 +557,19 @@ class Storage:
             yield from self._rest(PATIENCE)
 
     def _rest(self, seconds: float) -> Work[None]:
-        """Wait, whoever is woken meanwhile, unless the storage ends or fails."""
+        """Wait, despite wake-ups, unless the storage ends or fails."""
         end = self._process.now() + seconds
         while self._process.now() < end and not (self._is_ending or self._failure):
             yield end
 
     @contextlib.contextmanager
     def _looking_for_room(self) -> Iterator[None]:
-        """Somebody looks for room meanwhile, and no reserve takes it."""
+        """Within this context, no reserve takes free space."""
         with self._journal_reserve.held(), self._ledger_reserve.held():
             yield
 
     def _look_at_room(self) -> None:
-        """Compare the room on the disks with the thresholds. A reserve counts as room."""
+        """Compare the disks' usage with the thresholds. A reserve counts as free space."""
         settings = self.settings
         usage = 0.0
         for reserve, files in self._reserves:
@@ -629,7 +622,7 @@ class Storage:
         return queue
 
     def _wait_for_records(self, until: float) -> Work[None]:
-        """Wait until a time, or until something is queued or the storage ends."""
+        """Wait until a time, a queued record, or the end of the storage."""
         with self._lock:
             self._idle = not self._queue and not self._has_ended()
         if self._idle:
@@ -637,8 +630,9 @@ class Storage:
             self._idle = False
 
     def _wait_for_company(self, records: int) -> Work[None]:
-        """Wait a little for a group of this size, if one has begun: half of the last one may be on its way back from
-        those it confirmed. What is enough bytes for a group does not wait.
+        """If a group has begun, wait briefly until it has this many records: half of the last group's acknowledgements
+        may
+        trigger new adds. A group with enough bytes does not wait.
         """
         if self._queue and self._queued < records:
             now, most = self._process.now, self.settings.journal_buffered_writes_threshold
@@ -647,7 +641,7 @@ class Storage:
                 yield now() + _SLICE
 
     def _write_queued(self, queue: list[tuple[int, Record | EntryRows | Checkpoint]]) -> Work[None]:
-        """Write records in as few groups as may be, and go on in a new file where a checkpoint begins."""
+        """Write records in as few groups as possible, and roll to a new file where a checkpoint begins."""
         settings = self.settings
         most_bytes = max(GROUP, settings.journal_buffered_writes_threshold)
         most_records = settings.journal_buffered_entries_threshold
@@ -682,9 +676,7 @@ class Storage:
         yield from self._write_group(group, single, position)
 
     def _write_group(self, group: list[Part], single: list[bytes], position: int) -> Work[None]:
-        """Write a group, of framed records and then single ones, sync it, and report that; both are empty
-        afterwards.
-        """
+        """Write framed records and then single ones as one group, sync it, and report it. Empties both lists."""
         if single:
             group.append(framed(single))
             single.clear()
@@ -698,7 +690,7 @@ class Storage:
         if position and not self._failure:
             self.synced(position)
         if self.journal.end >= self.settings.journal_max_size_mb * MIB:
-            # The next file proves the sync, which is reported before.
+            # The next file proves the sync, which has been reported by now.
             yield from self._with_room(JOURNAL, self.journal.roll)
 
     # -- the worker of checkpoints ------------------------------------------------------------------------------------
@@ -707,7 +699,7 @@ class Storage:
         settings, now = self.settings, self._process.now
         interval, looks = settings.flush_interval / 1000, settings.disk_check_interval / 1000
         next_look = now()
-        # A start on a full disk took of the reserve, and the journal of before has room to give back.
+        # A start on a full disk used the reserve, and a checkpoint frees the old journal's space.
         next_flush = next_look + (interval if self._journal_reserve.is_whole else 0)
         next_fill = next_look
         while not self._failure:
@@ -737,13 +729,13 @@ class Storage:
                 self._begin_checkpoint()
 
     def _flush(self, checkpoint: Checkpoint) -> Work[None]:
-        """Write a checkpoint and end it."""
+        """Write a checkpoint, and end it."""
         since = self._process.now()
         yield from self._write(checkpoint)
         self.took("checkpoint", self._process.now() - since)
         yield Disk.WRITE
         self.journal.remove_before(checkpoint.journal_start)
-        self._journal_reserve.fill(self._journal_files)  # before others have it
+        self._journal_reserve.fill(self._journal_files)  # before others take the space
         with self._lock:
             self._checkpoints_done += 1
             if self.ledger_store.cache.size >= self._half or self._checkpoint_wanted:
@@ -757,7 +749,7 @@ class Storage:
             self.busy(False)
 
     def _write(self, checkpoint: Checkpoint) -> Work[None]:
-        """Write a checkpoint to an entry log, in turn with others that write there, and may give room back."""
+        """Write a checkpoint to an entry log. It takes turns with the collection, which may free space."""
         while True:
             yield self._writing
             try:
@@ -778,7 +770,7 @@ class Storage:
 
 @contextlib.contextmanager
 def _one_line(path: str) -> Iterator[None]:
-    """Say in one line what is wrong with a directory."""
+    """Turn an error about a directory into a :class:`fencepost.SystemFailure` of one line."""
     try:
         yield
     except NoRoom as error:

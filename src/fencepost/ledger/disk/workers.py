@@ -1,8 +1,8 @@
-"""Work that waits, written once: threads do it, or a simulator does on virtual time.
+"""Work that waits, written once for threads and for a simulator on virtual time.
 
-Work is a generator. Before it waits it yields what for: a time, the disk, or its turn. All that it does between two
-such points is done at once by a simulator, and a crash comes at one of them. It holds no lock at any of them but the
-one that it has waited for.
+Work is a generator. Before it waits, it yields what it waits for: a time, the disk, or a lock. A simulator runs
+everything between two yields at once, and simulates crashes only at yields. Work that yields holds no lock except one
+that it acquired by yielding it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from fencepost.ledger.disk.journal_files import draw_mark
 T = TypeVar("T")
 
 WOKEN = float("inf")
-"""The time of those who wait until they are woken."""
+"""The time to yield to wait until woken."""
 
 
 class Disk(enum.Enum):
-    """How the disk is used next."""
+    """The next use of the disk."""
 
     WRITE = "write"
     SYNC = "sync"
 
 
 class Turn(Protocol):
-    """A lock, of which the work that has waited for it is the holder."""
+    """A lock. Work that yields it holds it when it resumes."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
 
@@ -38,30 +38,30 @@ class Turn(Protocol):
 
 
 Pause = float | Disk | Turn
-"""What work waits for: until a time, in seconds, or until it is woken before; for the disk; or for a lock."""
+"""What work waits for: a time in seconds, cut short by a wake-up; the disk; or a lock."""
 
 Work = Generator[Pause, None, T]
 
 
 class Worker(Protocol):
-    """Some work that is under way."""
+    """Work in progress."""
 
     def wake(self) -> None:
-        """Let it go on, if it waits for a time, or else not wait the next time."""
+        """End its wait for a time. If it is not waiting, its next such wait ends at once."""
 
     def join(self) -> None:
-        """Come back when it has ended."""
+        """Block until it has ended."""
 
 
 class Held(Protocol):
-    """A folder that one process has for itself."""
+    """A folder locked by this process."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Unlock it."""
 
 
 class Process(Protocol):
-    """The process that a storage is in: its clock, its chances, and those that do the storage's work."""
+    """The process of a storage: its clock, its randomness, and its threads."""
 
     def now(self) -> float:
         """The time, in seconds."""
@@ -70,14 +70,14 @@ class Process(Protocol):
         """A mark for a file of the journal."""
 
     def hold(self, path: str) -> Held:
-        """Keep other processes away from a folder. Raises ``BlockingIOError`` if another one has it."""
+        """Lock a folder against other processes. Raises ``BlockingIOError`` if another one holds the lock."""
 
     def begin(self, name: str, work: Work[Any], failed: Callable[[str], None]) -> Worker:
-        """Begin some work. ``failed`` is told, in one line, of what it raises."""
+        """Start some work. If it raises, ``failed`` is called with one line about the error."""
 
 
 class Threads:
-    """A process that does work in threads, by the clock of the machine."""
+    """A process that runs work in threads, on the machine's clock."""
 
     def now(self) -> float:
         """See :class:`.Process`."""
@@ -97,7 +97,7 @@ class Threads:
 
 
 class _Thread:
-    """Work that is done by a thread of its own."""
+    """Work that runs in its own thread."""
 
     def __init__(self, name: str, work: Work[Any], failed: Callable[[str], None]) -> None:
         self._name = name
@@ -129,7 +129,7 @@ class _Thread:
 
 
 def carried_out(work: Work[T]) -> T:
-    """Do some work that nobody wakes, and give what it comes to."""
+    """Run work on this thread, and return its result. Nothing wakes it."""
     while True:
         try:
             pause = next(work)

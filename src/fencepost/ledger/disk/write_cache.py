@@ -1,7 +1,7 @@
-"""The write cache: entries that are in the journal and not in an entry log yet.
+"""The write cache: entries that are in the journal and not yet in an entry log.
 
-There are two kinds. One has entries as rows, where compiled loops find them; the other one is its plain twin, for when
-there are no loops. A cache is of one kind all its life. Which one the next is, is decided when that begins.
+There are two kinds. One keeps entries in a table for the compiled loops. The other is plain Python, for use without the
+loops. Each new cache is of one kind or the other, and stays so.
 """
 
 from __future__ import annotations
@@ -26,68 +26,67 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _OVERHEAD = 100
-"""Bytes of memory that an entry takes besides its body, about, if it is an object."""
+"""Approximate bytes of memory of an entry besides its body, if it is an object."""
 
 _FEWEST = 1 << 10
-"""The rows that a table has room for at first."""
+"""The initial capacity of a table, in rows."""
 _MOST = 1 << 20
-"""The rows that a table has room for at first if the one before had as many."""
+"""The largest initial capacity of a table, in rows."""
 
 
 class WriteCache(Protocol):
-    """Entries in memory, by ledger and id, which is not negative. ``size``: the bytes of memory that they take, about.
+    """Entries in memory, by ledger and non-negative id. ``size``: approximate bytes of memory.
 
-    It is changed by one thread at a time, and may be read by any at any time.
+    One thread at a time may change it; any thread may read it at any time.
     """
 
     size: int
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
 
     def put(self, ledger: int, entry_id: int, body: bytes) -> None:
-        """Keep an entry; one with the same id is replaced."""
+        """Add an entry, or replace the one with its id."""
 
     def put_rows(self, rows: EntryRows) -> None:
-        """Keep entries that arrived together, in this order. Their bytes are not copied: nobody changes them any
-        more.
-        """
+        """Add entries that arrived together, in this order. Their bytes are not copied and must not change."""
 
     def get(self, ledger: int, entry_id: int) -> bytes | None:
-        """The body of an entry, None if it is not here."""
+        """The body of an entry; None if it is not cached."""
 
     def find(
         self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
     ) -> Sequence[object]:
-        """Find those entries whose rows in a table of :class:`fencepost.ledger.kernels.found.FoundRows` are a ``MISS``;
-        the rest stays so. Gives what the addresses in the table point into.
+        """Look up the entries whose rows in a table of :class:`fencepost.ledger.kernels.found.FoundRows` are a
+        ``MISS``;
+        rows of entries that are not here stay so. Returns the owners of the memory that the addresses point into.
         """
 
     def last(self, ledger: int) -> int | None:
-        """The id of the last entry of a ledger, None if none is here."""
+        """The highest entry id of a ledger here; None if there is none."""
 
     def ledgers(self) -> list[int]:
         """The ledgers that have entries here."""
 
     def ids(self, ledger: int) -> list[int]:
-        """The ids of the entries of a ledger that are here."""
+        """The ids of the entries of a ledger here."""
 
     def drop(self, ledger: int) -> None:
-        """Forget the entries of a ledger."""
+        """Drop the entries of a ledger."""
 
     def in_order(self) -> Entries:
-        """All entries, to be written to an entry log. Nothing is put or dropped any more."""
+        """All entries, to be written to an entry log. The cache must not change any more."""
 
 
 def write_cache(compiled: bool, before: WriteCache | None = None) -> WriteCache:
-    """An empty cache, by compiled loops or without them; it will hold about as much as the one ``before``."""
+    """An empty cache, with compiled loops or without, sized to hold about as much as ``before``."""
     if not compiled:
         return PlainWriteCache()
     return RowsWriteCache(before.rows if isinstance(before, RowsWriteCache) else len(before or ()))
 
 
 class PlainWriteCache:
-    """A write cache of objects: the plain twin. ``entries``: the bodies by ledger and id."""
+    """A write cache in plain Python. ``entries``: the bodies by ledger and id."""
 
     __slots__ = ("_last", "entries", "size")
 
@@ -149,21 +148,21 @@ class PlainWriteCache:
 
 
 _SEED = int.from_bytes(os.urandom(8), signed=True)
-"""Decides with ledger and entry id where an entry is in a table, and shows in nothing else."""
+"""A random seed of the hash table. It has no other visible effect."""
 
 
 class RowsWriteCache:
-    """A write cache of rows, by the loops of :mod:`fencepost.ledger.kernels.cache`, which are compiled or loaded with
-    the first one.
+    """A write cache that uses :mod:`fencepost.ledger.kernels.cache`. The first instance compiles or loads the loops.
 
-    A block stays in memory until the cache is gone, whatever became of the entries in it, and counts as long. So does a
-    row.
+    Blocks and rows stay in memory, and count in ``size``, until the cache is gone, even if their entries are replaced
+    or
+    dropped.
     """
 
     __slots__ = ("_blocks", "_counts", "_loops", "_owner", "_single", "_table", "size")
 
     def __init__(self, expected: int = 0) -> None:
-        """Have room for so many rows; for more it is made as they come."""
+        """``expected``: the number of rows to make room for. The table grows as needed."""
         from fencepost.ledger.kernels import cache as loops
 
         self._loops: ModuleType = loops
@@ -179,7 +178,7 @@ class RowsWriteCache:
 
     @property
     def rows(self) -> int:
-        """How many rows there are: those of entries, one for each ledger, and those of entries that were dropped."""
+        """The number of rows: one per entry, one per ledger, and those of dropped entries."""
         return int(self._counts[self._loops.ROWS])
 
     # -- changes ------------------------------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ class RowsWriteCache:
         data, table = rows.data, rows.table
         if not len(table):
             return
-        self._blocks.append(data)  # before its address is anywhere
+        self._blocks.append(data)  # keep it alive before its address is stored
         self._count(data)
         before, done = self.rows, 0
         while True:
@@ -208,14 +207,14 @@ class RowsWriteCache:
             self._loops.drop(self._table[1], self._counts, ledger)
 
     def _count(self, data: NDArray[np.uint8]) -> None:
-        """Count the memory of a block. Several blocks may be parts of one."""
+        """Count the memory of a block. Several blocks may be views of one array."""
         owner = data if data.base is None else data.base
         if owner is not self._owner:
             self._owner = owner
             self.size += _BLOCK + (owner.nbytes if isinstance(owner, np.ndarray) else len(data))
 
     def _empty(self, most: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Slots and rows of a table; both are one value, so that whoever reads has those that belong together."""
+        """The slots and rows of an empty table. They are one value, so that concurrent readers get a matching pair."""
         return np.zeros(2 * most, np.int32), np.empty((most, self._loops.COLUMNS), np.int64)
 
     def _grow(self) -> None:
@@ -234,7 +233,7 @@ class RowsWriteCache:
         row = self._loops.find(slots, rows, _SEED, ledger, entry_id)
         if row < 0:
             return None
-        # One step of Python, which a put of the same entry in another thread comes before or after.
+        # One step of Python: a concurrent put of this entry comes before or after it.
         _, _, address, size = rows[row].tolist()
         return ctypes.string_at(address, size) if size >= 0 else None
 
@@ -260,7 +259,7 @@ class RowsWriteCache:
         return ids
 
     def _there(self) -> NDArray[np.int64]:
-        """A copy of the rows of entries."""
+        """A copy of the rows that are entries."""
         rows = self._table[1][: self.rows]
         return rows[rows[:, self._loops.SIZE] >= 0]
 
@@ -269,13 +268,13 @@ class RowsWriteCache:
 
 
 _ROW = 48
-"""Bytes of memory that a row takes, with its slots, about."""
+"""Approximate bytes of memory of a row and its slots."""
 _BLOCK = 200
-"""Bytes of memory that a block takes besides its bytes, about."""
+"""Approximate bytes of memory of a block besides its data."""
 
 
 class _RowsInOrder:
-    """The entries of a table, to be written to an entry log. Other threads go on meanwhile."""
+    """The entries of a table, to be written to an entry log while other threads continue."""
 
     def __init__(self, loops: ModuleType, rows: NDArray[np.int64], blocks: Sequence[object]) -> None:
         self._loops = loops
