@@ -41,8 +41,8 @@ def tables() -> dict[Path, dict[str, Callable[[], str]]]:
     """What is made for each page."""
     return {
         OPERATIONS: {
-            "settings of bookie": lambda: _settings(described(of_bookie.Settings)),
-            "settings of autorecovery": lambda: _settings(described(of_autorecovery.Settings)),
+            "settings of bookie": lambda: _settings(described(of_bookie.BookieSettings)),
+            "settings of autorecovery": lambda: _settings(described(of_autorecovery.AutoRecoverySettings)),
             "settings of metadata": lambda: _settings(described(MetadataSettings)),
         },
         FORMATS: {name: lambda name=name: _bytes(name) for name in STRUCTS},  # type: ignore[misc]

@@ -143,12 +143,12 @@ class Counter(Protocol):
 )
 def test_every_fingerprint_is_legal(fingerprint: int, value: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """0 above all: no fingerprint may stand for an empty place."""
-    usual = states.Store._hash
+    usual = states.ValueTable._hash
 
     def forced(self: Any, slot: Any, held: Any) -> int:
         return states.SEED ^ fingerprint if slot.name == "x" and held == value else usual(self, slot, held)
 
-    monkeypatch.setattr(states.Store, "_hash", forced)
+    monkeypatch.setattr(states.ValueTable, "_hash", forced)
     stepper = Stepper(Counter())
     assert fingerprint in {stepper.store.fingerprint((stepper.store.intern(0, v),)) for v in range(7)}
     found = agreed(Counter(first=first))
@@ -160,7 +160,7 @@ def test_every_fingerprint_is_legal(fingerprint: int, value: int, first: int, mo
 def test_the_high_half_tells_states_apart_if_asked_for(
     bits: int, distinct: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = states.Store._hash
+    usual = states.ValueTable._hash
 
     def forced(self: Any, slot: Any, held: Any) -> int:
         # The states x=2 and x=3 differ in the high half alone.
@@ -172,7 +172,7 @@ def test_the_high_half_tells_states_apart_if_asked_for(
             else usual(self, slot, held)
         )
 
-    monkeypatch.setattr(states.Store, "_hash", forced)
+    monkeypatch.setattr(states.ValueTable, "_hash", forced)
     for workers in (1, 2):
         got = by_embedded(Counter(), bits=bits, workers=workers)
         assert disagreement(by_reference(Counter(), bits=bits), got) is None
