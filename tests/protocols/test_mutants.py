@@ -314,7 +314,7 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
     "a leader takes answers to what it asked before it stepped down": (
         "log-leader",
         "default",
-        ((LEADER, "        self._next()  # what is still to be answered makes no difference\n", ""),),
+        ((LEADER, "        self._next()  # ignores outstanding answers\n", ""),),
         "only_who_is_elected_goes_on",
     ),
     "a leader goes on whose ledger was closed by another": (

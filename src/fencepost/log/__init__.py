@@ -1,4 +1,4 @@
-"""One log of many ledgers: ``store.log(name)`` gives its handle, see :class:`fencepost.log.log.Log`."""
+"""Logs: one sequence of entries over many ledgers. ``store.log(name)`` returns the handle, :class:`.Log`."""
 
 from fencepost.log.chain import EARLIEST, LATEST, Position
 

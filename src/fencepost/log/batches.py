@@ -1,9 +1,9 @@
-"""Batches: entries that are in a log all at once or not at all, and once however often they are written.
+"""Batches: entries that enter a log all at once or not at all, and once even if the batch is written again.
 
-Each part of a batch is written to ledgers of its own, by any process and many at once, and closed. Then one update of
-the list attaches them all, together with the number of the batch. The attaching process is elected and closes the last
-ledger, as every leader does. The ledgers of a batch that nobody attaches are found by records that were written before
-them, see :class:`.Pending`.
+Any number of processes write the parts of a batch, each to its own ledgers, and close them. One update of the chain
+then attaches all parts and records the number of the batch. The attaching process is elected and closes the last ledger
+first, as every leader does. A record is written before each ledger is created, so that the ledgers of an abandoned
+batch can be found: see :class:`.Pending`.
 """
 
 from __future__ import annotations
@@ -49,19 +49,17 @@ from fencepost.log.roles.leader import (
 from fencepost.log.rules import Attaching
 
 GIVEN_UP = 7 * 24 * 3600 * 1000
-"""Milliseconds after which a ledger of a batch that is still not attached may be deleted by any writer of batches."""
+"""Milliseconds after which any writer of batches may delete a ledger that was never attached."""
 
 PAUSE = 0.2
-"""Seconds before what has failed is tried again."""
+"""Seconds before a failed step is retried."""
 
 _WRITER, _NUMBER = "batch-writer", "batch"
-"""The keys of the custom metadata of the ledgers of a batch: its writer, and its number."""
+"""Keys in the custom metadata of a batch's ledgers: the writer, and the number of the batch."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part of a batch that is written: its ledgers, which are closed, in their order, and how many entries and bytes
-    they have.
-    """
+    """A written part of a batch: its closed ledgers in order, and how many entries and bytes they hold."""
 
     ledgers: tuple[int, ...] = ()
     entries: int = 0
@@ -69,10 +67,10 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Batches:
-    """The batches of one writer: :meth:`.Log.batches` gives it.
+    """The batches of one writer. :meth:`.Log.batches` returns it.
 
-    The numbers of its batches ascend, and a batch that is written again has the number that it had. Of writers that are
-    not ``remembered`` the log does not know later what they have attached.
+    Batch numbers ascend; a batch that is written again keeps its number. The log does not record what a writer attached
+    unless the writer is ``remembered``.
     """
 
     def __init__(self, store: LedgerClient, nodes: LogNodes, password: bytes, writer: str, remembered: bool) -> None:
@@ -83,16 +81,16 @@ class Batches:
         self._password = password
         self._trace = store.driver.trace
         self._name = store.driver.name_in_trace("batches") if self._trace is not None else ""
-        """The name of the attaching process in a trace."""
+        """The name of this process in a trace."""
         self._last_time = 0
         """The time of the last entry of the ledger that was closed last, in milliseconds since 1970."""
 
     def part(self, number: int, ledger_bytes: int = 1 << 30) -> PartWriter:
-        """Write a part of a batch, to another ledger after so many bytes."""
+        """Write a part of a batch. A new ledger begins after ``ledger_bytes`` bytes."""
         return PartWriter(self, number, ledger_bytes)
 
     async def has(self, number: int) -> bool:
-        """Whether the log remembers this batch, or a later one of this writer."""
+        """Return whether the log remembers this batch, or a later one of this writer."""
         return (await self._chain()).last_batch(self.writer) >= number
 
     # -- attaching -----------------------------------------------------------------------------------------------------
@@ -106,11 +104,11 @@ class Batches:
         name: str | None = None,
         despite_missing: bool = False,
     ) -> bool:
-        """Put a batch into the log, its parts in this order; False if it is there already, by other parts. Then these
-        are deleted.
+        """Attach a batch to the log, its parts in this order.
 
-        The log is led meanwhile, for which it is waited ``wait`` seconds at most, and as long for bookies and the
-        metadata service. ``despite_missing``: put it in though ledgers of the log are missing.
+        Returns False if other ledgers of this batch are in the log already; the given ones are then deleted. Attaching
+        takes the lead of the log. ``wait`` is the number of seconds to wait for it, and again for bookies and the
+        metadata service. ``despite_missing`` attaches the batch even if ledgers of the log are missing.
 
         Raises :class:`NotLeaderError`, :class:`LogSealedError`, :class:`LogFullError`, :class:`NoSuchLogError`,
         :class:`MissingLedgerError`, and :class:`IllegalOperationError` if the batch was withdrawn meanwhile.
@@ -127,21 +125,21 @@ class Batches:
                     await self._run(attacher, end, despite_missing)
                 finally:
                     self._traced(attacher.give_up())
-            if attacher.found is Attaching.SEALED:
+            if attacher.outcome is Attaching.SEALED:
                 raise LogSealedError(f"the log {self._nodes.name} is sealed: it takes nothing more")
-            if attacher.found is Attaching.WITHDRAWN:
+            if attacher.outcome is Attaching.WITHDRAWN:
                 raise IllegalOperationError(
                     f"a batch of {self.writer} for the log {self._nodes.name} was withdrawn before it was in the log:"
                     " write it again"
                 )
             is_new = attacher.is_in_log
-        with suppress(StoreError):  # what is left over is deleted with the next batch
+        with suppress(StoreError):  # the next batch deletes what is left
             await self._delete_superseded()
         return is_new
 
     @asynccontextmanager
     async def _leading(self, wait: float, name: str) -> AsyncIterator[None]:
-        """Be elected, as writers of the log are."""
+        """Be elected, as writers of the log are, for the length of the context."""
         election = Election(self._nodes, name, lambda _: None)
         try:
             try:
@@ -162,51 +160,52 @@ class Batches:
                 await election.resign()
 
     async def _run(self, attacher: Attacher, end: float, despite_missing: bool) -> None:
-        """Answer the requests of the role until it is over. Raises the error of a request that still fails at the time
+        """Answer the role's requests until it ends. Raises the error of a request that still fails at the time
         ``end``.
         """
-        asked = self._traced(attacher.begin())
-        while asked is not None:
+        request = self._traced(attacher.begin())
+        while request is not None:
             failure: StoreError | None = None
             try:
-                if isinstance(asked, CloseLedger) and not despite_missing:
+                if isinstance(request, CloseLedger) and not despite_missing:
                     await self._must_be_whole(attacher.chain)
-                answer = await self._answer(attacher, asked)
+                answer = await self._answer(attacher, request)
             except (LogFullError, MissingLedgerError, NoSuchLogError):
                 raise
             except StoreError as error:
-                answer, failure = _failed(asked, error), error
-            asked = self._traced(attacher.receive(answer))
+                answer, failure = _failed(request, error), error
+            request = self._traced(attacher.receive(answer))
             if failure is not None:
                 if asyncio.get_running_loop().time() > end and not isinstance(failure, BadVersionError):
                     raise failure
                 await asyncio.sleep(PAUSE)
 
-    async def _answer(self, attacher: Attacher, asked: Effect) -> Event:
-        match asked:
+    async def _answer(self, attacher: Attacher, request: Effect) -> Event:
+        match request:
             case ReadChain():
-                return ChainRead(asked.txn, Outcome.OK, *await self._nodes.read())
+                return ChainRead(request.txn, Outcome.OK, *await self._nodes.read())
             case CloseLedger():
-                return await self._close_last(asked)
+                return await self._close_last(request)
             case ReadPending():
-                are_trimmed = asked.may_be_trimmed and await self._are_trimmed(asked.ledgers)
+                are_trimmed = request.may_be_trimmed and await self._are_trimmed(request.ledgers)
                 pending = {each.ledger for each in await self._nodes.pending(self.writer) if not each.withdrawn}
                 now = max(time.time_ns() // 1_000_000, self._last_time)
-                return PendingRead(asked.txn, pending.issuperset(asked.ledgers), now, are_trimmed)
+                return PendingRead(request.txn, pending.issuperset(request.ledgers), now, are_trimmed)
             case WriteChain():
-                version = await self._nodes.write(asked.chain, asked.version)
-                return ChainWritten(asked.txn, Outcome.OK, version)
-        raise AssertionError(asked)
+                version = await self._nodes.write(request.chain, request.version)
+                return ChainWritten(request.txn, Outcome.OK, version)
+        raise AssertionError(request)
 
     async def _must_be_whole(self, chain: Chain) -> None:
-        """Raises :class:`MissingLedgerError` unless all ledgers of the log are there."""
+        """Raise :class:`MissingLedgerError` unless all ledgers of the log exist."""
         missing = await self._nodes.missing(chain)
         if missing:
             raise self._nodes.lost(chain, missing)
 
     async def _are_trimmed(self, ledgers: Sequence[int]) -> bool:
-        """Whether one of these ledgers was in the log, and was trimmed. A trim is recorded first, and the record is
-        deleted after the ledgers.
+        """Return whether one of these ledgers was in the log and was trimmed.
+
+        A trim writes its record before it deletes the ledgers, and deletes the record after them.
         """
         if not {*ledgers}.isdisjoint([each for _, trimmed in await self._nodes.trims() for each in trimmed]):
             return True
@@ -217,37 +216,40 @@ class Batches:
             return True
         return False
 
-    async def _close_last(self, asked: CloseLedger) -> LedgerClosed:
-        """Close the last ledger of the log, and keep the time of its last entry."""
+    async def _close_last(self, request: CloseLedger) -> LedgerClosed:
+        """Close the last ledger of the log, and store the time of its last entry."""
         self._last_time = 0
         try:
-            metadata = await self._store.recover_ledger(asked.ledger, password=self._password)
+            metadata = await self._store.recover_ledger(request.ledger, password=self._password)
         except NoSuchLedgerError:  # deleted by hand
-            return LedgerClosed(asked.txn, Closing.GONE)
-        self._last_time = await time_of_last_entry(self._store, asked.ledger, metadata.last_entry, self._password)
-        return LedgerClosed(asked.txn, Closing.CLOSED, metadata.last_entry)
+            return LedgerClosed(request.txn, Closing.GONE)
+        self._last_time = await time_of_last_entry(self._store, request.ledger, metadata.last_entry, self._password)
+        return LedgerClosed(request.txn, Closing.CLOSED, metadata.last_entry)
 
     def _traced(self, effects: Sequence[Effect]) -> Effect | None:
-        """Write the events of a trace; gives the request among the effects, if there is one."""
-        asked = None
+        """Write the trace events among the effects, and return the request, if there is one."""
+        request = None
         for effect in effects:
             if isinstance(effect, Trace):
                 self._nodes.trace(self._trace, effect.action, effect.fields, self._name)
             else:
-                asked = effect
-        return asked
+                request = effect
+        return request
 
-    # -- what is not attached ------------------------------------------------------------------------------------------
+    # -- batches that are not attached ---------------------------------------------------------------------------------
 
     async def withdraw(self, number: int) -> None:
-        """Delete what was written of a batch, unless it is in the log; it cannot be attached any more, even by a
-        process that is about to.
+        """Delete what was written of a batch, unless it is in the log.
+
+        Afterwards nobody can attach it, even a process that has begun to.
         """
         await self._withdraw([each for each in await self._nodes.pending(self.writer) if each.number == number])
 
     async def _withdraw(self, some: Sequence[Pending]) -> None:
-        """Delete these ledgers, unless they are in the log. First the withdrawal is recorded, then a change of the
-        list's version voids updates that do not know of it, and then the ledgers are deleted.
+        """Delete these ledgers, unless they are in the log.
+
+        The withdrawal is recorded first. Then a write of the unchanged chain raises its version, so that updates made
+        without seeing the withdrawal are refused. Only then are the ledgers deleted.
         """
         if not some:
             return
@@ -266,14 +268,14 @@ class Batches:
             await self.drop(each.ledger, is_in_log=chain.index(each.ledger) is not None)
 
     async def _delete_superseded(self) -> None:
-        """Delete the ledgers that are not in the log, and will not be since their batches are: of tasks that were tried
-        twice, and of processes that were killed.
+        """Delete ledgers that will never be in the log, since other ledgers of their batch are. Retried tasks and
+        killed processes leave such ledgers.
         """
         pending = await self._nodes.pending(self.writer)
         chain, version = await self._nodes.read()
         for number in sorted({each.number for each in pending}):
-            over = [each.ledger for each in pending if each.number == number]
-            superseded = [each for each in over if rules.never_attached(chain, Batch(self.writer, number), each)]
+            leftover = [each.ledger for each in pending if each.number == number]
+            superseded = [each for each in leftover if rules.never_attached(chain, Batch(self.writer, number), each)]
             if superseded:
                 fields = {
                     **seen_fields(chain, version),
@@ -282,16 +284,15 @@ class Batches:
                     "number": number,
                 }
                 self._nodes.trace(self._trace, "delete_superseded_batch", fields, self._name)
-            for ledger in over:
+            for ledger in leftover:
                 is_in_log = chain.index(ledger) is not None
                 if is_in_log or ledger in superseded or not self.remembered:
                     await self.drop(ledger, is_in_log)
 
     async def delete_given_up(self, now: int) -> int:
-        """Delete the ledgers of batches that nobody has attached for :data:`GIVEN_UP`, of this writer and all others;
-        gives how many they are.
+        """Delete ledgers of batches that nobody attached for :data:`GIVEN_UP`, of all writers; return their number.
 
-        ``now``: in milliseconds since 1970.
+        ``now`` is in milliseconds since 1970.
         """
         count = 0
         for writer in await self._nodes.batch_writers():
@@ -303,7 +304,9 @@ class Batches:
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
     async def create_ledger(self, number: int) -> LedgerWriter:
-        """Create a ledger for a batch. A record of it is written first, by which it is found if nobody attaches it."""
+        """Create a ledger for a batch. A record is written first, so that the ledger can be found if nobody attaches
+        it.
+        """
         options = options_of(self._nodes.name, await self._chain())
         options["custom_metadata"] |= {_WRITER: self.writer.encode(), _NUMBER: b"%d" % number}
         while True:
@@ -313,11 +316,13 @@ class Batches:
                 return await self._store.create_ledger(
                     **options, ledger=ledger, password=self._password, explicit_lac_interval=0
                 )
-            except (LedgerExistsError, UnauthorizedAccessError):  # somebody has chosen this id by hand
+            except (LedgerExistsError, UnauthorizedAccessError):  # somebody chose this id by hand
                 await self._nodes.delete_pending(self.writer, ledger)
 
     async def drop(self, ledger: int, is_in_log: bool) -> None:
-        """Forget a ledger, and delete it if it is not in the log and was created for a batch of this writer."""
+        """Delete the record of a ledger. Delete the ledger too, if it is not in the log and was created for a batch of
+        this writer.
+        """
         if not is_in_log:
             with suppress(NoSuchLedgerError):
                 metadata = await self._store.ledger_metadata(ledger)
@@ -329,23 +334,23 @@ class Batches:
         return (await self._nodes.read())[0]
 
 
-def _failed(asked: Effect, error: StoreError) -> Event:
-    """The answer to a request of the role that failed."""
-    match asked:
+def _failed(request: Effect, error: StoreError) -> Event:
+    """Return the answer to a request of the role that failed."""
+    match request:
         case ReadChain():
-            return ChainRead(asked.txn, Outcome.UNKNOWN)
+            return ChainRead(request.txn, Outcome.UNKNOWN)
         case CloseLedger():
-            return LedgerClosed(asked.txn, Closing.FAILED)
+            return LedgerClosed(request.txn, Closing.FAILED)
         case ReadPending():
-            return PendingRead(asked.txn, None)
+            return PendingRead(request.txn, None)
         case WriteChain():
-            refused = isinstance(error, BadVersionError)  # somebody has trimmed it, or leads in vain
-            return ChainWritten(asked.txn, Outcome.BAD_VERSION if refused else Outcome.UNKNOWN)
-    raise AssertionError(asked)
+            refused = isinstance(error, BadVersionError)  # somebody trimmed the log, or leads in vain
+            return ChainWritten(request.txn, Outcome.BAD_VERSION if refused else Outcome.UNKNOWN)
+    raise AssertionError(request)
 
 
 class PartWriter:
-    """Writes a part of a batch. :meth:`close` gives what there is to attach; :meth:`discard` deletes it."""
+    """Writes a part of a batch. :meth:`close` returns the part to attach; :meth:`discard` deletes it."""
 
     def __init__(self, batches: Batches, number: int, ledger_bytes: int) -> None:
         self._batches = batches
@@ -354,12 +359,12 @@ class PartWriter:
         self._ledgers: list[int] = []
         self._ledger: LedgerWriter | None = None
         self._under_way: Any = None
-        """The appends before the last ones, which are waited for."""
+        """The appends that :meth:`append` waits for next time."""
         self._entries = self._bytes = 0
 
     async def append(self, data: Iterable[bytes], keys: Sequence[bytes | None] | None = None) -> None:
-        """Append entries, with their keys if they have some. What was appended before is confirmed when this
-        returns.
+        """Append entries, with their keys if there are any. Returns once the entries of the previous call are
+        confirmed.
         """
         entries = stamped(data if keys is None else [body(*each) for each in zip(data, keys, strict=True)], 0)
         if not entries:
@@ -378,14 +383,14 @@ class PartWriter:
         self._bytes += sum(map(len, entries))
 
     async def close(self) -> Part:
-        """Wait until all is confirmed, and close the ledgers. Raises as :meth:`.LedgerWriter.append_many`; call
-        :meth:`discard` then.
+        """Wait until all entries are confirmed, and close the ledgers. Raises as :meth:`.LedgerWriter.append_many`;
+        call :meth:`discard` then.
         """
         await self._close_ledger()
         return Part(tuple(self._ledgers), self._entries, self._bytes)
 
     async def discard(self) -> None:
-        """Delete what was written, of which nobody else knows."""
+        """Delete the ledgers of this part."""
         ledger, self._ledger = self._ledger, None
         if ledger is not None:
             with suppress(StoreError):
@@ -394,7 +399,7 @@ class PartWriter:
             await self._batches.drop(each, is_in_log=False)
 
     async def _close_ledger(self) -> None:
-        """Wait until all is confirmed, and close the ledger."""
+        """Wait until all entries are confirmed, and close the ledger."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             await under_way.over()

@@ -1,25 +1,24 @@
-"""Positions in a log, each a ledger and an entry of it; and the list of the ledgers of a log, as it stands in the
-metadata service: a value, its bytes, and its fields in traces.
+"""Positions in a log, and the chain: its list of ledgers, their bytes in the metadata service, and trace fields.
 
-The bytes, where a number is in seven bits a byte, the lowest first, and a difference is folded so that small negative
-ones are small too:
+A number is a varint: seven bits a byte, lowest first. A difference is zigzag-folded first, so that small negative ones
+stay short.
 
-=========  ==============================================================================
-bytes      what
-=========  ==============================================================================
-1          the format: 1
-1          flags: bit 0 is set if the log is sealed, bit 1 if batches follow, the others are 0
-number     how many ledgers were trimmed
-number     how many settings there are, and of each:
-number     the length of its name, and the name in UTF-8
-number     the length of its value, and the value
-number     how many ledgers there are, and of each:
-difference of its id to that of the ledger before it, of the first to 0
-difference of its time to that of the ledger before it, of the first to 0
-number     how many batches there are, only with bit 1, and of each:
-number     the length of its writer's name, and the name in UTF-8
-number     its number
-=========  ==============================================================================
+==========  ===========================================================================
+bytes       what
+==========  ===========================================================================
+1           the format: 1
+1           flags: bit 0 is set if the log is sealed, bit 1 if batches follow
+number      how many ledgers were trimmed
+number      how many settings there are, and for each:
+number      the length of its name, and the name in UTF-8
+number      the length of its value, and the value
+number      how many ledgers there are, and for each:
+difference  of its id to the id of the previous ledger (0 for the first)
+difference  of its time to the time of the previous ledger (0 for the first)
+number      how many batches there are, only with bit 1, and for each:
+number      the length of its writer's name, and the name in UTF-8
+number      its number
+==========  ===========================================================================
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from fencepost.ledger.wire.varint import varint
 from fencepost.log.errors import LogFormatError
 
 _GAPS = 4
-"""Runs of missing ledgers that are told one by one, at most."""
+"""The most runs of missing ledgers that a message lists."""
 
 _TEXT = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})", re.ASCII)
 LARGEST = (1 << 63) - 1
@@ -45,7 +44,7 @@ LARGEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An entry of a ledger of a log. Its text is ``LEDGER:ENTRY``.
+    """An entry of a log: a ledger, and the entry's id in it. Its text is ``LEDGER:ENTRY``.
 
     Positions have no order of their own: a ledger with a smaller id may come later in a log. See :meth:`.Chain.place`.
     """
@@ -63,7 +62,7 @@ class End(enum.Enum):
     EARLIEST = "earliest"
     """The first entry that is not trimmed."""
     LATEST = "latest"
-    """After the last entry: the entries that are appended from now on."""
+    """After the last entry: only entries that are appended from now on."""
 
     def __str__(self) -> str:
         return self.value
@@ -74,12 +73,10 @@ LATEST = End.LATEST
 
 
 def position_of(text: str) -> Position | End:
-    """The position that ``LEDGER:ENTRY``, ``earliest`` or ``latest`` names. Raises :class:`fencepost.OptionError` for
-    other text.
-    """
-    found = _TEXT.fullmatch(text)
-    if found is not None:
-        ledger, entry = map(int, found.groups())
+    """Parse ``LEDGER:ENTRY``, ``earliest`` or ``latest``. Raises :class:`fencepost.OptionError` for other text."""
+    match = _TEXT.fullmatch(text)
+    if match is not None:
+        ledger, entry = map(int, match.groups())
         if max(ledger, entry) <= LARGEST:
             return Position(ledger, entry)
     for end in End:
@@ -90,34 +87,31 @@ def position_of(text: str) -> Position | End:
 
 FORMAT = 1
 SEALED = 1
-"""The flag of a log that is sealed."""
+"""The flag of a sealed log."""
 BATCHES = 2
 """The flag of a log that remembers batches."""
 
 
 class Link(Record):
-    """A ledger of a log, and when it was created, in milliseconds since 1970: not before the ledger ahead of it."""
+    """A ledger of a log, and when it was created, in milliseconds since 1970. Times never go back along the chain."""
 
     ledger: int
     created: int
 
 
 class Batch(Record):
-    """Ledgers that were put into a log together: the batch ``number`` of those that ``writer`` writes, one after
-    another.
-    """
+    """A batch of ledgers that was attached at once: the batch ``number`` of ``writer``."""
 
     writer: str
     number: int
 
 
 class Chain(Record):
-    """The ledgers of a log in their order, the oldest first. Only the last one is ever open.
+    """The ledgers of a log in order, oldest first. Only the last one may be open.
 
-    ``trimmed``: how many ledgers were taken from the front in the life of the log. ``sealed``: the log gets no more
-    ledgers, and its last one is closed. ``settings``: names with values that the creator of the log gave, sorted by
-    name. ``batches``: the last batch of each writer that writes batches, in the order in which they were attached; see
-    :func:`.rules.with_batch`.
+    ``trimmed``: how many ledgers were ever removed from the front. ``sealed``: no ledgers are added any more, and the
+    last one is closed. ``settings``: the options of the log's creator, sorted by name. ``batches``: the last batch of
+    each remembered writer, in the order of attachment; see :func:`.rules.with_batch`.
     """
 
     links: tuple[Link, ...] = ()
@@ -137,7 +131,7 @@ class Chain(Record):
         return self.trimmed + len(self.links)
 
     def index(self, ledger: int) -> int | None:
-        """The place of a ledger in ``links``; None if it is not there."""
+        """The index of a ledger in ``links``; None if it is not there."""
         return next((index for index, link in enumerate(self.links) if link.ledger == ledger), None)
 
     def created(self, ledger: int) -> int:
@@ -145,14 +139,12 @@ class Chain(Record):
         return next((link.created for link in self.links if link.ledger == ledger), 0)
 
     def place(self, position: Position) -> tuple[int, int] | None:
-        """The key that orders positions of this log, which stays the same while the log is trimmed; None if the ledger
-        is not in the log.
-        """
+        """The key that orders positions of this log, unchanged by trims. None if the ledger is not in the log."""
         index = self.index(position.ledger)
         return None if index is None else (self.trimmed + index, position.entry)
 
     def gaps(self, missing: Collection[int]) -> str:
-        """The positions that are gone with missing ledgers, in words: ``from 1:0 up to 3:0 and from 7:0 on``."""
+        """Describe the positions that are lost with missing ledgers: ``from 1:0 up to 3:0 and from 7:0 on``."""
         gaps: list[str] = []
         begun: int | None = None
         for link in self.links:
@@ -169,9 +161,7 @@ class Chain(Record):
         return f"{', '.join(others)} and {last}" if others else last
 
     def appended(self, ledger: int, created: int) -> Chain:
-        """The chain with another ledger at its end. Its time is that of the ledger ahead of it if the clock is
-        behind.
-        """
+        """The chain with one more ledger. If the clock is behind, the ledger gets the time of the one before it."""
         earliest = self.links[-1].created if self.links else 0
         return self.replace(links=(*self.links, Link(ledger, max(created, earliest))))
 
@@ -180,19 +170,17 @@ class Chain(Record):
         return next((batch.number for batch in self.batches if batch.writer == writer), -1)
 
     def without_first(self, count: int) -> Chain:
-        """The chain without its oldest ledgers, but never without the last one."""
+        """The chain without its ``count`` oldest ledgers, but always with the last one."""
         count = max(0, min(count, len(self.links) - 1))
         return self.replace(links=self.links[count:], trimmed=self.trimmed + count)
 
     def as_sealed(self) -> Chain:
-        """The chain that gets no more ledgers."""
+        """The chain, sealed."""
         return self.replace(sealed=True)
 
 
 def bytes_of(chain: Chain) -> bytes:
-    """The bytes of a chain. Ledgers with neighbouring ids that are made some seconds apart take five bytes each or
-    less.
-    """
+    """The bytes of a chain. Ledgers with neighbouring ids, created seconds apart, take five bytes each or less."""
     flags = (SEALED if chain.sealed else 0) | (BATCHES if chain.batches else 0)
     parts = [bytes((FORMAT, flags)), varint(chain.trimmed), varint(len(chain.settings))]
     for name, value in chain.settings:
@@ -212,7 +200,7 @@ def bytes_of(chain: Chain) -> bytes:
 
 
 def chain_of(data: bytes) -> Chain:
-    """The chain that bytes hold. Raises :class:`LogFormatError` for bytes without one, of any content."""
+    """Decode a chain. Raises :class:`LogFormatError` for bytes that are not one."""
     if len(data) < 2:
         raise LogFormatError("the list of the ledgers of a log has no format: it is no list of one")
     if data[0] != FORMAT:
@@ -253,7 +241,7 @@ def chain_of(data: bytes) -> Chain:
 
 
 def _batches(data: bytes, at: int) -> tuple[tuple[Batch, ...], int]:
-    """The batches that a list remembers, and where its bytes go on."""
+    """Decode the batches of a chain. Returns them and the offset after them."""
     count, at = _number(data, at)
     batches: list[Batch] = []
     for _ in range(_fitting(data, at, count)):
@@ -280,7 +268,7 @@ def _unfolded(number: int) -> int:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and where the bytes go on."""
+    """Decode a number of up to 64 bits. Returns it and the offset after it."""
     number = shift = 0
     while True:
         if at >= len(data):
@@ -296,7 +284,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fitting(data: bytes, at: int, count: int) -> int:
-    """A count of what takes two bytes each at least, if there are so many."""
+    """Decode a count of items that take at least two bytes each, and check that the bytes are long enough for them."""
     if count * 2 > len(data) - at:
         raise LogFormatError("the list of the ledgers of a log ends too early")
     return count
@@ -318,14 +306,14 @@ def _name(data: bytes, at: int, what: str) -> tuple[str, int]:
 
 
 SUBJECT = "log/"
-"""The prefix of subjects of traces that are logs. The name of the log follows."""
+"""The prefix of a log's subject in traces. The name of the log follows."""
 
 SENDS = ("sends_update", "sends_trim", "sends_batch")
-"""The actions that tell that an update of the list of ledgers is sent."""
+"""The trace actions that send an update of the chain."""
 
 
 def seen_fields(chain: Chain, version: int) -> dict[str, Any]:
-    """The fields of an event that has read a list of ledgers."""
+    """The trace fields of an event that has read a chain."""
     return {
         "version": version,
         "last": chain.last,

@@ -1,18 +1,18 @@
-"""Cursors: how far somebody has read a log, kept by name in the metadata service.
+"""Cursors: how far a consumer has read a log, stored by name in the metadata service.
 
-A cursor says up to where all is acknowledged, and which entries after that are one by one. Its bytes, where a number is
-in seven bits a byte, the lowest first:
+A cursor has a position before which everything is acknowledged, and the entries after it that were acknowledged one by
+one. In its bytes a number is a varint: seven bits a byte, lowest first.
 
 =========  =======================================================================================
 bytes      what
 =========  =======================================================================================
 1          the format: 1
-number     the ledger up to which all is acknowledged
-number     the entry of it before which all is
-number     how many ledgers have entries that were acknowledged one by one, and of each:
+number     the ledger of the position
+number     the entry of the position
+number     how many ledgers have entries that were acknowledged one by one, and for each:
 number     its id
-number     how many runs of entries were, and of each:
-number     entries between it and the run before it, of the first between it and entry 0
+number     how many runs of entries it has, and for each:
+number     entries between it and the run before it (from entry 0 for the first)
 number     its length, less one
 =========  =======================================================================================
 """
@@ -37,31 +37,31 @@ from fencepost.log.reader import LogEntry, LogReader
 
 FORMAT = 1
 LIMIT = 10_000
-"""Runs of entries that are acknowledged one by one, at most: they take up to some 60 KB."""
+"""The most runs of entries that are acknowledged one by one. They take up to some 60 KB."""
 
 Runs = tuple[tuple[int, int], ...]
-"""First and last entries, ascending, with other entries between two runs."""
+"""First and last entries of each run, ascending, with a gap between any two runs."""
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """The entries that are acknowledged: all before ``before``, and these runs of entries of ledgers after it."""
+    """The acknowledged entries: all before ``before``, and these runs of entries of later ledgers."""
 
     before: Position
     runs: dict[int, Runs] = {}
 
     def count(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return sum(map(len, self.runs.values()))
 
     def has(self, position: Position) -> bool:
-        """Whether an entry was acknowledged by itself."""
+        """Return whether an entry was acknowledged one by one."""
         runs = self.runs.get(position.ledger, ())
         at = bisect_right(runs, (position.entry, LARGEST)) - 1
         return at >= 0 and position.entry <= runs[at][1]
 
 
 def bytes_of(acknowledged: Acknowledged) -> bytes:
-    """The bytes of what a cursor has."""
+    """Encode the acknowledged entries."""
     before = acknowledged.before
     parts = [bytes((FORMAT,)), *map(varint, (before.ledger, before.entry, len(acknowledged.runs)))]
     for ledger, runs in acknowledged.runs.items():
@@ -74,9 +74,7 @@ def bytes_of(acknowledged: Acknowledged) -> bytes:
 
 
 def acknowledged_of(data: bytes) -> Acknowledged:
-    """The acknowledged entries of a cursor, from its bytes. Raises :class:`LogFormatError` if they are none of a
-    cursor.
-    """
+    """Decode the acknowledged entries of a cursor. Raises :class:`LogFormatError` for other bytes."""
     if not data or data[0] != FORMAT:
         raise LogFormatError(f"a cursor has format {FORMAT}, not {data[0] if data else 'no bytes'}")
     numbers = _numbers(data)
@@ -126,7 +124,7 @@ def _numbers(data: bytes) -> list[int]:
 
 
 def with_one(known: Acknowledged, position: Position, chain: Chain) -> Acknowledged:
-    """With one more entry acknowledged. One that was trimmed, or was acknowledged before, changes nothing."""
+    """Acknowledge one more entry. A trimmed or acknowledged one changes nothing."""
     place = chain.place(position)
     known = in_chain(known, chain)
     before = chain.place(known.before)
@@ -137,7 +135,7 @@ def with_one(known: Acknowledged, position: Position, chain: Chain) -> Acknowled
 
 
 def with_all_to(known: Acknowledged, position: Position, chain: Chain) -> Acknowledged:
-    """With all entries up to one acknowledged, and that one."""
+    """Acknowledge all entries up to and including one."""
     place = chain.place(position)
     known = in_chain(known, chain)
     before = chain.place(known.before)
@@ -147,7 +145,7 @@ def with_all_to(known: Acknowledged, position: Position, chain: Chain) -> Acknow
 
 
 def in_chain(known: Acknowledged, chain: Chain) -> Acknowledged:
-    """Without what is said of entries that were trimmed, or come before what is acknowledged altogether."""
+    """Drop runs of ledgers that were trimmed, and runs before the position."""
     if not chain.links:
         return known
     before = known.before
@@ -165,7 +163,7 @@ def in_chain(known: Acknowledged, chain: Chain) -> Acknowledged:
 
 
 def _advanced(known: Acknowledged) -> Acknowledged:
-    """The same, where a run that begins where everything ends is a part of that."""
+    """Move the position over the run that begins at it, if there is one."""
     runs = known.runs.get(known.before.ledger, ())
     if not runs or runs[0][0] > known.before.entry:
         return known
@@ -176,7 +174,7 @@ def _advanced(known: Acknowledged) -> Acknowledged:
 
 
 def _with_run(runs: Runs, first: int, last: int) -> Runs:
-    """Runs with another one, of entries that are in none of them."""
+    """Add a run of entries that are in none of the others."""
     at = bisect_right(runs, (first, last))
     start, stop = at, at
     if start and runs[start - 1][1] == first - 1:
@@ -194,19 +192,19 @@ _Change = Callable[[Acknowledged, Chain], Acknowledged]
 
 
 class Cursor:
-    """How far a reader of a log is, by name. Several may use it at once: what each acknowledges is acknowledged.
+    """A named position of a reader in a log. Several processes may use it at once: their acknowledgements add up.
 
     Acknowledgements that are made at once go to the metadata service together.
     """
 
     def __init__(self, store: LedgerClient, nodes: LogNodes, name: str, reader: Callable[..., LogReader]) -> None:
         self.name = name
-        """The cursor."""
+        """The name of the cursor."""
         self.limit = LIMIT
-        """Runs of entries that may be acknowledged one by one."""
+        """The most runs of entries that may be acknowledged one by one."""
         self._store = store
         self._reader = reader
-        """Gives a reader of the log, see :meth:`.Log.reader`."""
+        """Creates a reader of the log, see :meth:`.Log.reader`."""
         self._nodes = nodes
         self._known = Acknowledged(Position(0, 0))
         self._version = -1
@@ -218,30 +216,34 @@ class Cursor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing to close: what is acknowledged is kept already."""
+        """Nothing to close: acknowledgements are stored when they return."""
 
     def __repr__(self) -> str:
         return f"<cursor {self.name} of the log {self._nodes.name}, at {self.position}>"
 
     @property
     def position(self) -> Position:
-        """The first entry that may not be acknowledged: all before it are."""
+        """The first entry that may not be acknowledged. All entries before it are."""
         return self._known.before
 
     @property
     def acknowledged(self) -> dict[int, Runs]:
-        """The entries after :attr:`position` that are acknowledged one by one: first and last entries by ledger."""
+        """The entries after :attr:`position` that are acknowledged one by one: first and last entry of each run, by
+        ledger.
+        """
         return self._known.runs
 
     def is_acknowledged(self, position: Position) -> bool:
-        """Whether an entry is acknowledged, as far as this handle knows. Of a trimmed one it is."""
+        """Return whether an entry is acknowledged, as far as this handle knows. Trimmed entries are."""
         place, before = self._chain.place(position), self._chain.place(self._known.before)
         return place is None or before is None or place < before or self._known.has(position)
 
     async def read(self, follow: bool = True, **options: Any) -> AsyncIterator[LogEntry]:
-        """The entries that are not acknowledged, from :attr:`position` on. Takes what :meth:`.Log.reader` does."""
+        """Read the entries that are not acknowledged, from :attr:`position` on. Takes the options of
+        :meth:`.Log.reader`.
+        """
         self._chain, _ = await self._nodes.read()
-        # the log had no ledger yet
+        # The log had no ledger yet.
         is_new = self._chain.index(self.position.ledger) is None and not self._chain.trimmed
         async with self._reader(EARLIEST if is_new else self.position, follow=follow, **options) as reader:
             async for entry in reader:
@@ -249,9 +251,9 @@ class Cursor:
                     yield entry
 
     async def acknowledge(self, *positions: Position) -> None:
-        """Acknowledge entries one by one; it is kept when this returns.
+        """Acknowledge entries one by one. They are stored when this returns.
 
-        Raises :class:`CursorFullError` if too many runs of entries would be acknowledged with others between them, and
+        Raises :class:`CursorFullError` if there would be too many separate runs of acknowledged entries, and
         :class:`NoSuchCursorError` if the cursor was deleted.
         """
 
@@ -267,7 +269,7 @@ class Cursor:
         await self._commit(lambda known, chain: with_all_to(known, position, chain), (position,))
 
     async def move(self, position: Position) -> None:
-        """Be at a position, wherever it was: everything before it is acknowledged, and nothing else.
+        """Move to a position, forwards or back: everything before it is acknowledged, and nothing else.
 
         Raises :class:`LogTrimmedError` if its ledger is not in the log, and as :meth:`acknowledge`.
         """
@@ -281,17 +283,17 @@ class Cursor:
 
         await self._commit(change, (position,))
 
-    # -- keeping it ----------------------------------------------------------------------------------------------------
+    # -- storing it ----------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read what is kept."""
-        found = await self._nodes.read_cursor(self.name)
-        if found is None:
+        """Read what is stored."""
+        node = await self._nodes.read_cursor(self.name)
+        if node is None:
             raise NoSuchCursorError(f"the log {self._nodes.name} has no cursor {self.name}: it was deleted")
-        self._known, self._version = acknowledged_of(found.data), found.version
+        self._known, self._version = acknowledged_of(node.data), node.version
 
     async def _see(self, positions: tuple[Position, ...] = ()) -> None:
-        """Know a chain that has these positions, unless they were trimmed."""
+        """Read the chain again unless it has these positions."""
         if not self._chain.links or any(self._chain.index(each.ledger) is None for each in positions):
             self._chain, _ = await self._nodes.read()
 
@@ -304,7 +306,7 @@ class Cursor:
                 waiting, self._waiting = self._waiting, []
                 try:
                     await self._write(waiting)
-                except asyncio.CancelledError:  # the others are not to suffer for it
+                except asyncio.CancelledError:  # a cancelled caller does not stop the others
                     self._waiting = [
                         each for each in waiting if not each[1].done() and each[1] is not done
                     ] + self._waiting
@@ -316,7 +318,7 @@ class Cursor:
         await done
 
     async def _write(self, waiting: list[tuple[_Change, asyncio.Future[None]]]) -> None:
-        """Write the changes that wait, and complete their futures."""
+        """Write the waiting changes, and complete their futures."""
         while True:
             known = self._known
             for change, done in waiting:
@@ -330,7 +332,7 @@ class Cursor:
             if known != self._known:
                 try:
                     self._version = await self._nodes.write_cursor(self.name, bytes_of(known), self._version)
-                except BadVersionError:  # somebody else has acknowledged something
+                except BadVersionError:  # another process acknowledged something
                     await self.load()
                     continue
                 self._known = known
@@ -348,8 +350,8 @@ class Cursor:
         return known
 
     async def _through_ends(self, known: Acknowledged) -> Acknowledged:
-        """The same, gone on to the next ledger where one is acknowledged to its end, if entries of later ones are one
-        by one.
+        """Move the position to the next ledger where it is at the end of one, if entries of later ledgers are
+        acknowledged one by one.
         """
         while known.runs and known.before.ledger not in known.runs and known.before.ledger != self._chain.last:
             try:

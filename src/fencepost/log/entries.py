@@ -1,4 +1,4 @@
-"""How an entry of a log stands in an entry of a ledger: a header, the key if there is one, and the data.
+"""The format of a log entry within a ledger entry: a header, an optional key, and the data.
 
 =========  ==============================================================================
 bytes      what
@@ -6,8 +6,8 @@ bytes      what
 1          the format: 1
 1          flags: bit 0 is set if there is a key, the others are 0
 8          the time of the append in milliseconds since 1970, big endian; 0 in a batch, see :func:`.rules.entry_time`
-varint     the length of the key in seven bits a byte, the lowest first; only with a key
-so many    the key; only with a key
+varint     the length of the key, seven bits a byte, lowest first; only with a key
+length     the key; only with a key
 the rest   the data
 =========  ==============================================================================
 """
@@ -34,31 +34,31 @@ HEADER = _HEADER.size
 """Bytes before the data of an entry without a key."""
 
 _LONGEST = 5
-"""Bytes of the length of a key, at most."""
+"""The most bytes of the length of a key."""
 
 
 class Keyed(bytes):
-    """The key of an entry and its data, as they stand in it."""
+    """A key and its data, as encoded in an entry."""
 
 
 def body(data: bytes, key: bytes | None = None) -> bytes:
-    """What follows the time in an entry."""
+    """Encode the part of an entry that follows the time."""
     return data if key is None else Keyed(b"".join((varint(len(key)), key, data)))
 
 
 def stamped(bodies: Iterable[bytes], time: int) -> list[bytes]:
-    """The entries with these bodies that are appended at ``time``, in milliseconds since 1970."""
+    """Encode entries with these bodies, appended at ``time`` in milliseconds since 1970."""
     plain, keyed = _HEADER.pack(FORMAT, 0, time), _HEADER.pack(FORMAT, KEYED, time)
     return [(keyed if type(each) is Keyed else plain) + each for each in bodies]
 
 
 def framed(data: bytes, time: int, key: bytes | None = None) -> bytes:
-    """The bytes of an entry that is appended at ``time``, in milliseconds since 1970."""
+    """Encode an entry that is appended at ``time``, in milliseconds since 1970."""
     return stamped([body(data, key)], time)[0]
 
 
 def unframed(entry: bytes) -> tuple[int, bytes | None, bytes]:
-    """The time, the key and the data of an entry. Raises :class:`LogFormatError` if it is none of a log."""
+    """Decode the time, key and data of an entry. Raises :class:`LogFormatError` if it is not a log entry."""
     time, start, stop = _parts(entry)
     return time, None if start == HEADER else entry[start:stop], entry[stop:]
 
@@ -69,7 +69,7 @@ def time_of(entry: bytes) -> int:
 
 
 def _parts(entry: bytes) -> tuple[int, int, int]:
-    """The time of an entry, where its key begins, which is after its length, and where its data do."""
+    """The time of an entry, and the offsets of its key (after the key's length) and of its data."""
     if len(entry) < HEADER:
         raise LogFormatError(
             f"an entry of {len(entry)} bytes is too short to be one of a log: was it appended to the ledger itself?"
@@ -94,24 +94,26 @@ def _parts(entry: bytes) -> tuple[int, int, int]:
 
 
 class Frames:
-    """Many entries in one block, with their headers found and their times read.
+    """Many entries in one block, with their headers parsed.
 
-    ``data``: the bytes of all, headers and keys among them. ``times``: milliseconds since 1970, see
-    :func:`.rules.entry_time`. ``starts`` and ``stops``: where in ``data`` the data of each entry are. ``key_starts``:
-    where its key begins, which ends at ``starts``; -1 without a key. All are arrays of numbers of eight bytes.
+    ``data``: the bytes of all entries, headers and keys included. ``times``: milliseconds since 1970, see
+    :func:`.rules.entry_time`. ``starts`` and ``stops``: the offsets in ``data`` of each entry's data. ``key_starts``:
+    the offset of its key, which ends at ``starts``; -1 without a key. All are arrays of 64-bit integers.
     """
 
     __slots__ = ("data", "key_starts", "starts", "stops", "times")
 
     def __init__(self, data: memoryview, offsets: memoryview, created: int = 0) -> None:
-        """The entries of :class:`fencepost.ledger.client.reading.EntryBatch`: ``offsets`` say where each begins, and
-        where the last ends. ``created``: the time that their ledger has in the list of the log.
+        """The entries of :class:`fencepost.ledger.client.reading.EntryBatch`.
+
+        ``offsets``: where each entry begins, and where the last one ends. ``created``: the time of the ledger in the
+        chain.
         """
         import numpy as np
 
         block = np.frombuffer(data, np.uint8)
-        places = np.frombuffer(offsets, np.int64)
-        begin, self.stops = places[:-1], places[1:]
+        bounds = np.frombuffer(offsets, np.int64)
+        begin, self.stops = bounds[:-1], bounds[1:]
         self.data = data
         if not len(begin):
             self.times = self.starts = self.key_starts = np.empty(0, np.int64)
@@ -136,17 +138,17 @@ class Frames:
         return len(self.times)
 
     def __iter__(self) -> Iterator[tuple[int, bytes | None, bytes]]:
-        """The time, the key and the data of each entry."""
+        """Iterate over the time, key and data of each entry."""
         data = self.data
-        rows = zip(
+        fields = zip(
             self.times.tolist(), self.key_starts.tolist(), self.starts.tolist(), self.stops.tolist(), strict=True
         )
-        for time, key, start, stop in rows:
+        for time, key, start, stop in fields:
             yield time, None if key < 0 else bytes(data[key:start]), bytes(data[start:stop])
 
     def packed(self) -> tuple[memoryview, memoryview]:
-        """The data alone, one after another in one block, and where each begins and the last ends, as Arrow has binary
-        columns.
+        """The data alone in one block, and where each entry's data begin and the last one's end: the layout of Arrow's
+        binary columns.
         """
         import numpy as np
 
@@ -166,14 +168,14 @@ class Frames:
             rows = block[first:last].reshape(len(lengths), HEADER + size)
             return np.ascontiguousarray(rows[:, HEADER:]).reshape(-1).data, offsets.data
         marks = np.zeros(len(block) + 1, np.int8)
-        marks[self.starts] += 1  # no two entries begin or end at one place
+        marks[self.starts] += 1  # safe: no two entries begin or end at the same offset
         marks[self.stops] -= 1
         is_data = np.cumsum(marks[:-1], dtype=np.int8).view(np.bool_)
         return block[is_data].data, offsets.data
 
 
 def _times(block: NDArray[np.uint8], begin: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The times in the headers of entries that begin there."""
+    """The times in the headers of the entries that begin at these offsets."""
     import numpy as np
 
     size, first = int(lengths[0]), int(begin[0])

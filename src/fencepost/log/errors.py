@@ -39,7 +39,7 @@ class MissingLedgerError(NoSuchLedgerError):
 
 
 class NotLeaderError(Refusal):
-    """Another writer leads the log now, or may. Whether the entries that were under way are in the log is not known."""
+    """Another writer leads the log now, or may. The entries that were under way may be in the log or not."""
 
 
 class NoSuchCursorError(Refusal):
@@ -47,12 +47,12 @@ class NoSuchCursorError(Refusal):
 
 
 class CursorFullError(Refusal):
-    """Too many ranges of entries were acknowledged one by one, with others between them that were not."""
+    """Too many separate runs of entries were acknowledged one by one."""
 
 
 class LogFullError(Refusal):
-    """The list of the ledgers of the log has no room for more of them: trim the log."""
+    """The chain of the log has no room for more ledgers: trim the log."""
 
 
 class LogFormatError(StoreError):
-    """Bytes are not what a log has: of an entry, of its list of ledgers or of a cursor."""
+    """Bytes do not have the format of a log entry, a chain or a cursor."""

@@ -1,4 +1,4 @@
-"""The ledgers of a log: the options that they are created with, and the time of the last entry of one."""
+"""The ledgers of a log: the options that create them, and the time of a ledger's last entry."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ DIGEST = "digest"
 
 
 def options_of(name: str, chain: Chain) -> dict[str, Any]:
-    """The options of :meth:`.LedgerClient.create_ledger` for a ledger of the log of this name. Raises
-    :class:`LogFormatError`.
-    """
+    """The options of :meth:`.LedgerClient.create_ledger` for a ledger of this log. Raises :class:`LogFormatError`."""
     kept = dict(chain.settings)
     try:
         options: dict[str, Any] = {number: int(kept[number]) for number in NUMBERS}
@@ -31,8 +29,8 @@ def options_of(name: str, chain: Chain) -> dict[str, Any]:
 
 
 async def time_of_last_entry(store: LedgerClient, ledger: int, last: int, password: bytes) -> int:
-    """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if there is
-    none, or it cannot be read.
+    """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if the ledger
+    is empty or the entry cannot be read.
     """
     if last >= 0:
         with suppress(StoreError):

@@ -1,4 +1,4 @@
-"""The handle of a log: it makes it, writes and reads it, trims and seals it."""
+"""The handle of a log: it creates, writes, reads, trims and seals it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from fencepost.log.writer import LogWriter
 _log = logging.getLogger("fencepost.log")
 
 AT_ONCE = 64
-"""Ledgers that are deleted at the same time."""
+"""The most ledgers that are deleted at the same time."""
 
 
 class LogView(msgspec.Struct, frozen=True):
-    """The state of a log, from the metadata service alone: no ledger was read.
+    """The state of a log as the metadata service has it. No ledger is read for it.
 
-    ``chain``: its ledgers with their times, how many were trimmed, whether it is sealed. ``leader``: the writer that
-    leads, by its name. ``cursors``: how far each is. ``unremoved``: ledgers that were trimmed and are still to be
-    deleted. ``missing``: ledgers that are in the list and were deleted, not by a trim: their entries are lost.
+    ``chain``: its ledgers with their times, the number of trimmed ones, and whether it is sealed. ``leader``: the name
+    of the writer that leads. ``cursors``: how far each has read. ``unremoved``: trimmed ledgers that are still to be
+    deleted. ``missing``: ledgers of the chain that were deleted, not by a trim: their entries are lost.
     """
 
     name: str
@@ -48,10 +48,10 @@ class LogView(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """A log by its name: :meth:`.Client.log` gives it. The log need not be there before :meth:`create` or a reading or
-    writing.
+    """A log by its name; :meth:`.Client.log` returns it. The log need not exist before :meth:`create`, or before it is
+    read or written.
 
-    ``password``: of its ledgers, given when it was created.
+    ``password``: of its ledgers, as given when the log was created.
     """
 
     def __init__(self, store: LedgerClient, name: str, password: bytes | str = b"") -> None:
@@ -76,7 +76,7 @@ class Log:
         ack_quorum: int | None = None,
         digest: DigestType | str = DigestType.CRC32C,
     ) -> None:
-        """Make the log, without a ledger yet. The options are those of all its ledgers; see
+        """Create the log, without a ledger yet. The options apply to all its ledgers; see
         :meth:`.LedgerClient.create_ledger`.
 
         Raises :class:`LogExistsError`, and :class:`fencepost.OptionError`.
@@ -99,17 +99,18 @@ class Log:
         wait: float | None = None,
         despite_missing: bool = False,
     ) -> Opening[LogWriter]:
-        """Write to the log, once this writer is elected of all that there are: ``async with log.writer() as writer``.
+        """Write to the log once this writer is elected: ``async with log.writer() as writer``. Only one writer leads at
+        a time.
 
-        Another ledger is begun when the present one has ``ledger_entries`` entries, or ``ledger_bytes`` bytes, or is
-        ``ledger_seconds`` old with an entry in it; 0: never for that. ``in_flight`` and ``in_flight_bytes``: entries
-        and bytes that are not confirmed, at most; a caller that appends more waits. ``name``: the name of the leader
-        that others see, by default host and process. ``wait``: seconds to wait for a ledger to write to: to be elected
-        at first, and later for bookies, if they are too few for the next ledger; by default as long as it takes.
-        ``despite_missing``: write to the log though ledgers of it are missing, and only warn of them.
+        A new ledger begins when the current one has ``ledger_entries`` entries or ``ledger_bytes`` bytes, or is
+        ``ledger_seconds`` old and not empty; 0 disables a limit. ``in_flight`` and ``in_flight_bytes``: the most
+        entries and bytes that are not confirmed; above them, an append waits. ``name``: the name that others see while
+        this writer leads; host and process by default. ``wait``: seconds to wait for a ledger to write to: first to be
+        elected, and later for bookies, if there are too few for the next ledger; without a limit by default.
+        ``despite_missing``: write even if ledgers of the log are missing, and only log a warning.
 
         Raises :class:`NoSuchLogError`, :class:`LogSealedError`, :class:`MissingLedgerError`, and after ``wait``
-        :class:`NotLeaderError`, or what keeps it from having a ledger, such as :class:`NotEnoughBookiesError`.
+        :class:`NotLeaderError`, or the reason why it has no ledger, such as :class:`NotEnoughBookiesError`.
         """
         limits = rules.Limits(
             arguments.whole("ledger_entries", ledger_entries, 0),
@@ -137,11 +138,11 @@ class Log:
         return LogWriter(self.store, self._nodes, settings, new, self._password, despite_missing)
 
     def batches(self, writer: str, *, remembered: bool = True) -> Batches:
-        """Put entries into the log by whole batches, whose numbers ascend; each is in the log once however often it is
-        written.
+        """Write entries in whole batches with ascending numbers. A batch is in the log once, even if it is written
+        again.
 
-        ``writer``: whose batches they are, by a name that no other writer has. ``remembered``: see :class:`.Batches`.
-        Raises :class:`fencepost.OptionError` for what is no name.
+        ``writer``: a name that no other writer of batches has. ``remembered``: see :class:`.Batches`. Raises
+        :class:`fencepost.OptionError` for an invalid name.
         """
         return Batches(self.store, self._nodes, self._password, writer, remembered)
 
@@ -157,10 +158,10 @@ class Log:
         """Read the log: ``async for entry in log.reader(at=EARLIEST)``.
 
         ``at``: a position, :data:`EARLIEST`, :data:`LATEST`, or a time, as a datetime with a time zone or in
-        milliseconds since 1970: then it begins with the first entry that was appended then or later. ``follow``: wait
-        for what is appended; without, it ends where the log does. ``on_trimmed``: ``raise`` a :class:`LogTrimmedError`
-        at a position that was trimmed, or a :class:`MissingLedgerError`, or ``skip`` to what is there. ``prefetch`` and
-        ``prefetch_bytes``: entries and bytes that are asked for ahead.
+        milliseconds since 1970. A time begins with the first entry that was appended then or later. ``follow``: wait
+        for new entries; otherwise the reader ends at the end of the log. ``on_trimmed``: at a position that was trimmed
+        or whose ledger is missing, ``raise`` a :class:`LogTrimmedError` or :class:`MissingLedgerError`, or ``skip`` to
+        the next existing entry. ``prefetch`` and ``prefetch_bytes``: entries and bytes to request ahead.
         """
         if not isinstance(at, Position | End):
             at = milliseconds(at)
@@ -175,9 +176,10 @@ class Log:
     # -- cursors -------------------------------------------------------------------------------------------------------
 
     def cursor(self, name: str, *, at: At = EARLIEST) -> Opening[Cursor]:
-        """A cursor by its name, which is made at a position if there is none: ``cursor = await log.cursor("billing")``.
+        """Open a cursor by its name: ``cursor = await log.cursor("billing")``. If there is none, it is created at
+        ``at``.
 
-        Raises :class:`NoSuchLogError`, and :class:`LogFormatError` if what is kept of it cannot be read.
+        Raises :class:`NoSuchLogError`, and :class:`LogFormatError` if the stored cursor cannot be read.
         """
 
         async def opened() -> Cursor:
@@ -190,18 +192,16 @@ class Log:
         return Opening(opened)
 
     async def find(self, at: At) -> Position:
-        """The position of the entry that a reader begins with at an end of the log or at a time; 0:0 while it has no
-        ledger.
-        """
+        """The position at which a reader with this ``at`` begins; 0:0 while the log has no ledger."""
         async with self.reader(at, follow=False) as reader:
             await reader.locate()
             return reader.position or Position(0, 0)
 
     async def delete_cursor(self, name: str) -> None:
-        """Delete a cursor, if it is there."""
+        """Delete a cursor, if it exists."""
         await self._nodes.delete_cursor(name)
 
-    # -- the list of ledgers -------------------------------------------------------------------------------------------
+    # -- the chain -----------------------------------------------------------------------------------------------------
 
     async def chain(self) -> Chain:
         """The ledgers of the log. Raises :class:`NoSuchLogError`."""
@@ -225,13 +225,13 @@ class Log:
         keep: int | timedelta | None = None,
         keep_unread: bool = False,
     ) -> tuple[int, ...]:
-        """Delete the oldest ledgers for good; gives those that are not in the log any more.
+        """Delete the oldest ledgers permanently. Returns those that were removed from the log.
 
-        ``before``: ledgers that end before a position or a time, which is a datetime or in milliseconds since 1970.
-        ``keep``: all but so many of the newest ledgers, or what is older than a timedelta. ``keep_unread``: of those,
-        the ones that no cursor still has something to read in; by default cursors are not asked. The last ledger is
-        never deleted, and no ledger is read. A warning tells of ledgers that are missing in what is left. First the
-        list is changed, then the ledgers are deleted; the next trim deletes those that were left over.
+        ``before``: remove ledgers that end before a position, or before a time as a datetime or in milliseconds since
+        1970. ``keep``: remove all but this number of the newest ledgers, or what is older than a timedelta.
+        ``keep_unread``: keep ledgers that a cursor has not read to the end; by default cursors are ignored. The last
+        ledger is never deleted, and no ledger is read. A warning reports ledgers that are missing in the rest. The
+        chain is changed first, then the ledgers are deleted; the next trim deletes any that are left over.
 
         Raises :class:`NoSuchLogError`, and :class:`fencepost.OptionError`.
         """
@@ -271,7 +271,7 @@ class Log:
         return gone
 
     async def _replace(self, chain: Chain, trimmed: Chain, version: int) -> bool:
-        """Replace the list by one without its oldest ledgers; False: it was changed meanwhile, and is to be looked at
+        """Replace the chain by one without its oldest ledgers. Returns False if it was changed meanwhile: read it
         again.
         """
         trace, name = self.store.driver.trace, ""
@@ -289,16 +289,16 @@ class Log:
         return True
 
     async def _remove_trimmed(self) -> None:
-        """Delete the ledgers that were trimmed, now or by somebody who did not come to that."""
+        """Delete ledgers that were trimmed, now or by a process that did not finish."""
         chain = await self.chain()
         for name, ledgers in await self._nodes.trims():
             if any(chain.index(ledger) is not None for ledger in ledgers):
-                continue  # somebody is about to trim them, or did not come to that
+                continue  # another trim is in progress, or did not finish
             await self._delete_ledgers(ledgers)
             await self._nodes.delete_trim(name)
 
     async def _delete_ledgers(self, ledgers: Iterable[int]) -> int:
-        """Delete ledgers of which some may be gone already, :data:`AT_ONCE` of them at a time; how many were there."""
+        """Delete ledgers, :data:`AT_ONCE` at a time. Some may not exist; return how many did."""
         free = asyncio.Semaphore(AT_ONCE)
 
         async def delete(ledger: int) -> bool:
@@ -311,18 +311,18 @@ class Log:
         return sum(await asyncio.gather(*map(delete, ledgers)))
 
     async def _cursors(self) -> dict[str, Acknowledged]:
-        """How far each cursor is."""
-        found = {name: await self._nodes.read_cursor(name) for name in await self._nodes.cursors()}
-        return {name: acknowledged_of(node.data) for name, node in found.items() if node is not None}
+        """The acknowledged entries of each cursor."""
+        nodes = {name: await self._nodes.read_cursor(name) for name in await self._nodes.cursors()}
+        return {name: acknowledged_of(node.data) for name, node in nodes.items() if node is not None}
 
     async def delete(self) -> int:
-        """Delete the log for good, with its ledgers and its cursors; gives how many of its ledgers were deleted.
+        """Delete the log permanently, with its ledgers and cursors. Returns how many of its ledgers were deleted.
 
-        First the log is sealed, so that nobody appends to it and its list of ledgers stays as it is; then the ledgers
-        are deleted, and the list at last. A delete that ends half-way leaves a sealed log, and the next one finishes
-        it. Readers, and writers that wait, get an error.
+        The log is sealed first, so that nobody appends to it and its chain stays the same. Then the ledgers are
+        deleted, and the chain last. An interrupted delete leaves a sealed log, and the next delete finishes it.
+        Readers, and writers that wait, get an error.
 
-        Raises :class:`NoSuchLogError`, and what keeps the last ledger from being closed.
+        Raises :class:`NoSuchLogError`, and the error that keeps the last ledger from being closed.
         """
         await self.seal()
         chain, trims = await self.chain(), await self._nodes.trims()
@@ -331,14 +331,15 @@ class Log:
         )
         for writer in await self._nodes.batch_writers():
             for each in await self._nodes.pending(writer):
-                with suppress(NoSuchLedgerError, IllegalOperationError):  # not created, or by somebody else
+                with suppress(NoSuchLedgerError, IllegalOperationError):  # not created, or created by another process
                     await self.store.delete_ledger(each.ledger, of_log=self.name)
         self._nodes.trace(self.store.driver.trace, "log_deleted", {})
         await self._nodes.delete()
         return deleted
 
     async def seal(self) -> None:
-        """End the log: its last ledger is closed, and nothing is appended any more. A writer that leads finds out.
+        """End the log: its last ledger is closed, and nothing can be appended. A leading writer learns of it by an
+        error.
 
         Raises :class:`NoSuchLogError`.
         """

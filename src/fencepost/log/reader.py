@@ -1,4 +1,4 @@
-"""The reader of a log: it goes from ledger to ledger, and waits for what is appended."""
+"""The reader of a log: it reads ledger after ledger, and waits for new entries."""
 
 from __future__ import annotations
 
@@ -33,17 +33,15 @@ At = Position | End | datetime | int
 
 
 class OnTrimmed(enum.Enum):
-    """The reaction of a reader to a position that was trimmed, or whose ledger is missing."""
+    """What a reader does at a position that was trimmed, or whose ledger is missing."""
 
     RAISE = "raise"
     SKIP = "skip"
-    """Go on with the first entry that is there. Of a missing ledger a warning tells."""
+    """Go on with the next existing entry. A missing ledger is reported by a warning."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry of a log: where it is, its data, its key if it has one, and when it was appended, in milliseconds since
-    1970.
-    """
+    """An entry of a log: its position, data, optional key, and the time of its append in milliseconds since 1970."""
 
     position: Position
     data: bytes
@@ -52,9 +50,9 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogBatch:
-    """Entries of one ledger of a log that follow one another, from ``first`` on.
+    """Consecutive entries of one ledger of a log, beginning at ``first``.
 
-    ``frames`` has them in one block, without an object for each: see :class:`.Frames`. To iterate makes the objects.
+    ``frames`` holds them in one block, without an object for each: see :class:`.Frames`. Iteration creates the objects.
     """
 
     __slots__ = ("first", "frames", "ledger")
@@ -69,7 +67,7 @@ class LogBatch:
 
     @property
     def next(self) -> Position:
-        """The position after the last of these."""
+        """The position after the last of these entries."""
         return Position(self.ledger, self.first + len(self.frames))
 
     def __iter__(self) -> Iterator[LogEntry]:
@@ -82,10 +80,10 @@ class LogBatch:
 
 
 class LogReader:
-    """Reads a log from a position on: ``async for entry in reader``. It hinders nobody.
+    """Reads a log from a position on: ``async for entry in reader``. It does not disturb writers or other readers.
 
-    With ``follow`` it waits for what is appended, and ends when the log is sealed and all is read; without, it ends
-    where the log does when it gets there.
+    With ``follow`` it waits for new entries, and ends when the log is sealed and read to its end. Without, it ends when
+    it reaches the end of the log.
     """
 
     def __init__(
@@ -110,11 +108,11 @@ class LogReader:
         self._chain = Chain()
         self._changed = asyncio.Event()
         self._place = -1
-        """The place of the ledger that it is in among all that the log has ever had."""
+        """The place of the current ledger among all ledgers that the log has ever had."""
         self._ledger: LedgerReader | None = None
-        """The ledger that is read, if it is open."""
+        """The open reader of the current ledger, if there is one."""
         self.position: Position | None = None
-        """Where it is: the entry that comes next. None while the log has no ledger yet."""
+        """The entry that comes next. None while the log has no ledger yet."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -123,7 +121,7 @@ class LogReader:
         await self.close()
 
     async def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         await self._leave()
 
     async def _leave(self) -> None:
@@ -143,11 +141,11 @@ class LogReader:
                     yield entry
 
     async def read_batches(self) -> AsyncGenerator[LogBatch, None]:
-        """The entries in batches, each in one block of memory: there is no object for an entry.
+        """Read entries in batches, each in one block of memory, without an object for each entry.
 
         Raises :class:`LogTrimmedError` at a position that was trimmed, :class:`MissingLedgerError` at one whose ledger
-        was deleted though the log still has it, :class:`LogFormatError` for an entry that is
-        none of a log, and what :class:`LedgerReader` raises.
+        was deleted while the log still has it, :class:`LogFormatError` for bytes that are not a log entry, and what
+        :class:`LedgerReader` raises.
         """
         while await self.locate():
             assert self.position is not None
@@ -180,7 +178,7 @@ class LogReader:
                 return
 
     async def _entries(self, reader: LedgerReader, first: int) -> AsyncGenerator[EntryBatch, None]:
-        """The entries of a ledger to its end, or to what is confirmed now if that is where this reader ends."""
+        """Read a ledger to its end, or to the last entry that is confirmed now if the reader does not follow."""
         if self._follow or reader.id != self._chain.last or reader.id != (await self._read_chain()).last:
             return reader.tail_batches(first)
         last = await reader.read_last_add_confirmed()
@@ -193,22 +191,22 @@ class LogReader:
             )
         return self._ledger
 
-    # -- where it goes -------------------------------------------------------------------------------------------------
+    # -- moving between ledgers ----------------------------------------------------------------------------------------
 
     async def locate(self) -> bool:
-        """Have a position in a ledger; False if the log ends without one."""
+        """Find the position to begin at. Returns False if the log ends without a ledger."""
         while self.position is None:
             chain = await self._read_chain()
             if chain.links:
-                self.position = await self._found(chain)
+                self.position = await self._first_position(chain)
             elif chain.sealed or not self._follow:
                 return False
             else:
                 await self._changed.wait()
         return True
 
-    async def _found(self, chain: Chain) -> Position:
-        """The position that the reader is to begin at, in a log with a ledger."""
+    async def _first_position(self, chain: Chain) -> Position:
+        """The position to begin at, in a log that has a ledger."""
         first, at = Position(chain.links[0].ledger, 0), self._at
         if isinstance(at, Position):
             if chain.index(at.ledger) is not None:
@@ -225,14 +223,14 @@ class LogReader:
             place = rules.place_of_time(chain, milliseconds(at))
         try:
             reader = await self._opened(chain.links[place].ledger)
-        except NoSuchLedgerError:  # whoever reads it is told why
+        except NoSuchLedgerError:  # reading it will raise the error
             return Position(chain.links[place].ledger, 0)
         if isinstance(at, End):
             return Position(reader.id, await reader.read_last_add_confirmed() + 1)
         return await self._at_time(chain, place, reader, milliseconds(at))
 
     async def _at_time(self, chain: Chain, place: int, reader: LedgerReader, time: int) -> Position:
-        """The first entry of a time or later: the ledger is found without reading any, the entry in it by halving."""
+        """The first entry of this time or later. The chain has the ledger; a binary search finds the entry."""
         end = await reader.read_last_add_confirmed() + 1
         search = rules.Search(0, end)
         while (probe := search.probe) is not None:
@@ -244,7 +242,7 @@ class LogReader:
         return Position(reader.id, search.low)
 
     async def _go_on(self) -> bool:
-        """Go to the next ledger, once there is one; whether there is more to read."""
+        """Go to the next ledger, once there is one. Returns whether there is more to read."""
         assert self.position is not None
         ledger, place = self.position.ledger, self._place
         onward = rules.follows(self._chain, ledger)
@@ -259,14 +257,14 @@ class LogReader:
         if onward is not rules.Onward.TRIMMED:
             assert isinstance(onward, int)
             self.position = Position(onward, 0)
-        elif self._chain.trimmed <= place + 1:  # it was trimmed when it was read to its end, and what follows was not
+        elif self._chain.trimmed <= place + 1:  # it was trimmed after it was read to its end, and its successor was not
             self.position = Position(self._chain.links[place + 1 - self._chain.trimmed].ledger, 0)
         else:
             self._skip(None)
         return True
 
     def _place_of(self, ledger: int) -> int:
-        """The place of a ledger among all that the log has ever had."""
+        """The place of a ledger among all ledgers that the log has ever had."""
         index = self._chain.index(ledger)
         return self._place if index is None else self._chain.trimmed + index
 
@@ -276,14 +274,14 @@ class LogReader:
         return self._chain
 
     def _skip(self, error: Exception | None) -> None:
-        """The ledger that it is in was trimmed: go to the first that is there, or raise."""
+        """The current ledger was trimmed: skip to the first ledger of the log, or raise."""
         assert self.position is not None
         if self._on_trimmed is OnTrimmed.RAISE:
             raise self._trimmed(self.position) from error
         self.position = Position(self._chain.links[0].ledger, 0)
 
     def _skip_missing(self, ledger: int) -> None:
-        """The ledger that it is in was deleted, not trimmed: say that it is passed over, or raise."""
+        """The current ledger was deleted, but not trimmed: skip it with a warning, or raise."""
         if self._on_trimmed is OnTrimmed.RAISE:
             raise self._nodes.lost(self._chain, [ledger], "begin behind them, or skip what is gone") from None
         _log.warning("%s", self._nodes.lost(self._chain, [ledger], "they are skipped"))
@@ -296,9 +294,7 @@ class LogReader:
 
 
 def milliseconds(time: datetime | int) -> int:
-    """A time in milliseconds since 1970. Raises :class:`OptionError` for one without a time zone, which could be
-    anywhere.
-    """
+    """A time in milliseconds since 1970. Raises :class:`OptionError` for a datetime without a time zone."""
     if not isinstance(time, datetime):
         return arguments.whole("the time", time, 0)
     if time.tzinfo is None:

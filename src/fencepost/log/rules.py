@@ -1,9 +1,9 @@
-"""The decisions of writers, readers and trimmers of a log, as functions of values.
+"""The decisions of a log's writers, readers and trimmers, as pure functions.
 
-What keeps a log whole is ``LedgerChaining.tla`` (Jack Vanlightly, 2021), which is the protocol `ledger-chaining`: any
-number of clients may believe that they lead. A leader closes the last ledger, creates one, puts it at the end of the
-chain on condition that nobody else has done so, and only then writes to it. The protocol `log` explores these
-functions, and the writer's role runs them.
+They follow ``LedgerChaining.tla`` (Jack Vanlightly, 2021), which is the protocol `ledger-chaining`. Any number of
+clients may believe that they lead. A leader closes the last ledger, creates a new one, and appends it to the chain on
+condition that nobody else has changed the chain. Only then does it write to the ledger. The checker explores these
+functions in the protocol `log`, and the writer's role runs them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from fencepost.log.chain import Batch, Chain
 
 
 class Protections(Record):
-    """The protections of a log, one switch for each. All but tests use :data:`ALL`.
+    """The protections of a log, one switch each. Only tests turn any of them off; see :data:`ALL`.
 
-    ``last_ledger_is_closed``: a leader closes the last ledger before it creates one. ``closing_fences``: bookies take
-    nothing more from the writer of a ledger that another one closes. ``chain_precedes_entries``: nothing is written to
-    a ledger that is not in the chain. ``updates_are_conditional``: the chain is replaced only if nobody else has
-    changed it. ``rivals_prevail``: a leader that finds the ledger of another at the end of the chain steps down.
-    ``unanswered_is_looked_up``: an update of the chain without an answer is not taken for done. ``last_entry_decides``:
-    after a ledger was closed, what is in it counts as appended, and only the rest is written again. ``seal_is_final``:
-    nothing is appended to the chain of a log that is sealed. ``batches_are_remembered``: a batch that is in the log is
-    not attached again. ``batches_are_whole``: all ledgers of a batch are attached by one update.
-    ``withdrawals_are_noticed``: nobody attaches a ledger that is to be deleted.
+    ``last_ledger_is_closed``: a leader closes the last ledger before it creates one. ``closing_fences``: once another
+    writer closes a ledger, bookies refuse entries of the ledger's writer. ``chain_precedes_entries``: a ledger is in
+    the chain before it is written to. ``updates_are_conditional``: the chain is replaced only if nobody else has
+    changed it. ``rivals_prevail``: a leader that finds another's ledger at the end of the chain steps down.
+    ``unanswered_is_looked_up``: after an update without an answer, the leader reads the chain instead of assuming
+    success. ``last_entry_decides``: the entries in a closed ledger count as appended, and only the rest are written
+    again. ``seal_is_final``: nothing is appended to the chain of a sealed log. ``batches_are_remembered``: a batch that
+    is in the log is not attached again. ``batches_are_whole``: one update attaches all ledgers of a batch.
+    ``withdrawals_are_noticed``: nobody attaches a withdrawn ledger.
     """
 
     last_ledger_is_closed: bool = True
@@ -47,8 +47,8 @@ ALL = Protections()
 
 
 class Status(enum.Enum):
-    """Where a writer is on its way from being elected to writing: the states of `ledger-chaining`, and those that it
-    has as one step.
+    """The state of a writer between its election and its first write. These are the states of `ledger-chaining`, some
+    of them split in two.
     """
 
     WAITING = "waiting"
@@ -58,22 +58,22 @@ class Status(enum.Enum):
     PENDING_CREATE_LEDGER = "pending create ledger"
     PENDING_APPEND_LEDGER = "pending append ledger"
     LOOK_UP_CHAIN = "look up chain"
-    """The update of the chain was refused or not answered: it reads the chain to know. In `ledger-chaining` it is
-    pending still.
+    """The update of the chain was refused or not answered, so it reads the chain. `ledger-chaining` counts this as
+    pending.
     """
     HAS_OPEN_LEDGER = "has open ledger"
     CLOSE_OWN_LEDGER = "close own ledger"
-    """In `ledger-chaining` it has an open ledger until that is closed."""
+    """`ledger-chaining` counts this as an open ledger."""
 
 
 # -- on the way to an open ledger -------------------------------------------------------------------------------------
 
 
 def after_reading(chain: Chain, seals: bool = False, protections: Protections = ALL) -> Status | None:
-    """The next step of a leader that has read the chain: GetLastLedger of the spec. None: the log is sealed, so that
-    there is nothing to do.
+    """The next step of a leader that has read the chain: GetLastLedger of the spec. None: the log is sealed, and there
+    is nothing to do.
 
-    ``seals``: it wants no ledger, and only the last one closed.
+    ``seals``: it wants only to close the last ledger and seal the log.
     """
     if chain.sealed and protections.seal_is_final:
         return None
@@ -83,41 +83,39 @@ def after_reading(chain: Chain, seals: bool = False, protections: Protections = 
 
 
 def after_closing(seals: bool = False) -> Status:
-    """The next step of a leader when the last ledger is closed, its own or another's: it creates one, or seals the log
-    at once.
-    """
+    """The next step of a leader once the last ledger, its own or another's, is closed: create one, or seal the log."""
     return Status.PENDING_APPEND_LEDGER if seals else Status.PENDING_CREATE_LEDGER
 
 
 def fences(protections: Protections = ALL) -> bool:
-    """Whether a leader that closes the ledger of another fences it: CloseLastLedgerSuccess of the spec."""
+    """Return whether a leader that closes another's ledger fences it: CloseLastLedgerSuccess of the spec."""
     return protections.closing_fences
 
 
 def takes_update(expected: int, actual: int, protections: Protections = ALL) -> bool:
-    """Whether the chain is replaced, given the version that the writer has seen: AppendLedgerSuccess and
+    """Return whether the chain is replaced, given the version that the writer has read: AppendLedgerSuccess and
     AppendLedgerBadVersion.
     """
     return expected == actual or not protections.updates_are_conditional
 
 
 class Update(enum.Enum):
-    """The fate of a leader's update of the chain, once the leader has read the chain again."""
+    """The fate of an update of the chain, as the leader finds when it reads the chain again."""
 
     DONE = "done"
     TRY_AGAIN = "try again"
-    """Nobody else has appended: the chain was only trimmed, or not changed at all."""
+    """Nobody else has appended: the chain was only trimmed, or did not change."""
     SEALED = "sealed"
     LOST = "lost"
-    """Another leader has appended a ledger: step down."""
+    """Another leader appended a ledger: step down."""
 
 
 def after_update(seen: Chain, ledger: int | None, found: Chain, protections: Protections = ALL) -> Update:
-    """The fate of the update that puts a ledger at the end of the chain, or (None) seals the log.
+    """The fate of the update that appends a ledger to the chain, or seals the log if ``ledger`` is None.
 
-    ``seen``: the chain that the update was made from. ``found``: the chain as it is, read after the answer, or after it
-    failed to come. A bad version alone says nothing: a trim changes the version too, and an update without an answer
-    may have been done. In the spec nobody trims, and every answer comes: there a bad version is a rival. See
+    ``seen``: the chain on which the update was based. ``found``: the chain as read after the update's answer, or after
+    the answer was lost. A bad version proves nothing, since a trim changes the version too. A missing answer proves
+    nothing either. In the spec nobody trims and every answer comes, so there a bad version means a rival. See
     AppendLedgerBadVersion.
     """
     if ledger is not None and found.last == ledger:
@@ -130,23 +128,23 @@ def after_update(seen: Chain, ledger: int | None, found: Chain, protections: Pro
 
 
 def never_chained(seen: Chain, ledger: int, found: Chain) -> bool:
-    """Whether a ledger that was to follow the chain ``seen`` has never been in the chain, given that another update was
-    made: so that it can be deleted.
+    """Return whether a ledger for the end of the chain ``seen`` never entered the chain and never will, so that it can
+    be deleted. Another update has succeeded since.
 
-    It would have come at the place ``seen.length``, so it is known if that was not trimmed. An update that is still to
-    come is refused.
+    Its place would be ``seen.length``; that answers the question unless the place was trimmed. A late update is
+    refused.
     """
     return found.index(ledger) is None and found.trimmed <= seen.length
 
 
 def takes_unanswered_for_done(protections: Protections = ALL) -> bool:
-    """Whether a leader goes on without looking when the update of the chain was not answered."""
+    """Return whether a leader takes an unanswered update of the chain for done."""
     return not protections.unanswered_is_looked_up
 
 
 def may_write(status: Status, protections: Protections = ALL) -> bool:
-    """Whether a leader may write to the ledger that it has created: WriteToLedger of the spec, only when the ledger is
-    in the chain.
+    """Return whether a leader may write to the ledger that it created: WriteToLedger of the spec. The ledger must be in
+    the chain.
     """
     if status is Status.PENDING_APPEND_LEDGER:
         return not protections.chain_precedes_entries
@@ -157,17 +155,16 @@ def may_write(status: Status, protections: Protections = ALL) -> bool:
 
 
 def has_room(appends: int, size: int, most_appends: int, most_bytes: int) -> bool:
-    """Whether so many appends with so many bytes may wait or be under way. One append is never too large."""
+    """Return whether this number of appends and bytes may wait or be under way. A single append always fits."""
     return appends <= most_appends and (size <= most_bytes or appends <= 1)
 
 
 def appended_by(closed_at: int, written: int, acknowledged: int, protections: Protections = ALL) -> int:
-    """How many of the entries that a leader has written to a ledger are in it, now that it is closed: those up to its
-    last entry.
+    """How many of the entries that a leader has written to a closed ledger are in it: those up to its last entry.
 
-    ``written`` and ``acknowledged`` count entries of that ledger. What is in it was appended, acknowledged or not, and
-    the rest was not and never will be: so nothing is lost and nothing is written twice. Raises ``ValueError`` if the
-    ledger ends ahead of what was acknowledged.
+    ``written`` and ``acknowledged`` count entries of that ledger. Entries in it are appended, acknowledged or not. The
+    others never will be, so the leader writes them again: nothing is lost or written twice. Raises ``ValueError`` if
+    the ledger ends before an acknowledged entry.
     """
     if closed_at + 1 < acknowledged:
         raise ValueError(
@@ -177,31 +174,31 @@ def appended_by(closed_at: int, written: int, acknowledged: int, protections: Pr
 
 
 class Failure(enum.Enum):
-    """Why a leader cannot write to its ledger any more."""
+    """The reason why a leader cannot write to its ledger any more."""
 
     FENCED = "fenced"
-    """Somebody else closes the ledger, or has."""
+    """Another writer closes the ledger, or has closed it."""
     TROUBLE = "trouble"
-    """Not enough bookies take entries, or they take them too slowly."""
+    """Not enough bookies take entries, or they are too slow."""
 
 
 class After(enum.Enum):
-    """The reaction of a leader to a failure."""
+    """What a leader does after a failure."""
 
     ROLL = "roll"
     STEP_DOWN = "step down"
 
 
 def after_failure(failure: Failure) -> After:
-    """The reaction of a leader that cannot write to its ledger: it steps down if somebody else has it
-    (CloseOwnLedgerBadVersion), else it rolls over.
+    """What a leader does that cannot write to its ledger. It steps down if another writer has the ledger
+    (CloseOwnLedgerBadVersion); otherwise it rolls over.
     """
     return After.STEP_DOWN if failure is Failure.FENCED else After.ROLL
 
 
 class Limits(Record):
-    """When a leader rolls over to the next ledger: ``entries``, ``size`` in bytes, ``age`` in microseconds since its
-    first entry; 0: never for that.
+    """When a leader rolls over: after ``entries``, after ``size`` bytes, or ``age`` microseconds after the ledger's
+    first entry. 0 disables a limit.
     """
 
     entries: int = 0
@@ -210,35 +207,35 @@ class Limits(Record):
 
 
 def is_full(limits: Limits, entries: int, size: int, age: int) -> bool:
-    """Whether the leader rolls over: its ledger has something in it, and is large or old enough."""
+    """Return whether the leader rolls over: its ledger is not empty, and is large or old enough."""
     return entries > 0 and (0 < limits.entries <= entries or 0 < limits.size <= size or 0 < limits.age <= age)
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------
 
 BATCH_WRITERS = 1000
-"""Writers of batches of which a log remembers the last batch: of those that have attached one last."""
+"""The number of batch writers that a log remembers: the ones that attached a batch most recently."""
 
 
 class Attaching(enum.Enum):
-    """The outcome of an attempt to attach the ledgers of a batch, which are closed and in no log."""
+    """The outcome of an attempt to attach the closed ledgers of a batch."""
 
     ATTACH = "attach"
     THERE = "there"
-    """The batch is in the log already, by these ledgers or by others: those that are not in the log are deleted."""
+    """The batch is in the log already, by these ledgers or others. Ledgers that are not in the log are deleted."""
     WITHDRAWN = "withdrawn"
-    """Somebody is about to delete a ledger of the batch."""
+    """A ledger of the batch is withdrawn, and will be deleted."""
     SEALED = "sealed"
 
 
 def before_attaching(
     chain: Chain, batch: Batch | None, ledgers: tuple[int, ...], are_pending: bool, protections: Protections = ALL
 ) -> Attaching:
-    """The decision about the ledgers of a batch by a leader that has read the chain, and after that whether they
-    ``are_pending``, each of them.
+    """Decide what to do with the ledgers of a batch. The leader has read the chain, and then checked that all of them
+    ``are_pending``.
 
-    ``batch``: None if it is not to be remembered. A withdrawal marks the ledger first, and then changes the version of
-    the chain. So an update that is made on what was read here is refused if a ledger was withdrawn since.
+    ``batch``: None if the log should not remember it. A withdrawal marks the ledger first, and then changes the version
+    of the chain. So if a ledger is withdrawn after this check, the update of the chain is refused.
     """
     if any(chain.index(ledger) is not None for ledger in ledgers):
         return Attaching.THERE
@@ -252,11 +249,11 @@ def before_attaching(
 def with_batch(
     chain: Chain, batch: Batch | None, ledgers: tuple[int, ...], time: int, protections: Protections = ALL
 ) -> Chain:
-    """The chain with the ledgers of a batch at its end, in their order, all of the same ``time``; it remembers the
-    batch if there is one to be remembered.
+    """The chain with the ledgers of a batch at its end, in order, with the same ``time``. It remembers the batch,
+    unless that is None.
 
-    Of each writer the last batch is remembered, and of :data:`BATCH_WRITERS` writers: who has attached none for the
-    longest time is forgotten.
+    The last batch of each writer is remembered, for :data:`BATCH_WRITERS` writers. The writer that attached a batch
+    least recently is forgotten first.
     """
     if not protections.batches_are_whole:
         ledgers = ledgers[:1]
@@ -269,8 +266,8 @@ def with_batch(
 
 
 def never_attached(chain: Chain, batch: Batch, ledger: int) -> bool:
-    """Whether a ledger of a batch will not be in the chain any more, so that it can be deleted: the batch is there, by
-    other ledgers.
+    """Return whether a ledger of a batch will never enter the chain, so that it can be deleted: other ledgers of the
+    batch are in the log.
     """
     return chain.index(ledger) is None and chain.last_batch(batch.writer) >= batch.number
 
@@ -279,11 +276,10 @@ def never_attached(chain: Chain, batch: Batch, ledger: int) -> bool:
 
 
 def entry_time(header: int, created: int) -> int:
-    """The time of an entry, in ms since 1970: the one in its header, or that of its ledger in the chain if this is
-    later.
+    """The time of an entry in milliseconds since 1970: the later of its header's and its ledger's.
 
-    Entries of a batch are written before they are in the log, by several clocks at once. They have the time at which
-    they were attached: 0 is in their headers. So times never go back within a log.
+    Several clocks stamp the entries of a batch before they are in the log, so their headers have time 0. They count as
+    appended when they were attached. So times never go back within a log.
     """
     return max(header, created)
 
@@ -292,25 +288,25 @@ def entry_time(header: int, created: int) -> int:
 
 
 class Onward(enum.Enum):
-    """Where a reader goes that is through with a ledger, if not to another one."""
+    """What a reader does at the end of a ledger, if there is no next one."""
 
     WAIT = "wait"
     """Another ledger may come."""
     END = "end"
     """The log is sealed."""
     TRIMMED = "trimmed"
-    """The ledger is not in the log any more, so that nobody can say what followed it."""
+    """The ledger is not in the log any more, so its successor is unknown."""
 
 
 def first_of(chain: Chain) -> int | Onward:
-    """The ledger in which a reader of all that is not trimmed begins."""
+    """The first ledger that a reader of the log reads, or what it does if there is none."""
     if chain.links:
         return chain.links[0].ledger
     return Onward.END if chain.sealed else Onward.WAIT
 
 
 def follows(chain: Chain, ledger: int) -> int | Onward:
-    """The ledger that comes after one that is closed and was read to its end."""
+    """The ledger to read after a closed one, or what the reader does if there is none."""
     index = chain.index(ledger)
     if index is None:
         return Onward.TRIMMED
@@ -320,24 +316,24 @@ def follows(chain: Chain, ledger: int) -> int | Onward:
 
 
 def is_through(entry: int, closed_at: int | None) -> bool:
-    """Whether a reader at an entry is through with its ledger: only if that is closed, ahead of the entry. None: it is
-    not closed.
+    """Return whether a reader at this entry is at the end of its ledger: the ledger is closed before the entry.
+    ``closed_at`` is None while it is not closed.
     """
     return closed_at is not None and entry > closed_at
 
 
 def place_of_time(chain: Chain, time: int) -> int:
-    """The place in ``chain.links`` of the ledger to search for the first entry of a time or later, in ms since 1970:
-    the last one that is older, found without reading a ledger. 0 for an empty chain.
+    """The index in ``chain.links`` of the ledger in which to search for the first entry of a time or later, in
+    milliseconds since 1970. It is the last ledger that is older. 0 for an empty chain.
 
-    If no entry in it is late enough, the next ledger begins with that which is searched for.
+    If it has no such entry, the search ends at the start of the next ledger.
     """
     return max(0, bisect_left(chain.links, time, key=lambda link: link.created) - 1)
 
 
 class Search(Record):
-    """The search for the first entry of a ledger with a time or later. It is at ``low``, or between, or at ``high``,
-    where none is late enough.
+    """A binary search for the first entry of a ledger at a time or later. The result is between ``low`` and ``high``;
+    ``high`` means that there is none.
     """
 
     low: int
@@ -345,11 +341,11 @@ class Search(Record):
 
     @property
     def probe(self) -> int | None:
-        """The entry to read next; None if it is found: ``low``."""
+        """The entry to read next; None once the result is known: ``low``."""
         return (self.low + self.high) // 2 if self.low < self.high else None
 
     def probed(self, time_of_probe: int, time: int) -> Search:
-        """The rest of the search, once the probe was read."""
+        """The search after this probe was read."""
         middle = (self.low + self.high) // 2
         return Search(middle + 1, self.high) if time_of_probe < time else Search(self.low, middle)
 
@@ -358,24 +354,22 @@ class Search(Record):
 
 
 def trimmable_before_ledger(chain: Chain, ledger: int) -> int:
-    """How many ledgers come before one, and can be trimmed; 0 if it is not in the log."""
+    """The number of ledgers before this one, which can be trimmed; 0 if it is not in the log."""
     return chain.index(ledger) or 0
 
 
 def trimmable_before_time(chain: Chain, time: int) -> int:
-    """How many ledgers hold nothing of a time or later, in ms since 1970: those that another follows which is not
-    later. Never the last one.
+    """The number of ledgers without an entry of this time or later, in milliseconds since 1970: the next ledger is no
+    later. The last ledger never counts.
     """
     return max(0, bisect_right(chain.links, time, key=lambda link: link.created) - 1)
 
 
 def trimmable_of_read(chain: Chain, ledgers: Sequence[int]) -> int:
-    """How many ledgers come before all of those that cursors are in. A cursor in none of the log's has read nothing of
-    it.
-    """
+    """The number of ledgers before all that cursors are in. A cursor in a ledger outside the log has read nothing."""
     return min((chain.index(ledger) or 0 for ledger in ledgers), default=len(chain.links))
 
 
 def trimmable_but(chain: Chain, keep: int) -> int:
-    """How many ledgers are there besides the newest ``keep``, of which there is one at least."""
+    """The number of ledgers besides the newest ``keep``, which is at least 1."""
     return max(0, len(chain.links) - max(1, keep))

@@ -1,4 +1,4 @@
-"""Logs for synchronous code: the same operations by the same names, which wait by themselves."""
+"""Logs for synchronous code: the same operations under the same names, as blocking calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SyncCursor(Waiting[Cursor]):
     def __init__(self, loop: Loop, cursor: Cursor) -> None:
         super().__init__(loop, cursor)
         self.name = cursor.name
-        """The cursor."""
+        """The name of the cursor."""
 
     acknowledge = waits(Cursor.acknowledge)
     acknowledge_up_to = waits(Cursor.acknowledge_up_to)
@@ -95,11 +95,11 @@ class SyncLog(Waiting[Log]):
         return SyncBatches(self._loop, self._of.batches(writer, remembered=remembered))
 
     def read(self, at: At = EARLIEST, **options: Any) -> Iterator[LogEntry]:
-        """The entries, as a reader has them that :meth:`.Log.reader` gives."""
+        """Read entries, as the reader of :meth:`.Log.reader` does."""
         return self._loop.iterate(_closing(self._of.reader(at, **options)))
 
     def read_batches(self, at: At = EARLIEST, **options: Any) -> Iterator[LogBatch]:
-        """The same in batches; see :meth:`.LogReader.read_batches`."""
+        """Read entries in batches; see :meth:`.LogReader.read_batches`."""
         return self._loop.iterate(_closing_batches(self._of.reader(at, **options)), 4)
 
 

@@ -1,4 +1,4 @@
-"""The writer of a log: carries out what its role wants, which decides; see :mod:`.roles.leader`."""
+"""The writer of a log: carries out the effects of its role, which makes the decisions; see :mod:`.roles.leader`."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fencepost.log")
 
-_AT_ONCE = 1024
-"""Entries that are over before they are let go."""
+_RELEASE_AFTER = 1024
+"""The number of finished entries after which their memory is released."""
 
 
 class LogWriter(Appender[Position]):
-    """Writes to a log while it leads: of all writers of a log one is elected, and the others wait.
+    """Writes to a log while it leads. One of a log's writers is elected, and the others wait.
 
-    Appends are confirmed in their order, many under way at once; a caller that appends more than may be waits. When the
-    ledger that is written to is large or old enough, or its bookies fail, another follows, and callers notice nothing.
+    Appends are confirmed in order, with many under way at once; above the limits, an append waits. When the current
+    ledger is large or old enough, or its bookies fail, the writer goes on with another, and callers do not notice.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class LogWriter(Appender[Position]):
         super().__init__(store.driver, settings.most_appends, settings.most_bytes)
         self._largest -= HEADER
         self.confirmed = 0
-        """Entries that were confirmed."""
+        """The number of confirmed entries."""
         self._store = store
         self._nodes = nodes
         self._new_ledger = new_ledger
         self._password = password
         self._despite_missing = despite_missing
         self._loop = self._driver.loop
-        # callers' limits are of what they give, and the role counts the headers, too
+        # The callers' limits exclude headers, and the role's include them.
         of_role = msgspec.structs.replace(settings, most_bytes=settings.most_bytes + settings.most_appends * HEADER)
         self._role = role.Leader(of_role, traces=self._driver.trace is not None)
         self._traced = self._driver.name_in_trace("log writer") if self._driver.trace is not None else ""
@@ -86,54 +86,54 @@ class LogWriter(Appender[Position]):
             Trace: self._trace,
         }
         self._ledgers: dict[int, LedgerWriter] = {}
-        """The ledgers that this writer has created and has not closed."""
+        """The ledgers that this writer has created and not closed."""
         self._time = 0
-        """The latest time that anything in the log is known to have, in milliseconds since 1970."""
+        """The latest known time of an entry in the log, in milliseconds since 1970."""
         self._unacknowledged: list[bytes] = []
-        """The entries that are not acknowledged, in their order, after those that are over."""
+        """Entries that are not acknowledged, in order, with some finished ones before them."""
         self._over = 0
-        """How many of these are over: acknowledged, or failed."""
+        """How many entries of the list are finished: acknowledged or failed."""
         self._first = 0
-        """The number of the first of them."""
+        """The number of the list's first entry."""
         self._leading = asyncio.Event()
         self._ended: asyncio.Future[role.Reason] = self._loop.create_future()
         self._reason: role.Reason | None = None
-        """Why it leads no more, if it did."""
+        """Why it stopped leading, if it did."""
         self._trouble: errors.StoreError | None = None
-        """The last failure on the way to a ledger to write to, unless the step was done since."""
+        """The last failure to get a ledger to write to, unless that step succeeded since."""
         self._error: errors.StoreError | None = None
         self._driver.must_work()
         self._driver.dependents[self._give_up] = None
         self._election: Election | None = None
         self._standing: asyncio.Task[None] | None = None
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows. Another may lead already; then nothing that this one appends is
+        """Whether it leads, as far as it knows. Another writer may lead already; then appends of this one are not
         confirmed.
         """
         return self._leading.is_set()
 
     @property
     def ledger(self) -> int | None:
-        """The ledger that it writes to, if there is one now."""
+        """The ledger that it writes to; None if there is none now."""
         return self._role.ledger
 
     def __repr__(self) -> str:
         return f"<writer of the log {self._nodes.name}, {'leads' if self.is_leader else 'does not lead'}>"
 
-    # -- being leader --------------------------------------------------------------------------------------------------
+    # -- leading -------------------------------------------------------------------------------------------------------
 
     async def lead(self, wait: float | None = None) -> None:
-        """Wait until this writer leads, so many seconds at most if that is given.
+        """Wait until this writer leads, for at most ``wait`` seconds if that is not None.
 
-        Raises :class:`NotLeaderError` when that time is over, or what keeps it from having a ledger to write to, such
-        as :class:`NotEnoughBookiesError`; :class:`LogSealedError`, and :class:`NoSuchLogError`.
+        Raises :class:`NotLeaderError` when the time is over, or the reason why it has no ledger to write to, such as
+        :class:`NotEnoughBookiesError`; :class:`LogSealedError`, and :class:`NoSuchLogError`.
         """
         end = None if wait is None else self._loop.time() + wait
-        while not self._leading.is_set():  # which it may be for a moment only
+        while not self._leading.is_set():  # it may lead for a moment only
             if self._ended.done():
                 raise self._why(self._ended.result())
             left = None if end is None else end - self._loop.time()
@@ -152,7 +152,7 @@ class LogWriter(Appender[Position]):
         return NotLeaderError(f"this writer does not lead the log {self._nodes.name} after {wait or 0:g} s{leads}")
 
     async def begin(self, name: str | None, wait: float | None) -> None:
-        """Stand for leader, and wait until it is this one."""
+        """Stand for leader, and wait to be elected."""
         await self._nodes.find()
         self._election = Election(self._nodes, name or f"{socket.gethostname()}:{os.getpid()}", self._elected)
         self._stand()
@@ -184,7 +184,7 @@ class LogWriter(Appender[Position]):
         self._deliver(role.Elected() if is_elected else role.NotElected())
 
     async def _leave(self) -> None:
-        """Be no candidate any more, and do nothing more."""
+        """Stop standing, and release everything."""
         self._end(role.Reason.CLOSED)
         if self._standing is not None:
             self._standing.cancel()
@@ -197,13 +197,12 @@ class LogWriter(Appender[Position]):
     # -- appending -----------------------------------------------------------------------------------------------------
 
     async def append(self, data: Data, key: bytes | None = None) -> Position:
-        """Append an entry; where it is, once it is confirmed: an ack quorum of bookies has it, and all entries before
-        it.
+        """Append an entry. Returns its position once an ack quorum of bookies has it and all entries before it.
 
-        Raises :class:`NotLeaderError` if another writer leads or may, which says whether the entry may be in the log
-        all the same, :class:`LogSealedError`, and :class:`IllegalOperationError` for an entry that is too large; where
-        the writer was given a time to ``wait``, also what kept it for so long from having a ledger to write to, such as
-        :class:`NotEnoughBookiesError`. An append that is cancelled while it waits may be in the log or not.
+        Raises :class:`NotLeaderError` if another writer leads or may; the message says whether the entry may still be
+        in the log. Raises :class:`LogSealedError`, and :class:`IllegalOperationError` for an entry that is too large.
+        If the writer has a ``wait``, raises also the reason why there was no ledger for that long, such as
+        :class:`NotEnoughBookiesError`. If an append is cancelled while it waits, its entry may be in the log or not.
         """
         entry = body(copied(data), None if key is None else copied(key))
         if not self._enters(len(entry)):
@@ -226,16 +225,14 @@ class LogWriter(Appender[Position]):
     # -- ending --------------------------------------------------------------------------------------------------------
 
     async def roll_over(self) -> None:
-        """Have another ledger follow once what is under way is confirmed. Nothing happens if nothing was written to
-        this one.
-        """
+        """Begin another ledger once the appends under way are confirmed. Does nothing if this one is empty."""
         self._push()
         self._deliver(role.RollOver())
 
     async def seal(self) -> None:
-        """End the log behind what was appended: it takes nothing more, from anybody. The writer is closed then.
+        """End the log after the appends so far: nobody can append to it any more. The writer is closed then.
 
-        Raises :class:`NotLeaderError` if it does not lead, or not before that is done.
+        Raises :class:`NotLeaderError` if it does not lead, or loses the lead before the log is sealed.
         """
         self._push()
         self._driver.must_work()
@@ -243,18 +240,16 @@ class LogWriter(Appender[Position]):
         if refusal is not None:
             raise refusal
         self._deliver(role.Seal())
-        await self._over_by(role.Reason.SEALED)
+        await self._wait_for_end(role.Reason.SEALED)
 
     async def seal_unelected(self) -> None:
-        """End the log without being elected first: a writer that leads finds out. Raises as :meth:`seal`."""
+        """End the log without an election. A leading writer learns of it by an error. Raises as :meth:`seal`."""
         self._deliver(role.Seal())
         self._deliver(role.Elected())
-        await self._over_by(role.Reason.SEALED)
+        await self._wait_for_end(role.Reason.SEALED)
 
     async def close(self) -> None:
-        """Wait for the appends that are under way, close the ledger, and let another writer lead. It can be called
-        again.
-        """
+        """Wait for the appends under way, close the ledger, and let another writer lead. It can be called again."""
         self._push()
         if not self._ended.done():
             self._deliver(role.Close())
@@ -263,14 +258,14 @@ class LogWriter(Appender[Position]):
         finally:
             await self._leave()
 
-    async def _over_by(self, reason: role.Reason) -> None:
-        """Wait until the writer has ended, for this reason or another."""
+    async def _wait_for_end(self, reason: role.Reason) -> None:
+        """Wait until the writer has ended. Raises unless it ended for this reason."""
         try:
-            found = await asyncio.shield(self._ended)
+            ended_by = await asyncio.shield(self._ended)
         finally:
             await self._leave()
-        if found is not reason:
-            raise self._why(found)
+        if ended_by is not reason:
+            raise self._why(ended_by)
 
     def _end(self, reason: role.Reason) -> None:
         """End the writer: all appends under way fail."""
@@ -283,7 +278,7 @@ class LogWriter(Appender[Position]):
         self._push()
 
     def _why(self, reason: role.Reason | None, is_known: bool = True) -> errors.StoreError:
-        """Why an append fails. ``is_known``: it is certain that it is not in the log."""
+        """The error of a failed append. ``is_known``: the entry is certainly not in the log."""
         name = self._nodes.name
         rest = "" if is_known else "; whether the entry is in the log is not known: read the end of the log to know"
         if self._error is not None:
@@ -302,10 +297,10 @@ class LogWriter(Appender[Position]):
             return type(self._trouble)(f"the log {name} has no ledger to write to: {self._trouble}{rest}")
         return NotLeaderError(f"another writer leads the log {name} now, or has led it{rest}")
 
-    # -- events of the role, and what it wants -------------------------------------------------------------------------
+    # -- events and effects of the role --------------------------------------------------------------------------------
 
     def _deliver(self, event: Any) -> None:
-        """Give the role an event, and do what it wants, all of it before the next event."""
+        """Give the role an event, and carry out all effects before the next event."""
         self._events.append(event)
         if self._is_delivering:
             return
@@ -354,7 +349,7 @@ class LogWriter(Appender[Position]):
         except errors.MetadataServiceError as error:
             self._trouble = error
             answer = role.ChainRead(effect.txn, Outcome.UNKNOWN)
-        except errors.StoreError as error:  # the list cannot be read by this version
+        except errors.StoreError as error:  # a later version wrote the chain
             self._give_up(error)
             return
         self._deliver(answer)
@@ -373,14 +368,14 @@ class LogWriter(Appender[Position]):
         self._deliver(answer)
 
     def _give_up(self, error: errors.StoreError) -> None:
-        """The writer cannot go on at all."""
+        """End the writer because of an error that it cannot recover from."""
         self._error = self._error or error
         self._end(role.Reason.CLOSED)
 
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
     def _now(self) -> int:
-        """The time in milliseconds since 1970, but never before what is in the log already."""
+        """The time in milliseconds since 1970, but never before that of an entry in the log."""
         self._time = max(self._time, time.time_ns() // 1_000_000)
         return self._time
 
@@ -397,7 +392,7 @@ class LogWriter(Appender[Position]):
     async def _close_ledger(self, effect: role.CloseLedger) -> None:
         own = self._ledgers.get(effect.ledger) if effect.is_own else None
         try:
-            if not effect.is_own:  # it is about to lead
+            if not effect.is_own:  # the writer is about to lead
                 missing = await self._nodes.missing(self._role.chain)
                 if missing and not self._despite_missing:
                     advice = "trim the log behind them, or append to it all the same with {despite_missing}"
@@ -419,7 +414,7 @@ class LogWriter(Appender[Position]):
             self._forget(effect.ledger)
             if not effect.is_own:
                 last_time = await time_of_last_entry(self._store, effect.ledger, metadata.last_entry, self._password)
-                self._time = max(self._time, last_time)  # no later entry is earlier, even if this clock is behind
+                self._time = max(self._time, last_time)  # times never go back, even if this clock is behind
             answer = role.LedgerClosed(effect.txn, role.Closing.CLOSED, metadata.last_entry)
         except errors.NoSuchLedgerError:
             answer = role.LedgerClosed(effect.txn, role.Closing.GONE)
@@ -436,7 +431,7 @@ class LogWriter(Appender[Position]):
         self._forget(effect.ledger)
 
     def _forget(self, ledger: int) -> None:
-        """Do nothing more with a ledger of this writer's."""
+        """Release the handle of a ledger of this writer."""
         known = self._ledgers.pop(ledger, None)
         if known is not None:
             known.release(errors.LedgerClosedError(f"ledger {ledger} is left to others"))
@@ -450,21 +445,21 @@ class LogWriter(Appender[Position]):
         else:
             ledger.submit_many(entries, _Written(self, effect.ledger))
 
-    # -- those who append ----------------------------------------------------------------------------------------------
+    # -- outcomes of appends -------------------------------------------------------------------------------------------
 
     def _acknowledged(self, effect: role.Acknowledged) -> None:
         self.confirmed += effect.count
-        size = self._are_over(effect.count)
+        size = self._finish(effect.count)
         self._confirm(effect.position.ledger, effect.position.entry, effect.count, size)
 
     def _failed(self, effect: role.Failed) -> None:
-        self._fail(effect.count, self._are_over(effect.count), self._why(effect.reason, effect.is_known))
+        self._fail(effect.count, self._finish(effect.count), self._why(effect.reason, effect.is_known))
 
-    def _are_over(self, count: int) -> int:
-        """The next so many entries are over; the bytes that callers gave for them."""
+    def _finish(self, count: int) -> int:
+        """Mark the next ``count`` entries as finished, and return their size in bytes, without headers."""
         some = self._unacknowledged[self._over : self._over + count]
         self._over += count
-        if self._over >= _AT_ONCE:
+        if self._over >= _RELEASE_AFTER:
             del self._unacknowledged[: self._over]
             self._first += self._over
             self._over = 0
@@ -472,7 +467,7 @@ class LogWriter(Appender[Position]):
 
 
 class _Written:
-    """Gives the role the outcome of entries that were given to a ledger."""
+    """Reports to the role the outcome of entries that were submitted to a ledger."""
 
     __slots__ = ("ledger", "writer")
 
@@ -485,8 +480,8 @@ class _Written:
         self.writer._deliver(role.Confirmed(ledger, first + number - 1))
 
     def fail(self, error: errors.StoreError, number: int) -> None:
-        """The ledger takes nothing more."""
+        """The ledger takes no more entries."""
         is_fenced = isinstance(error, errors.LedgerFencedError | errors.LedgerClosedError)
         event = role.WriteFailed(self.ledger, Failure.FENCED if is_fenced else Failure.TROUBLE)
-        # the handle that tells of it is not to be closed meanwhile
+        # The handle that reports this must not be closed meanwhile.
         self.writer._loop.call_soon(self.writer._deliver, event)

@@ -1,3 +1,3 @@
-"""The roles of those who share a log, as state machines without I/O, clock and random numbers, as those of
-:mod:`fencepost.ledger.roles` are.
+"""The roles of processes that share a log, as state machines without I/O, clocks or random numbers, like those in
+:mod:`fencepost.ledger.roles`.
 """

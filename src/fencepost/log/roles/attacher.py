@@ -1,8 +1,8 @@
-"""A process that puts a batch into a log, as a state machine without I/O: it takes the steps of a leader up to the
-closed last ledger, looks whether the batch may be attached, and sends one update of the chain.
+"""The process that attaches a batch to a log, as a state machine without I/O.
 
-It asks for one thing at a time. What could not be done, or was not answered, is asked again; its driver waits before
-that, or gives up. The decisions are those of :mod:`fencepost.log.rules`.
+It takes the steps of a leader until the last ledger is closed. Then it checks whether the batch may be attached, and
+sends one update of the chain. It makes one request at a time. Requests that fail or get no answer are repeated; the
+driver waits in between, or gives up. :mod:`fencepost.log.rules` makes the decisions.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from fencepost.log.rules import (
 
 
 class ReadPending(Effect, frozen=True, gc=False):
-    """Read whether these ledgers are noted for their batch, and not withdrawn; a :class:`PendingRead` comes back.
+    """Read whether these ledgers are recorded for their batch and not withdrawn. Answered by :class:`PendingRead`.
 
-    ``may_be_trimmed``: read, too, whether they were in the log already, and trimmed: the log does not remember the
-    batch, and an update that attaches it was sent.
+    ``may_be_trimmed``: read also whether they were in the log and trimmed. The log does not remember the batch, and an
+    update that attaches it was sent before.
     """
 
     txn: int
@@ -45,10 +45,10 @@ class ReadPending(Effect, frozen=True, gc=False):
 
 
 class PendingRead(Event, frozen=True, gc=False):
-    """Whether all those ledgers are pending and none of them is withdrawn; None: that cannot be read now.
+    """``are_pending``: whether all those ledgers are pending and none is withdrawn; None if that cannot be read now.
 
-    ``time``: of whoever attaches, in milliseconds since 1970, and not before that of the last entry of the log.
-    ``are_trimmed``: they were in the log, and were trimmed, or are about to be; only set when asked for.
+    ``time``: the clock of the attaching process, in milliseconds since 1970, and at least the time of the log's last
+    entry. ``are_trimmed``: the ledgers were in the log and were trimmed, or are about to be; only set when requested.
     """
 
     txn: int
@@ -58,8 +58,8 @@ class PendingRead(Event, frozen=True, gc=False):
 
 
 class Attacher(Chaining):
-    """Puts the ``ledgers`` of a batch into a log, in their order. They are closed. ``batch``: None if the log is not to
-    remember it.
+    """Attaches the closed ``ledgers`` of a batch to a log, in order. ``batch`` is None if the log should not remember
+    it.
     """
 
     def __init__(
@@ -68,24 +68,26 @@ class Attacher(Chaining):
         super().__init__(protections, traces)
         self.batch = batch
         self.ledgers = ledgers
-        self.found: Attaching | None = None
-        """The outcome, once it is over. ``ATTACH``: it has put the ledgers into the log."""
+        self.outcome: Attaching | None = None
+        """The outcome, once the role is over. ``ATTACH``: this role attached the ledgers."""
         self.is_in_log = False
-        """Whether these ledgers are in the log, once it is over: perhaps by an update that was not answered."""
+        """Whether the ledgers are in the log, once the role is over. An update without an answer may have put them
+        there.
+        """
         self._was_sent = False
-        """Whether an update was sent that may have been done, refused or not: it is refused, too, if it is sent twice
-        by a client that lost its connection.
+        """Whether an update was sent that may have been done. A refusal is no proof that it was not: a client that
+        loses its connection may send it twice.
         """
 
     def begin(self) -> list[Effect]:
-        """It is elected: what is to be done first."""
+        """The process is elected: return the first request."""
         effects: list[Effect] = []
         self._trace(effects, "become_leader")
         self._read(effects)
         return effects
 
     def receive(self, event: Event, now: int = 0) -> list[Effect]:
-        """Take an answer; what is to be done next, nothing once it is over."""
+        """Take an answer, and return the next request; none once the role is over."""
         effects: list[Effect] = []
         if getattr(event, "txn", None) != self._txn:
             return effects
@@ -101,7 +103,7 @@ class Attacher(Chaining):
         return effects
 
     def give_up(self) -> list[Effect]:
-        """It is to end, whatever it waits for. Returns the last effects."""
+        """End the role, whatever it waits for. Returns the last effects."""
         effects: list[Effect] = []
         if self.status is not Status.WAITING:
             if self.status is Status.PENDING_APPEND_LEDGER:
@@ -133,7 +135,7 @@ class Attacher(Chaining):
     def _ledger_closed(self, event: LedgerClosed, effects: list[Effect]) -> None:
         if event.closing is Closing.FAILED:
             self._close_last(effects)
-        else:  # or deleted by hand, so that there is nothing to close
+        else:  # or deleted by hand, with nothing left to close
             self._trace(effects, "close_last_ledger", ledger=self.chain.last, last_entry=event.last_entry)
             self._look_up(effects)
 
@@ -146,13 +148,13 @@ class Attacher(Chaining):
         if event.are_pending is None:
             self._look_up(effects)
             return
-        if event.are_trimmed:  # by the update that was not answered, they were in the log
+        if event.are_trimmed:  # the unanswered update attached them
             self._end(effects, Attaching.THERE, is_in_log=True)
             return
-        found = before_attaching(self.chain, self.batch, self.ledgers, event.are_pending, self.protections)
-        self._trace(effects, "look_up_batch", version=self.version, **self._about(), found=found.value)
-        if found is not Attaching.ATTACH:
-            self._end(effects, found, is_in_log=any(self.chain.index(ledger) is not None for ledger in self.ledgers))
+        outcome = before_attaching(self.chain, self.batch, self.ledgers, event.are_pending, self.protections)
+        self._trace(effects, "look_up_batch", version=self.version, **self._about(), found=outcome.value)
+        if outcome is not Attaching.ATTACH:
+            self._end(effects, outcome, is_in_log=any(self.chain.index(ledger) is not None for ledger in self.ledgers))
             return
         self.status = Status.PENDING_APPEND_LEDGER
         updated = with_batch(self.chain, self.batch, self.ledgers, event.time, self.protections)
@@ -173,8 +175,8 @@ class Attacher(Chaining):
         batch = self.batch
         return {"ledgers": self.ledgers, "writer": batch and batch.writer, "number": batch and batch.number}
 
-    def _end(self, effects: list[Effect], found: Attaching, is_in_log: bool) -> None:
-        self.found, self.is_in_log = found, is_in_log
-        self._trace(effects, "abdicate", reason=found.value)
+    def _end(self, effects: list[Effect], outcome: Attaching, is_in_log: bool) -> None:
+        self.outcome, self.is_in_log = outcome, is_in_log
+        self._trace(effects, "abdicate", reason=outcome.value)
         self.status = Status.WAITING
         self._next()

@@ -1,14 +1,14 @@
-"""The writer of a log: on its way from being elected to an open ledger, and while it leads.
+"""The writer of a log: from its election to an open ledger, and while it leads.
 
-Its states are those of `ledger-chaining`. It reads the chain, closes the last ledger whoever has written it, creates
-one, puts it at the end of the chain on condition of the version that it has seen, and only then writes to it. It rolls
-over to another ledger when its own is large or old enough, or takes no entries any more. An election tells nobody:
-another writer may believe that it leads, and this one finds out by what is refused to it.
+Its states are those of the protocol `ledger-chaining`. It reads the chain, closes the last ledger, whichever writer
+created it, and creates a new one. It appends that to the chain on condition of the version that it has read, and only
+then writes to it. It rolls over when its ledger is large or old enough, or takes no more entries. An election proves
+nothing: several writers may believe that they lead. A deposed one learns it when its operations are refused.
 
-Appends are known by their numbers, from 0 on in the order in which they came; the data are the driver's. They wait
-while there is no open ledger, up to a limit, and are written and acknowledged in their order. An append that is in no
-ledger that was closed is written again to the next one. So every one is acknowledged once, with its position, or fails
-once: then it is certain that it is not in the log, or not known.
+Appends are numbered from 0 in order of arrival; the driver keeps their data. They wait while there is no open ledger,
+up to a limit, and are written and acknowledged in order. An append that is missing from a closed ledger is written
+again to the next. So each append is either acknowledged once, with its position, or fails once. A failure says whether
+the entry is certainly not in the log, or whether that is unknown.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ Handler = Any
 
 
 class LeaderSettings(msgspec.Struct, frozen=True):
-    """How a log is written. Times are in microseconds.
+    """Settings of the writer of a log. Times are in microseconds.
 
-    ``limits``: when the leader rolls over. ``most_appends`` and ``most_bytes``: of appends that are not acknowledged,
-    at most. ``pause``: after which what failed is tried again, and a leader that stepped down begins again if it is
-    elected still. ``patience``: after which a leader steps down that gets no ledger to write to since all fails that it
-    tries, such as with too few bookies; None: never. ``reminder``: between one :class:`Waits` and the next, at least.
+    ``limits``: when the leader rolls over. ``most_appends`` and ``most_bytes``: limits of appends that are not
+    acknowledged. ``pause``: the time before a retry, and before a leader that stepped down and is still elected begins
+    again. ``patience``: how long a leader may fail to get a ledger, such as with too few bookies, before it steps down;
+    None: forever. ``reminder``: the least time between two :class:`Waits`.
     """
 
     limits: Limits = Limits()
@@ -68,27 +68,27 @@ class LeaderSettings(msgspec.Struct, frozen=True):
 
 
 class Reason(enum.Enum):
-    """Why an append failed, or a leader stepped down."""
+    """The reason why an append failed, or why a leader stepped down."""
 
     FENCED = "fenced"
-    """Another writer closes its ledger, or has."""
+    """Another writer closes its ledger, or has closed it."""
     RIVAL = "rival"
-    """Another writer has put a ledger at the end of the chain."""
+    """Another writer appended a ledger to the chain."""
     NOT_ELECTED = "not elected"
-    """Another one is elected, or the session is over by which this one was."""
+    """Another writer is elected, or the session that won the election is over."""
     SEALED = "sealed"
     NO_LOG = "no log"
     """The log was deleted."""
     CLOSED = "closed"
-    """The writer was asked to end."""
+    """The writer was asked to close."""
     NO_LEDGER = "no ledger"
-    """There was no ledger to write to for longer than the writer has patience."""
+    """There was no ledger to write to for longer than ``patience``."""
     NO_ROOM = "no room"
-    """More appends wait than may."""
+    """Too many appends wait."""
 
 
 FINAL = (Reason.SEALED, Reason.NO_LOG, Reason.CLOSED)
-"""Reasons after which the writer does nothing more."""
+"""Reasons after which the writer has ended."""
 
 
 # -- events -----------------------------------------------------------------------------------------------------------
@@ -99,38 +99,33 @@ class Elected(Event, frozen=True, gc=False):
 
 
 class NotElected(Event, frozen=True, gc=False):
-    """It is not elected any more, or cannot know: its session is over."""
+    """The writer is not elected any more, or cannot know, since its session is over."""
 
 
 class Append(Event, frozen=True, gc=False):
-    """Entries of so many bytes are to be appended. They get the numbers from :attr:`Leader.appended` on, unless they
-    are :class:`Refused`. Ask :meth:`Leader.has_room` before.
+    """Append entries with these sizes in bytes. Their numbers begin at :attr:`Leader.appended`, unless they are
+    :class:`Refused`. Check :meth:`Leader.has_room` first.
     """
 
     sizes: Sequence[int]
 
 
 class RollOver(Event, frozen=True, gc=False):
-    """The ledger is to be closed when what is under way is acknowledged, and another to follow. Nothing happens if
-    nothing was written to it.
-    """
+    """Close the ledger when the appends under way are acknowledged, and begin another. An empty ledger stays."""
 
 
 class Seal(Event, frozen=True, gc=False):
-    """The log is to end behind what was appended so far; a :class:`SteppedDown` comes of it, ``SEALED``. Appends after
-    it fail.
-    """
+    """End the log after the appends so far. Answered by :class:`SteppedDown` with ``SEALED``. Later appends fail."""
 
 
 class Close(Event, frozen=True, gc=False):
-    """The writer is to end once what was appended so far is acknowledged, with its ledger closed; a
-    :class:`SteppedDown` comes of it, whatever the reason. Appends of one that does not believe that it leads fail at
-    once.
+    """End the writer once the appends so far are acknowledged, and close its ledger. Answered by :class:`SteppedDown`,
+    whatever the reason. If the writer does not believe that it leads, its appends fail at once.
     """
 
 
 class ChainRead(Event, frozen=True, gc=False):
-    """The chain and its version (OK); ``NO_LEDGER``: there is no such log; ``UNKNOWN``: the metadata cannot be read
+    """The chain and its version (OK). ``NO_LEDGER``: there is no such log. ``UNKNOWN``: the metadata cannot be read
     now.
     """
 
@@ -141,8 +136,8 @@ class ChainRead(Event, frozen=True, gc=False):
 
 
 class ChainWritten(Event, frozen=True, gc=False):
-    """The chain was replaced, and has this version (OK); ``BAD_VERSION``: it was not; ``NO_LEDGER``: there is no such
-    log; ``UNKNOWN``: not known.
+    """The chain was replaced, and has this version (OK). ``BAD_VERSION``: it was not. ``NO_LEDGER``: there is no such
+    log. ``UNKNOWN``: it may have been.
     """
 
     txn: int
@@ -151,7 +146,7 @@ class ChainWritten(Event, frozen=True, gc=False):
 
 
 class LedgerCreated(Event, frozen=True, gc=False):
-    """A ledger was created at a time in milliseconds since 1970; None: that is not possible now."""
+    """A ledger was created at a time in milliseconds since 1970. None: it cannot be created now."""
 
     txn: int
     ledger: int | None
@@ -159,20 +154,20 @@ class LedgerCreated(Event, frozen=True, gc=False):
 
 
 class Closing(enum.Enum):
-    """How the closing of a ledger ended."""
+    """The outcome of closing a ledger."""
 
     CLOSED = "closed"
     BY_ANOTHER = "by another"
-    """The writer's own ledger was closed by another, or is in recovery."""
+    """Another writer closed this writer's ledger, or recovers it."""
     FAILED = "failed"
-    """It is not possible now."""
+    """The ledger cannot be closed now."""
     GONE = "gone"
-    """There is no such ledger: it was deleted."""
+    """The ledger does not exist: it was deleted."""
 
 
 class LedgerClosed(Event, frozen=True, gc=False):
-    """The outcome of :class:`CloseLedger`; the last entry of a closed ledger, -1 if it is empty, None if that is not
-    known.
+    """The outcome of :class:`CloseLedger`. ``last``: the last entry of a closed ledger; -1 if it is empty, None if that
+    is unknown.
     """
 
     txn: int
@@ -181,14 +176,14 @@ class LedgerClosed(Event, frozen=True, gc=False):
 
 
 class Confirmed(Event, frozen=True, gc=False):
-    """The entries of a ledger are confirmed up to this one."""
+    """The entries of a ledger are confirmed up to and including this one."""
 
     ledger: int
     entry: int
 
 
 class WriteFailed(Event, frozen=True, gc=False):
-    """The ledger takes no entries any more."""
+    """The ledger takes no more entries."""
 
     ledger: int
     failure: Failure
@@ -198,13 +193,13 @@ class WriteFailed(Event, frozen=True, gc=False):
 
 
 class ReadChain(Effect, frozen=True, gc=False):
-    """Read the chain; a :class:`ChainRead` comes back."""
+    """Read the chain. Answered by :class:`ChainRead`."""
 
     txn: int
 
 
 class WriteChain(Effect, frozen=True, gc=False):
-    """Replace the chain if its version is still this one; a :class:`ChainWritten` comes back."""
+    """Replace the chain if it still has this version. Answered by :class:`ChainWritten`."""
 
     txn: int
     chain: Chain
@@ -212,16 +207,16 @@ class WriteChain(Effect, frozen=True, gc=False):
 
 
 class CreateLedger(Effect, frozen=True, gc=False):
-    """Create a ledger to write to; a :class:`LedgerCreated` comes back."""
+    """Create a ledger to write to. Answered by :class:`LedgerCreated`."""
 
     txn: int
 
 
 class CloseLedger(Effect, frozen=True, gc=False):
-    """Close a ledger; a :class:`LedgerClosed` comes back.
+    """Close a ledger. Answered by :class:`LedgerClosed`.
 
-    ``is_own``: it is the writer's that is open: its handle closes it, or, if that fails for another reason than that it
-    is another's now, a recovery does. Else a recovery closes it, which leaves a ledger that is closed as it is.
+    ``is_own``: it is this writer's open ledger. Its handle closes it; if that fails, a recovery does, unless another
+    writer has taken the ledger. Other ledgers are closed by a recovery, which leaves a closed ledger as it is.
     """
 
     txn: int
@@ -230,21 +225,19 @@ class CloseLedger(Effect, frozen=True, gc=False):
 
 
 class Abandon(Effect, frozen=True, gc=False):
-    """Do nothing more with a ledger that this writer has created: another one closes it."""
+    """Stop using a ledger that this writer created: another writer closes it."""
 
     ledger: int
 
 
 class DeleteLedger(Effect, frozen=True, gc=False):
-    """Delete a ledger that this writer has created, and that never came into the chain. Nobody waits for it."""
+    """Delete a ledger that this writer created and that never was in the chain. Nobody waits for it."""
 
     ledger: int
 
 
 class Write(Effect, frozen=True, gc=False):
-    """Add the appends with the numbers from ``first`` on, ``count`` of them, to a ledger, in this order;
-    :class:`Confirmed` come back.
-    """
+    """Add ``count`` appends, numbered from ``first`` on, to a ledger in this order. Answered by :class:`Confirmed`."""
 
     ledger: int
     first: int
@@ -252,9 +245,7 @@ class Write(Effect, frozen=True, gc=False):
 
 
 class Acknowledged(Effect, frozen=True, gc=False):
-    """The appends with the numbers from ``first`` on, ``count`` of them, are in the log: the first at ``position``,
-    each entry after the other.
-    """
+    """``count`` appends, numbered from ``first`` on, are in the log, consecutively from ``position`` on."""
 
     first: int
     count: int
@@ -262,8 +253,8 @@ class Acknowledged(Effect, frozen=True, gc=False):
 
 
 class Failed(Effect, frozen=True, gc=False):
-    """The appends with the numbers from ``first`` on, ``count`` of them, failed. ``is_known``: they are not in the log;
-    else they may be.
+    """``count`` appends, numbered from ``first`` on, failed. ``is_known``: they are not in the log; otherwise they may
+    be.
     """
 
     first: int
@@ -273,28 +264,28 @@ class Failed(Effect, frozen=True, gc=False):
 
 
 class Refused(Effect, frozen=True, gc=False):
-    """The appends that were just given are not taken, and have no numbers: they are not in the log."""
+    """The appends of the last event are refused. They have no numbers and are not in the log."""
 
     reason: Reason
 
 
 class Leads(Effect, frozen=True, gc=False):
-    """The writer has an open ledger, which is the last one of this chain."""
+    """The writer has an open ledger, the last one of this chain."""
 
     chain: Chain
 
 
 class SteppedDown(Effect, frozen=True, gc=False):
-    """The writer does not lead any more. Unless :attr:`Leader.ended` says that it has ended, it begins again if it is
-    elected still, or is again.
+    """The writer does not lead any more. Unless :attr:`Leader.ended` is set, it begins again while, or once, it is
+    elected.
     """
 
     reason: Reason
 
 
 class Waits(Effect, frozen=True, gc=False):
-    """The writer leads and has no ledger to write to for so long, in microseconds, since all fails that it tries: it
-    tries on. The first time comes at once.
+    """The writer leads, but its attempts to get a ledger have failed for this many microseconds. It keeps trying. The
+    first one comes at once.
     """
 
     time: int
@@ -304,9 +295,9 @@ class Waits(Effect, frozen=True, gc=False):
 
 
 class Chaining:
-    """A role that changes the list of ledgers of a log, as it has read it last.
+    """A role that changes the chain of a log, based on the chain that it read last.
 
-    With ``traces`` it has :class:`.Trace` effects, named as the actions of the protocol `log` where there is one.
+    With ``traces`` it emits :class:`.Trace` effects, named after the actions of the protocol `log` where there is one.
     """
 
     def __init__(self, protections: Protections, traces: bool) -> None:
@@ -316,7 +307,7 @@ class Chaining:
         self.chain = Chain()
         self.version = -1
         self._txn = 0
-        """The number of what it waits for."""
+        """The number of the request that it waits for."""
 
     def _next(self) -> int:
         self._txn += 1
@@ -327,7 +318,7 @@ class Chaining:
             effects.append(Trace(action, None, fields))
 
     def _trace_read(self, effects: list[Effect], action: str, event: ChainRead, **fields: Any) -> None:
-        """Tell of the chain as it was read."""
+        """Trace the chain that was read."""
         if self.traces:
             effects.append(Trace(action, None, {**seen_fields(event.chain, event.version), **fields}))
 
@@ -340,8 +331,8 @@ class Chaining:
 class Leader(Chaining):
     """The writer of one log.
 
-    Appends have consecutive numbers: ``acknowledged`` of them are answered, ``written`` are in a ledger or on their way
-    there, and there are ``appended``.
+    Appends have consecutive numbers. ``acknowledged`` of them are answered, ``written`` are in a ledger or on their way
+    to it, and ``appended`` is their total.
     """
 
     def __init__(self, settings: LeaderSettings, protections: Protections = ALL, traces: bool = False) -> None:
@@ -349,32 +340,32 @@ class Leader(Chaining):
         self.settings = settings
         self.is_elected = False
         self.ended: Reason | None = None
-        """Why the writer does nothing more."""
+        """Why the writer has ended; None before."""
         self.last_wish: Reason | None = None
-        """``SEALED`` or ``CLOSED``: what it is to end with."""
+        """``SEALED`` or ``CLOSED``: how it should end."""
         self.ledger: int | None = None
-        """The ledger that it has created and not closed."""
+        """The ledger that it created and has not closed."""
         self.created = 0
         self.base = 0
         """The number of the append that is entry 0 of the ledger."""
         self.ledger_size = 0
         self.begun = 0
-        """When its first entry was written."""
+        """When the first entry of the ledger was written."""
         self.is_rolling = False
         self.acknowledged = self.written = self.appended = 0
         self.bytes = 0
         self._under_way: deque[int] = deque()
-        """The sizes of the entries that are written and not acknowledged."""
+        """The sizes of entries that are written and not acknowledged."""
         self._waiting: deque[int] = deque()
-        """Those of the ones that are not written."""
+        """The sizes of entries that are not written."""
         self._retries: Handler = None
-        """The step that is tried again when the timer fires."""
+        """The step to retry when the timer fires."""
         self._failing_since: int | None = None
-        """When the first of the steps failed since there was a ledger to write to."""
+        """When the first step failed since there was last a ledger to write to."""
         self._reminds_at = 0
-        """The time of the next :class:`Waits`, at the earliest."""
+        """The earliest time of the next :class:`Waits`."""
 
-    # -- what is asked of it ------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     @property
     def unacknowledged(self) -> int:
@@ -382,17 +373,17 @@ class Leader(Chaining):
         return self.appended - self.acknowledged
 
     def has_room(self, size: int, count: int = 1) -> bool:
-        """Whether ``count`` more appends of ``size`` bytes together are taken now."""
+        """Return whether ``count`` more appends with ``size`` bytes together are taken now."""
         settings = self.settings
         return has_room(self.unacknowledged + count, self.bytes + size, settings.most_appends, settings.most_bytes)
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event; what is to be done about it."""
+        """Take an event, and return its effects."""
         effects: list[Effect] = []
         _EVENTS[type(event)](self, event, now, effects)
         return effects
 
-    # -- being leader -------------------------------------------------------------------------------------------------
+    # -- leading -------------------------------------------------------------------------------------------------------
 
     def _elected(self, event: Elected, now: int, effects: list[Effect]) -> None:
         self.is_elected = True
@@ -410,13 +401,13 @@ class Leader(Chaining):
         effects.append(ReadChain(self._next()))
 
     def _abdicate(self, effects: list[Effect], reason: Reason) -> None:
-        """Step down for a reason that is not in the chain or in a ledger."""
+        """Step down for a reason that the chain and the ledger do not show."""
         if self.status is not Status.WAITING:
             self._trace(effects, "abdicate", reason=reason.value)
         self._step_down(effects, reason)
 
     def _step_down(self, effects: list[Effect], reason: Reason) -> None:
-        """Go back to waiting; what is not acknowledged fails."""
+        """Go back to waiting, and fail what is not acknowledged."""
         if self.ledger is not None:
             effects.append(Abandon(self.ledger))
         first, written, appended = self.acknowledged, self.written, self.appended
@@ -428,7 +419,7 @@ class Leader(Chaining):
         self.is_rolling = False
         self._failing_since = None
         self.status = Status.WAITING
-        self._next()  # what is still to be answered makes no difference
+        self._next()  # ignores outstanding answers
         if first < written:
             effects.append(Failed(first, written - first, reason, is_known=False))
         if written < appended:
@@ -442,7 +433,7 @@ class Leader(Chaining):
             effects.append(SetTimer((_BEGIN, self._txn), self.settings.pause, self.settings.pause))
 
     def _try_again(self, now: int, effects: list[Effect], what: Handler) -> None:
-        """Try a step that failed again after a pause, unless that has gone on for too long."""
+        """Retry a failed step after a pause, unless ``patience`` is over."""
         if self._failing_since is None:
             self._failing_since = now
         time = now - self._failing_since
@@ -494,7 +485,7 @@ class Leader(Chaining):
 
     @property
     def _seals(self) -> bool:
-        """Whether nothing is left to be written before the log is sealed."""
+        """Return whether the log can be sealed: everything is written."""
         return self.last_wish is Reason.SEALED and not self.unacknowledged
 
     def _ledger_closed(self, event: LedgerClosed, now: int, effects: list[Effect]) -> None:
@@ -509,7 +500,7 @@ class Leader(Chaining):
             else:
                 self._trace(effects, "ledger_fenced", ledger=self.ledger)
             self._step_down(effects, Reason.FENCED)
-        else:  # closed; or deleted by hand, so that there is nothing to close
+        else:  # closed; or deleted by hand, with nothing left to close
             if is_own:
                 assert event.last_entry is not None
                 self._reconcile(effects, event.last_entry, "close_own_ledger")
@@ -520,7 +511,7 @@ class Leader(Chaining):
             self._go_on(after_closing(self._seals), now, effects)
 
     def _go_on(self, step: Status, now: int, effects: list[Effect]) -> None:
-        """No ledger is open: create one, or seal the log, or end if that is all that is wished for."""
+        """No ledger is open: create one, seal the log, or end, as requested."""
         if self.last_wish is Reason.CLOSED and not self.unacknowledged:
             self._abdicate(effects, Reason.CLOSED)
             return
@@ -530,7 +521,7 @@ class Leader(Chaining):
         else:
             self._update(effects)
 
-    # -- chaining a new one -------------------------------------------------------------------------------------------
+    # -- appending a ledger to the chain -------------------------------------------------------------------------------
 
     def _create(self, effects: list[Effect]) -> None:
         effects.append(CreateLedger(self._next()))
@@ -550,7 +541,7 @@ class Leader(Chaining):
             self._write(now, effects)
 
     def _update(self, effects: list[Effect]) -> None:
-        """Put the new ledger at the end of the chain, or seal it if there is none."""
+        """Append the new ledger to the chain, or seal the chain if there is none."""
         updated = self.chain.as_sealed() if self.ledger is None else self.chain.appended(self.ledger, self.created)
         self._trace(effects, "sends_update", version=self.version, ledger=self.ledger)
         effects.append(WriteChain(self._next(), updated, self.version))
@@ -575,7 +566,7 @@ class Leader(Chaining):
             self._read_again(effects)
 
     def _trace_update(self, effects: list[Effect], what: str, status: Status, version: int | None = None) -> None:
-        """Tell what came of an update of the chain."""
+        """Trace the outcome of an update of the chain."""
         action = "seal" if self.ledger is None else "append_ledger"
         self._trace(effects, action + what, ledger=self.ledger, version=version, status=status.value)
 
@@ -621,7 +612,7 @@ class Leader(Chaining):
         self._write(now, effects)
 
     def _write(self, now: int, effects: list[Effect]) -> None:
-        """Write what waits, if that may be, as far as the ledger has room for it, and roll over when it has not."""
+        """Write what waits, if allowed, while the ledger has room, and roll over when it has none."""
         if self.ledger is None or self.is_rolling or not may_write(self.status, self.protections):
             return
         limits, count = self.settings.limits, 0
@@ -677,9 +668,7 @@ class Leader(Chaining):
                 self.bytes -= self._under_way.popleft()
 
     def _reconcile(self, effects: list[Effect], closed_at: int, action: str) -> None:
-        """The own ledger is closed: what is in it is acknowledged, the rest waits again, ahead of what was not written
-        yet.
-        """
+        """The own ledger is closed: acknowledge the entries in it. The others wait again, before the unwritten ones."""
         written, acknowledged = self.written - self.base, self.acknowledged - self.base
         there = appended_by(closed_at, written, acknowledged, self.protections)
         self._trace(effects, action, ledger=self.ledger, last_entry=closed_at, acknowledged=there)

@@ -1,3 +1,1 @@
-"""Simulated logs: writers that all believe that they lead, batches, readers, cursors and trims, in worlds that a seed
-makes.
-"""
+"""Simulated logs: writers that all believe that they lead, batches, readers, cursors and trims, in seeded worlds."""

@@ -1,5 +1,5 @@
-"""Writers of batches in simulated logs: parts are written aside, often twice, attached by processes that believe that
-they lead, and withdrawn.
+"""Writers of batches in simulated logs. They write parts, often twice; processes that believe that they lead attach
+them, or withdraw them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fencepost.log.simulation.environment import LOG, LogEnvironment, Process
 
 @dataclass
 class Written:
-    """A batch: its entries, and the ledgers of each time that it was written. ``is_acknowledged``: somebody knows that
-    it is in the log.
+    """A batch: its entries, and the ledgers of each attempt to write it. ``is_acknowledged``: a writer knows that it is
+    in the log.
     """
 
     batch: Batch
@@ -29,14 +29,14 @@ class Written:
 
 @dataclass
 class PendingLedger:
-    """The record in the metadata service of a ledger of a batch, until the ledger is in the log or deleted."""
+    """The metadata service's record of a batch's ledger, until the ledger is in the log or deleted."""
 
     batch: Batch
     is_withdrawn: bool = False
 
 
 class AttachingNode(Process):
-    """A process that attaches an attempt at a batch. Answers come late, and none once it is killed."""
+    """A process that attaches an attempt at a batch. Its answers come late, and stop when it is killed."""
 
     def __init__(self, batches: Batches, name: str, written: Written, ledgers: tuple[int, ...]) -> None:
         super().__init__(batches.world, name)
@@ -45,7 +45,7 @@ class AttachingNode(Process):
         self.role = Attacher(written.batch, ledgers, self.world.protections, traces=self.world.trace.is_read)
 
     def begin(self) -> None:
-        """It is elected, or believes so."""
+        """The process is elected, or believes so."""
         world = self.world
         for name in self.written.entries:
             world.appends.setdefault(name, {*world.acknowledged})
@@ -56,16 +56,16 @@ class AttachingNode(Process):
         """See :class:`.Process`."""
         for effect in self.role.receive(event):
             self.world.carry_out(self, effect)
-        if self.role.found is not None:
+        if self.role.outcome is not None:
             self.works = False
-            self.over(self.role.found)
+            self.ended(self.role.outcome)
 
-    def over(self, found: Attaching) -> None:
-        """The process is done: the batch is acknowledged if it is in the log, and ledgers left over are deleted."""
+    def ended(self, outcome: Attaching) -> None:
+        """The role is over: acknowledge the batch if it is in the log, and delete leftover ledgers."""
         world, written = self.world, self.written
-        world.happened.add(found)
+        world.happened.add(outcome)
         self.batches.resign(self.name)
-        if found in (Attaching.ATTACH, Attaching.THERE):
+        if outcome in (Attaching.ATTACH, Attaching.THERE):
             written.is_acknowledged = True
             self.batches.delete_superseded(self.name, written.batch)
         if self.role.is_in_log:
@@ -76,7 +76,7 @@ class AttachingNode(Process):
 
 
 class Withdrawal:
-    """A process that withdraws what was written of a batch. It may be killed between any two steps."""
+    """A process that withdraws an attempt at a batch. It may be killed between any two steps."""
 
     def __init__(self, batches: Batches, name: str, batch: Batch) -> None:
         world = self.world = batches.world
@@ -87,7 +87,7 @@ class Withdrawal:
         self.steps = self._steps()
 
     def go_on(self) -> None:
-        """Take the next step, unless it is killed."""
+        """Take the next step, unless the process is killed."""
         world = self.world
         if (world.is_calm or world.rng.random() >= world.loss / 2) and next(self.steps, False):
             world.later(self.go_on)
@@ -117,7 +117,7 @@ class Withdrawal:
 
 
 class Batches:
-    """The batches of a world: two writers of them, what they have written, and the ledgers of them that are pending."""
+    """The batches of a world: their two writers, what was written, and the pending ledgers."""
 
     def __init__(self, world: LogEnvironment) -> None:
         self.world = world
@@ -127,8 +127,8 @@ class Batches:
         self.processes = 0
 
     def disturb(self) -> None:
-        """Something happens to a batch: it is written, perhaps once more, attached by one or two processes, or
-        withdrawn, or one of them is killed.
+        """Disturb a batch: write it, perhaps twice, have one or two processes attach it, withdraw it, or kill one of
+        them.
         """
         rng = self.world.rng
         batches = self.written[rng.choice([*self.written])]
@@ -144,7 +144,7 @@ class Batches:
         elif chance < 0.4 and batches and not batches[-1].is_acknowledged:
             withdrawal = Withdrawal(self, self._name(), batches[-1].batch)
             self.world.after(rng.randint(0, 20_000), withdrawal.go_on)
-            for _ in range(rng.choice((0, 1, 2))):  # somebody does not know
+            for _ in range(rng.choice((0, 1, 2))):  # a process that does not know the batch
                 self.attach(batches[-1], rng.choice(batches[-1].attempts))
         elif chance < 0.6 and batches:
             written = rng.choice(batches[-2:])
@@ -155,7 +155,7 @@ class Batches:
                 self.attach(written, written.attempts[-1])
 
     def write(self, batches: list[Written]) -> Written:
-        """Write the last batch again, or the next one if somebody knows that the last one is in the log."""
+        """Write the last batch again, or the next one once a writer knows that the last one is in the log."""
         world, rng = self.world, self.world.rng
         if not batches or (batches[-1].is_acknowledged and rng.random() < 0.7):
             writer = next(name for name, some in self.written.items() if some is batches)
@@ -178,7 +178,7 @@ class Batches:
         return written
 
     def attach(self, written: Written, ledgers: tuple[int, ...]) -> None:
-        """A process attaches an attempt some time from now. Mostly it is elected."""
+        """Have a process attach an attempt some time from now. Usually it is elected."""
         node = AttachingNode(self, self._name(), written, ledgers)
         self.nodes.append(node)
         if self.world.rng.random() < 0.7:
@@ -190,43 +190,43 @@ class Batches:
         return f"b{self.processes}"
 
     def resign(self, name: str) -> None:
-        """A process that attached a batch has ended: a writer is elected."""
+        """A process that attached a batch has ended: elect a writer."""
         world = self.world
         if world.elected == name and not world.is_calm:
             world.elect(world.rng.choice(world.writers()))
 
     def pending(self, txn: int, ledgers: tuple[int, ...]) -> PendingRead:
-        """Whether all those ledgers are pending and none of them is withdrawn."""
-        found = [self.pending_ledgers.get(ledger) for ledger in ledgers]
+        """Return whether all those ledgers are pending, with none withdrawn."""
+        records = [self.pending_ledgers.get(ledger) for ledger in ledgers]
         return PendingRead(
-            txn, all(each is not None and not each.is_withdrawn for each in found), self.world.now // 1000
+            txn, all(each is not None and not each.is_withdrawn for each in records), self.world.now // 1000
         )
 
     def delete_superseded(self, name: str, batch: Batch) -> None:
-        """Delete, a while later, what was written of the writer's batches and is not in the log."""
+        """Delete, a while later, ledgers of the writer's batches that are not in the log."""
         world = self.world
         chain, version = chain_of(bytes_of(world.chain)), world.version
         batches = [pending.batch for pending in self.pending_ledgers.values()]
         for number in sorted({each.number for each in batches if each.writer == batch.writer}):
             each = Batch(batch.writer, number)
             ledgers = [ledger for ledger, pending in self.pending_ledgers.items() if pending.batch == each]
-            over = [ledger for ledger in ledgers if never_attached(chain, each, ledger)]
-            if over:
+            superseded = [ledger for ledger in ledgers if never_attached(chain, each, ledger)]
+            if superseded:
                 self.trace(
                     name,
                     "delete_superseded_batch",
                     **seen_fields(chain, version),
-                    ledgers=over,
+                    ledgers=superseded,
                     writer=each.writer,
                     number=number,
                 )
             for ledger in ledgers:
                 is_in_log = chain.index(ledger) is not None
-                if is_in_log or ledger in over:
+                if is_in_log or ledger in superseded:
                     world.later(self.drop, ledger, is_in_log)
 
     def drop(self, ledger: int, is_in_log: bool) -> None:
-        """Forget a ledger, and delete it if it is not in the log."""
+        """Delete the record of a ledger, and the ledger if it is not in the log."""
         self.pending_ledgers.pop(ledger, None)
         if not is_in_log:
             self.world.delete(ledger)
@@ -236,10 +236,10 @@ class Batches:
         self.world.trace.node_did(name, action, fields, LOG)
 
     def broken(self, names: list[str]) -> str:
-        """The fault of a batch, given all entries of the log in their order; empty if there is none."""
-        places = {name: place for place, name in enumerate(names)}
+        """The fault of a batch, given all entries of the log in order; empty if there is none."""
+        indices = {name: place for place, name in enumerate(names)}
         for written in (each for some in self.written.values() for each in some):
-            there = [places[name] for name in written.entries if name in places]
+            there = [indices[name] for name in written.entries if name in indices]
             if there and there != [*range(there[0], there[0] + len(written.entries))]:
                 return f"batch {written.batch.number} of {written.batch.writer} is not whole"
             if written.is_acknowledged and not there:

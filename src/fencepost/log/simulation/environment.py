@@ -1,4 +1,4 @@
-"""All that the processes of a simulated log have around them: time, chances, stand-in ledgers and their list."""
+"""What the processes of a simulated log share: time, chance, stand-in ledgers and their chain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METADATA = "metadata"
 
 
 class Broken(AssertionError):
-    """A promise of the log is broken: which one, and what is so instead."""
+    """A promise of the log is broken. The message names it, and describes the actual state."""
 
     def __init__(self, promise: str, what: str) -> None:
         super().__init__(f"{promise}: {what}")
@@ -31,8 +31,8 @@ class Broken(AssertionError):
 
 @dataclass
 class Ledger:
-    """A ledger, as one thing: inside of it, the protocol `store` speaks for it. The first ``committed`` of its entries
-    have an ack quorum.
+    """A stand-in ledger. The protocol `store` covers its replication, so here it is a single object. An ack quorum has
+    the first ``committed`` of its entries.
     """
 
     number: int
@@ -56,8 +56,8 @@ class Ledger:
 
 
 class LogEnvironment(Schedule):
-    """The surroundings of the processes of a run, and the time in microseconds.
-    :class:`fencepost.log.simulation.world.World` carries out effects and elects.
+    """The environment of the processes of a run, and the time in microseconds.
+    :class:`fencepost.log.simulation.world.World` carries out effects and holds elections.
     """
 
     slowness: int
@@ -76,20 +76,20 @@ class LogEnvironment(Schedule):
         self.elected = ""
         self.acknowledged: dict[str, Position] = {}
         self.appends: dict[str, set[str]] = {}
-        """For each entry, the entries acknowledged when it was appended."""
+        """For each entry, the entries that were acknowledged when it was appended."""
         self.is_calm = False
         self.happened: set[object] = set()
 
     def carry_out(self, node: Process, effect: Effect) -> None:
-        """Do what the role of a process wants done."""
+        """Carry out an effect of a process's role."""
         raise NotImplementedError
 
     def elect(self, name: str) -> None:
-        """Have a process lead, by its name."""
+        """Elect a process, by its name."""
         raise NotImplementedError
 
     def writers(self) -> list[str]:
-        """The names of the writers that work."""
+        """The names of the writers that run."""
         raise NotImplementedError
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class LogEnvironment(Schedule):
 
 
 class Process:
-    """A process with a role. Events come late to it, and none while it is stopped."""
+    """A process with a role. Events reach it late, and not at all while it is stopped."""
 
     def __init__(self, world: LogEnvironment, name: str) -> None:
         self.world = world
@@ -132,12 +132,12 @@ class Process:
         world.trace.started(name, "client")
 
     def give(self, event: Event) -> None:
-        """Give the role an event now, or once the process goes on."""
+        """Give the role an event, now or once the process resumes."""
         if self.works and self.world.now < self.stopped_until:
             self.world.at(self.stopped_until, self.give, event)
         elif self.works:
             self.receive(event)
 
     def receive(self, event: Event) -> None:
-        """Give the role an event, and carry out what it wants done."""
+        """Give the role an event, and carry out its effects."""
         raise NotImplementedError

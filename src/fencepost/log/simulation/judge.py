@@ -1,4 +1,4 @@
-"""What a log has promised to its writers, held against what is in it in the end."""
+"""Compares the final content of a log with what its writers were promised."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def judge(
     appends: Mapping[str, Collection[str]],
     writers: Iterable[str],
 ) -> None:
-    """Raise :class:`.Broken` unless a log keeps its promises.
+    """Raise :class:`.Broken` unless the log kept its promises.
 
-    ``log``: its entries in their order, each with its ledger, its id there and its name, ``WRITER-NUMBER``.
-    ``acknowledged``: where entries were said to be. ``failed``: whether it was certain of an entry that failed that it
-    is not in the log. ``appends``: what was acknowledged when each entry was appended.
+    ``log``: its entries in order, each with its ledger, its id there and its name, ``WRITER-NUMBER``. ``acknowledged``:
+    the positions that appends returned. ``failed``: for each failed entry, whether it is certainly not in the log.
+    ``appends``: what was acknowledged when each entry was appended.
     """
     names = [name for *_, name in log]
     places = {name: place for place, name in enumerate(names)}

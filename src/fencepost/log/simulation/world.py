@@ -1,9 +1,9 @@
-"""Leaders of one log in a world that one seed makes: stand-in ledgers and metadata, late and lost answers, crashes,
-pauses and elections; and many such worlds.
+"""Leaders of one log in a seeded world: stand-in ledgers and metadata, late and lost answers, crashes, pauses and
+elections. A campaign runs many such worlds.
 
-Whatever happens, what was acknowledged is in the log once, where it was said to be, and in order; what is said not to
-be in it is not; a batch is in it once and whole, or not at all; and when the faults are over, the writer that is
-elected gets to append. :class:`Broken` says what is not so.
+Acknowledged entries must be in the log once, at their positions and in order. Entries that are reported as not in the
+log must not be. A batch is in it once and whole, or not at all. When the faults are over, the elected writer must be
+able to append. :class:`Broken` reports a violation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fencepost.simulation.trace import SimTrace
 
 OPERATOR = "operator"
 END = 3_000 * MS
-"""When the faults are over."""
+"""When the faults end."""
 
 
 PROMISES = {
@@ -48,7 +48,7 @@ PROMISES = {
 
 
 class Node(Process):
-    """A process with a writer, and what its driver keeps."""
+    """A process with a writer, and the state that its driver would keep."""
 
     world: World
 
@@ -58,9 +58,9 @@ class Node(Process):
         self.data: list[str] = []
         self.answered: list[bool] = []
         self.behind = 0
-        """When the last notice of an election comes, since they come in order."""
+        """When the latest notice of an election arrives. Notices arrive in order."""
         self.adds: dict[int, int] = {}
-        """When the last adds come to a ledger, and the last answers from it: they come in order."""
+        """When the latest adds reach each ledger, and its latest answers arrive. Both arrive in order."""
         self.answers: dict[int, int] = {}
 
     def receive(self, event: Event) -> None:
@@ -95,7 +95,7 @@ class Node(Process):
 
 
 class Reader:
-    """Follows the log from ledger to ledger, with what it knows of the chain; whenever it wakes it reads a part."""
+    """Follows the log from ledger to ledger, with the chain that it has read. It reads a part at each wake-up."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -104,16 +104,16 @@ class Reader:
         self.found: list[tuple[Position, str]] = []
 
     def wake(self) -> None:
-        """Read the chain, and later some entries of the ledger that it is in."""
+        """Read the chain, and later some entries of the current ledger."""
         chain = self.world.chain
         self.world.later(self.read, chain)
 
     def read(self, chain: Chain) -> None:
-        """Read some entries, and go on to the next ledger at the end of one."""
+        """Read some entries, and go to the next ledger at the end of one."""
         world = self.world
-        if chain.length >= self.chain.length and chain.trimmed >= self.chain.trimmed:  # else it was read before
+        if chain.length >= self.chain.length and chain.trimmed >= self.chain.trimmed:  # otherwise an older read
             self.chain = chain
-        if self.at is None or self.chain.index(self.at.ledger) is None:  # what it was in is trimmed
+        if self.at is None or self.chain.index(self.at.ledger) is None:  # its ledger is trimmed
             first = rules.first_of(self.chain)
             if not isinstance(first, int):
                 return
@@ -130,7 +130,7 @@ class Reader:
                 self.at = Position(onward, 0)
 
     def judge(self, log: list[tuple[int, int, str]]) -> None:
-        """The entries that it has found are in the log, and in this order."""
+        """Check that the entries it has read are in the log, in this order."""
         places = {Position(ledger, entry): (place, name) for place, (ledger, entry, name) in enumerate(log)}
         last = -1
         for position, name in self.found:
@@ -143,9 +143,7 @@ class Reader:
 
 
 class Consumer(Reader):
-    """A reader with the cursor that it shares with another one: it acknowledges what it has found, one by one or up to
-    an entry.
-    """
+    """A reader that shares a cursor with another. It acknowledges what it reads, one by one or up to an entry."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -159,8 +157,8 @@ class Consumer(Reader):
             self.acknowledge(position, is_all)
 
     def acknowledge(self, position: Position, is_all: bool) -> None:
-        """Read the cursor, and later write it on the condition of its version; if somebody else has, or nobody answers,
-        once more.
+        """Read the cursor, and later write it on condition of its version. Retry if another process has written it, or
+        if no answer comes.
         """
         world, chain = self.world, self.chain
         known, version = world.cursor
@@ -171,7 +169,7 @@ class Consumer(Reader):
                 return
             change = cursors.with_all_to if is_all else cursors.with_one
             world.cursor = cursors.acknowledged_of(cursors.bytes_of(change(known, position, chain))), version + 1
-            if not world.is_calm and world.rng.random() < world.loss:  # it was done, and nobody answers
+            if not world.is_calm and world.rng.random() < world.loss:  # done, but the answer is lost
                 self.acknowledge(position, is_all)
                 return
             self.acknowledged.add(position)
@@ -182,7 +180,7 @@ class Consumer(Reader):
 
 
 class World(LogEnvironment):
-    """All there is, and the time in microseconds. ``run`` raises :class:`Broken`."""
+    """A whole simulated run. ``run`` raises :class:`Broken`."""
 
     def __init__(self, seed: int, protections: rules.Protections = rules.ALL, trace: SimTrace | None = None) -> None:
         super().__init__(seed, protections, trace)
@@ -192,7 +190,7 @@ class World(LogEnvironment):
         self.nodes: dict[str, Node] = {}
         self.failed: dict[str, bool] = {}
         self.acknowledged_up_to: list[Position] = []
-        """Up to which entries consumers have acknowledged all."""
+        """The entries up to which consumers have acknowledged everything."""
         self.is_refused = False
         self.readers = [Reader(self) for _ in range(2)]
         self.cursor = (cursors.Acknowledged(Position(0, 0)), 0)
@@ -209,9 +207,9 @@ class World(LogEnvironment):
         self.loss = rng.choice((0.0, 0.05, 0.3))
         self.trouble = rng.choice((0.0, 0.02, 0.2))
         self.batching = rng.choice((0.0, 0.02, 0.1))
-        """How often something is done to a batch."""
+        """How often a batch is disturbed."""
 
-    # -- what effects do ----------------------------------------------------------------------------------------------
+    # -- effects -------------------------------------------------------------------------------------------------------
 
     def carry_out(self, node: Process, effect: Effect) -> None:
         """See :class:`.Environment`."""
@@ -256,8 +254,9 @@ class World(LogEnvironment):
                 assert isinstance(effect, (role.Leads, role.Abandon, role.Waits)), effect
 
     def ask(self, node: Process, unanswered: Event, *steps: Callable[[], Event | None]) -> None:
-        """Have something done later, in one step or two, the last of which gives an answer that comes later still; or
-        lose the request or the answer, or do the first step when the request was given up.
+        """Carry out a request later, in one or two steps. The last step gives an answer, which arrives later still.
+
+        The request or the answer may get lost, or the first step may happen after the request was given up.
         """
         fate = 1.0 if self.is_calm else self.rng.random()
         if fate < self.loss:
@@ -337,7 +336,7 @@ class World(LogEnvironment):
             self.later(self.commit, node, ledger, len(ledger.entries) - 1)
 
     def commit(self, node: Node, ledger: Ledger, entry: int) -> None:
-        """An ack quorum has the entry, and all before it, unless it was fenced before."""
+        """Give an ack quorum the entry and all before it, unless the ledger was fenced before."""
         if not ledger.takes_adds:
             self.refuse(node, ledger)
             return
@@ -346,15 +345,15 @@ class World(LogEnvironment):
         self.at(time, node.give, role.Confirmed(ledger.number, entry))
 
     def refuse(self, node: Node, ledger: Ledger) -> None:
-        """Say that the ledger is another's, or not before the driver gives up waiting."""
+        """Report that the ledger belongs to another, perhaps after the driver stops waiting."""
         waits = 0 if self.is_calm or self.rng.random() < 0.8 else 500 * MS
         failure = rules.Failure.TROUBLE if waits else rules.Failure.FENCED
         self.after(waits + self.delay(), node.give, role.WriteFailed(ledger.number, failure))
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------------
 
     def all_ledgers(self) -> list[int]:
-        """Those of the log, the trimmed ones too."""
+        """The ledgers of the log, trimmed ones included."""
         return [*self.trimmed, *(link.ledger for link in self.chain.links)]
 
     def start(self) -> Node:
@@ -373,13 +372,11 @@ class World(LogEnvironment):
         before, self.elected = self.nodes.get(self.elected), name
         if before is not None:
             self.notify(before, role.NotElected())
-        if name in self.nodes:  # else it attaches a batch
+        if name in self.nodes:  # otherwise it attaches a batch
             self.notify(self.nodes[name], role.Elected())
 
     def expire(self) -> None:
-        """The session of the writer that is elected is over earlier than anybody thought; it is elected again with the
-        next.
-        """
+        """End the session of the elected writer unexpectedly. It is elected again with a new session."""
         node = self.nodes.get(self.elected)
         if node is not None:
             self.notify(node, role.NotElected())
@@ -448,14 +445,14 @@ class World(LogEnvironment):
         return self
 
     def finish(self) -> None:
-        """The faults are over: whoever is elected gets to append, unless the log is sealed, and then ends."""
+        """The faults are over: the elected writer must be able to append, unless the log is sealed. Then it ends."""
         self.is_calm = True
         for ledger in self.ledgers.values():
             ledger.works = True
         last = self.start()
         self.elect(last.name)
         self.go_on(END + 2_000 * MS)
-        last.append(1)  # which fails if an old leader has closed its ledger meanwhile
+        last.append(1)  # fails if an old leader has closed its ledger meanwhile
         self.go_on(END + 3_000 * MS)
         last.append(3)
         self.go_on(END + 4_000 * MS)
@@ -495,7 +492,7 @@ class World(LogEnvironment):
         self.read(names)
 
     def judge_cursor(self, log: list[tuple[int, int, str]]) -> None:
-        """The cursor has acknowledged what it acknowledged before, but for trimmed entries."""
+        """The cursor still has every acknowledgement, except for trimmed entries."""
         places = {Position(ledger, entry): place for place, (ledger, entry, _) in enumerate(log)}
         known = cursors.in_chain(self.cursor[0], self.chain)
         start = self.chain.place(known.before)
@@ -504,7 +501,7 @@ class World(LogEnvironment):
         for position, place in places.items():
             at = self.chain.place(position)
             if at is None:
-                continue  # it was trimmed
+                continue  # trimmed
             found = known.has(position) or (start is not None and at < start)
             if found != (position in one_by_one or place <= up_to):
                 raise Broken(
@@ -514,7 +511,7 @@ class World(LogEnvironment):
                 )
 
     def read(self, names: list[str]) -> None:
-        """A reader goes from ledger to ledger and finds the log."""
+        """A reader goes from ledger to ledger and reads the whole log."""
         found: list[str] = []
         at = rules.first_of(self.chain)
         skipped = sum(len(self.ledgers[number].end()) for number in self.trimmed)
@@ -530,7 +527,7 @@ class World(LogEnvironment):
 
 @dataclass(frozen=True)
 class Campaign(seeds.Campaign[None]):
-    """The seeds of worlds."""
+    """A campaign of worlds, one for each seed."""
 
     protections: rules.Protections = rules.ALL
     counted: ClassVar[tuple[str, ...]] = ("appends",)
@@ -542,7 +539,7 @@ class Campaign(seeds.Campaign[None]):
 
 
 def simulated(world: World) -> seeds.Run[None]:
-    """Run a world to its end. The same seed has the same outcome in every process."""
+    """Run a world to its end. A seed gives the same outcome in every process."""
     promise = what = ""
     try:
         world.run()
