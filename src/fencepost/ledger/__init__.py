@@ -1,3 +1,3 @@
-"""The ledger store: what bookies and clients decide (`rules`), and who they are (`roles`), without sockets, clocks or
-disks.
+"""The ledger store. `rules` holds the decisions of bookies and clients, `roles` their state machines: neither uses
+sockets, clocks or disks.
 """

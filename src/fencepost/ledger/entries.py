@@ -1,7 +1,7 @@
-"""An entry as it is sent and stored: 32 bytes of header, a digest of header and data, and the data.
+"""An entry as it is sent and stored: a header of 32 bytes, a digest of header and data, and the data.
 
-The layout is BookKeeper's (``DigestManager``). Whoever has the password of a ledger makes bodies and opens them; a
-bookie only looks at the header.
+The layout is BookKeeper's (``DigestManager``). Only clients that have a ledger's password make and open bodies. A
+bookie reads just the header.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Digest = Callable[[bytes, "bytes | memoryview"], bytes]
 """A digest of a header and the data after it."""
 
 Runs: TypeAlias = tuple[tuple[int, int], ...]
-"""Ids of entries, as runs from a first to a last one."""
+"""Ids of entries, as runs: pairs of a first and a last id."""
 
 DIGEST_SIZES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
-"""The bytes that each digest takes."""
+"""The size of each digest, in bytes."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """An entry, opened. ``length``: the bytes of data of the ledger up to and including this entry."""
+    """An opened entry. ``length``: bytes of data in the ledger up to and including this entry."""
 
     ledger: int
     entry_id: int
@@ -44,21 +44,21 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 def master_key(password: bytes) -> bytes:
-    """The key by which bookies know who may write to a ledger or fence it."""
+    """The key by which a bookie recognises clients that may write to a ledger or fence it."""
     return hashlib.sha1(b"ledger" + password).digest()
 
 
 def header(body: bytes) -> tuple[int, int, int, int]:
-    """Ledger, entry id, LAC and length, as they stand before the digest, which is not looked at."""
+    """Ledger, entry id, LAC and length from a body's header. The digest is not checked."""
     return _HEADER.unpack_from(body)
 
 
 def runs_of(entry_ids: Any) -> Runs:
-    """Ids of entries as runs, each its first and last id; ascending ids as the fewest. They are a NumPy array, or come
-    one after another.
+    """Ids of entries as runs of a first and a last id. Ascending ids give the fewest runs. Takes a NumPy array or any
+    iterable.
     """
-    if hasattr(entry_ids, "dtype") and len(entry_ids):  # an array of NumPy
-        if (entry_ids[1:] - entry_ids[:-1] == 1).all():  # so it is mostly, and this shows it at once
+    if hasattr(entry_ids, "dtype") and len(entry_ids):  # a NumPy array
+        if (entry_ids[1:] - entry_ids[:-1] == 1).all():  # the usual case, found in one comparison
             return ((int(entry_ids[0]), int(entry_ids[-1])),)
         entry_ids = entry_ids.tolist()
     runs: list[tuple[int, int]] = []
@@ -84,7 +84,7 @@ def _hmac(password: bytes) -> Digest:
 
 
 def _crc32c() -> Digest:
-    """The library comes with the extra ``store``: a simulator without it has the other digests."""
+    """CRC32C comes with the extra ``store``. A simulator without the extra still has the other digests."""
     try:
         from google_crc32c import extend
     except ImportError:
@@ -95,9 +95,7 @@ def _crc32c() -> Digest:
 
 
 class Digests:
-    """Makes and opens the bodies of a ledger. CRC32C needs the extra ``store``; raises :class:`FencepostError` without
-    it.
-    """
+    """Makes and opens the bodies of a ledger. Raises :class:`FencepostError` for CRC32C without the extra ``store``."""
 
     def __init__(self, digest_type: DigestType, password: bytes) -> None:
         self.digest_type = digest_type
@@ -118,11 +116,11 @@ class Digests:
         return b"".join((head, self._digest(head, data), data))
 
     def digest(self, ledger: int, entry_id: int, lac: int, length: int, data: bytes) -> bytes:
-        """The digest of an entry alone."""
+        """The digest of an entry, without its body."""
         return self._digest(_HEADER.pack(ledger, entry_id, lac, length), data)
 
     def open_entry(self, body: bytes | None, ledger: int, entry_id: int | None = None) -> Entry | None:
-        """The entry that a body holds; None if it is damaged, or not the entry that was asked for (None: any of the
+        """The entry in a body. None if the body is damaged, or holds another entry than ``entry_id`` (None: any of the
         ledger).
         """
         start = self._start
@@ -137,12 +135,12 @@ class Digests:
         return Entry(ledger, id_in_body, lac, length, data)
 
     def lac_body(self, ledger: int, lac: int) -> bytes:
-        """The bytes of an explicit LAC."""
+        """The body of an explicit LAC."""
         head = _LAC_HEADER.pack(ledger, lac)
         return head + self._digest(head, b"")
 
     def open_lac(self, body: bytes | None, ledger: int) -> int | None:
-        """The LAC that a body holds; None if there is none, it is damaged, or of another ledger."""
+        """The LAC in a body. None if there is no body, or it is damaged, or of another ledger."""
         if body is None or len(body) != _LAC_HEADER.size + self.size:
             return None
         ledger_in_body, lac = _LAC_HEADER.unpack_from(body)

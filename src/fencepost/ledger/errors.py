@@ -1,7 +1,6 @@
-"""The errors of the ledger store, by the names of BookKeeper's exceptions. All are
-:class:`fencepost.FencepostError`.
+"""The errors of the ledger store, named after BookKeeper's exceptions. All are :class:`fencepost.FencepostError`.
 
-Every message is one line that says what is wrong and, where the caller can do something, what to do.
+Each message is one line: what is wrong and, where the caller can act, what to do.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = [
 ]
 
 REFUSED = 1
-"""The exit code of commands that the store has refused: no such ledger, fenced, another password."""
+"""The exit code of a command that the store refused: no such ledger, fenced, wrong password."""
 
 
 class StoreError(FencepostError):
@@ -47,7 +46,7 @@ class StoreError(FencepostError):
 
 
 class Refusal(StoreError):
-    """The store refuses the operation: no such ledger, fenced, another password."""
+    """The store refuses the operation: no such ledger, fenced, wrong password."""
 
     exit_code = REFUSED
 
@@ -64,27 +63,25 @@ class LedgerExistsError(Refusal):
 
 
 class NoSuchEntryError(Refusal):
-    """There is no such entry: it is beyond the end or the last add confirmed, or every bookie of its write set lacks
+    """There is no such entry. It is beyond the end or the last add confirmed, or every bookie of its write set lacks
     it.
     """
 
 
 class LedgerClosedError(Refusal):
-    """The ledger is closed, and takes nothing more."""
+    """The ledger is closed and takes no more entries."""
 
 
 class LedgerFencedError(Refusal):
-    """Somebody else recovers the ledger, or has: the writer that had it can add nothing more, and must not go on."""
+    """Another client recovers the ledger, or has recovered it. Its former writer can add nothing more and must stop."""
 
 
 class UnauthorizedAccessError(Refusal):
-    """The password is not the ledger's."""
+    """The password does not match the ledger's."""
 
 
 class DigestMismatchError(StoreError):
-    """An entry does not have the digest that it should have: it is damaged, or the digest type or the password is
-    another.
-    """
+    """An entry's digest does not match: the entry is damaged, or the digest type or the password is wrong."""
 
 
 class NotEnoughBookiesError(StoreError):
@@ -92,9 +89,7 @@ class NotEnoughBookiesError(StoreError):
 
 
 class WriteError(StoreError):
-    """An entry could not be brought to an ack quorum of bookies. Whether it is in the ledger is known once that is
-    recovered.
-    """
+    """An entry did not reach an ack quorum of bookies. Only a recovery decides whether it is in the ledger."""
 
 
 class ReadError(StoreError):
@@ -102,22 +97,23 @@ class ReadError(StoreError):
 
 
 class DataUnknownError(StoreError):
-    """Too many bookies could not say whether they have an entry: whether it was confirmed cannot be known now."""
+    """Too many bookies cannot say whether they have an entry, so it is unknown whether the entry was confirmed."""
 
 
 class LedgerRecoveryError(StoreError):
-    """The ledger could not be recovered now. Nothing is lost by trying again."""
+    """The ledger cannot be recovered now. Trying again is safe."""
 
 
 class IllegalOperationError(StoreError):
-    """The operation cannot be asked for in this state, or with these arguments."""
+    """The operation is not allowed in this state, or with these arguments."""
 
     exit_code = WRONG_OPTIONS
 
 
 class ClientFailedError(StoreError):
-    """The client itself went wrong, which is a fault in Fencepost, or it belongs to the process that this one was
-    forked from. It does nothing more: connect anew. Whether what was under way was done is not known.
+    """The client itself failed because of a bug in Fencepost, or it belongs to the parent of this forked process.
+
+    It does nothing more, so connect anew. The outcome of operations in progress is unknown.
     """
 
 
@@ -125,15 +121,15 @@ class ClientFailedError(StoreError):
 
 
 class MetadataServiceError(StoreError):
-    """The metadata service cannot be reached, or does not answer as it should."""
+    """The metadata service cannot be reached, or gives a wrong answer."""
 
 
 class OutcomeUnknownError(MetadataServiceError):
-    """The connection or the session was lost: whether the operation was done, or will yet be, is not known."""
+    """The connection or the session was lost. The operation may have been done, or may still be done."""
 
 
 class BadVersionError(StoreError):
-    """Something in the metadata service was changed by somebody else since it was read."""
+    """Another client changed something in the metadata service since it was read."""
 
 
 class NoClusterError(Refusal):
@@ -141,13 +137,11 @@ class NoClusterError(Refusal):
 
 
 class ClusterExistsError(Refusal):
-    """There is a cluster at this address of the metadata service already."""
+    """There already is a cluster at this address of the metadata service."""
 
 
 class UnknownLayoutError(StoreError):
-    """The cluster keeps its ledgers in a layout that is not BookKeeper's hierarchical one, or its metadata cannot be
-    read.
-    """
+    """The cluster's ledgers are not in BookKeeper's hierarchical layout, or its metadata cannot be read."""
 
 
 class BookieExistsError(StoreError):
@@ -159,4 +153,4 @@ class NoSuchCookieError(StoreError):
 
 
 class CookieExistsError(StoreError):
-    """The metadata service has a cookie of this bookie already."""
+    """The metadata service already has a cookie of this bookie."""

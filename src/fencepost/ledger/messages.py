@@ -1,8 +1,8 @@
 """The messages of clients and bookies: the operations of BookKeeper's wire protocol, without its encoding.
 
-An entry is sent and stored as bytes that begin with ledger, entry id, LAC and length (see
-:mod:`fencepost.ledger.entries`); a bookie looks at the first three, which :class:`AddEntry` has as fields, and takes
-the rest as it is. Ids of entries count from 0 and a LAC of -1 means that nothing is confirmed.
+The bytes of an entry begin with ledger, entry id, LAC and length (see :mod:`fencepost.ledger.entries`). A bookie reads
+the first three, which :class:`AddEntry` has as fields, and stores the rest unread. Entry ids start at 0. A LAC of -1
+means that nothing is confirmed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 from fencepost.ledger.rules.codes import Code
 
 NO_ENTRY_YET = -1
-"""The LAC of a ledger of which nothing is confirmed; as the entry id of a read: the last entry that there is."""
+"""The LAC of a ledger with nothing confirmed. As the entry id of a read: the last entry."""
 
 
 LAST_ENTRY = (1 << 63) - 2
-"""The largest id that an entry can have: the one after it is still a number of eight bytes."""
+"""The largest id of an entry. The next id still fits in eight bytes."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -28,13 +28,15 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class BookieMessage(msgspec.Struct, frozen=True, gc=False):
-    """A request or a response about the bookie or the connection. ``ledger`` is the id that no ledger has."""
+    """A request or a response about the bookie or the connection. ``ledger`` is an id that no ledger has."""
 
     ledger: ClassVar[int] = -1
 
 
 class AddEntry(Message, frozen=True, gc=False):
-    """Store an entry. ``recovery``: a fenced bookie takes it too. ``deferred_sync``: answer before it is durable."""
+    """Store an entry. ``recovery``: store it even if the ledger is fenced. ``deferred_sync``: answer before it is
+    durable.
+    """
 
     entry_id: int
     lac: int
@@ -45,19 +47,19 @@ class AddEntry(Message, frozen=True, gc=False):
 
 
 class AddEntryResponse(Message, frozen=True, gc=False):
-    """Whether the entry is stored, and durable unless ``deferred_sync`` was asked for."""
+    """Whether the entry is stored, and is durable unless the request had ``deferred_sync``."""
 
     entry_id: int
     code: Code
 
 
 class ReadEntry(Message, frozen=True, gc=False):
-    """Send an entry, or with entry id -1 the last one that there is. ``fence``: and take nothing more from the owner;
-    needs the master key.
+    """Send an entry, or with entry id -1 the last one. ``fence``: also refuse the owner's adds from now on. Needs the
+    master key.
 
-    ``previous_lac``: a long poll. It is answered once the LAC is beyond it, or after ``wait`` microseconds: with
-    ``piggyback``, which goes with entry id -1, by the entry after it if that is confirmed, and else by the entry that
-    is asked for.
+    ``previous_lac``: a long poll, answered once the LAC exceeds it or after ``wait`` microseconds. With ``piggyback``,
+    which goes with entry id -1, the answer is the entry after ``previous_lac`` if that is confirmed. Otherwise it is
+    the requested entry.
     """
 
     entry_id: int
@@ -69,10 +71,10 @@ class ReadEntry(Message, frozen=True, gc=False):
 
 
 class ReadEntryResponse(Message, frozen=True, gc=False):
-    """The entry that was asked for, if the code is OK; and the highest LAC that the bookie has learnt.
+    """The requested entry if the code is OK, and the highest LAC that the bookie has learnt.
 
-    ``entry_id`` is the one that was asked for, -1 for the last; after a long poll it is that of the entry in ``body``,
-    if one came along.
+    ``entry_id`` is the requested id, -1 for the last entry. After a long poll it is the id of the entry in ``body``, if
+    there is one.
     """
 
     entry_id: int
@@ -82,12 +84,12 @@ class ReadEntryResponse(Message, frozen=True, gc=False):
 
 
 class ReadLac(Message, frozen=True, gc=False):
-    """Tell what there is of the LAC."""
+    """Send what the bookie knows about the LAC."""
 
 
 class ReadLacResponse(Message, frozen=True, gc=False):
-    """The explicit LAC, as it was received, and the last entry, which carries a LAC: each with the digest of its
-    writer.
+    """The explicit LAC, as it was received, and the last entry, which carries a LAC. Both have their writer's
+    digest.
     """
 
     code: Code
@@ -96,7 +98,7 @@ class ReadLacResponse(Message, frozen=True, gc=False):
 
 
 class WriteLac(Message, frozen=True, gc=False):
-    """The explicit LAC, sent because no entry comes to carry it; ``body`` is the LAC with its digest."""
+    """An explicit LAC, sent because no entry follows to carry it. ``body`` is the LAC with its digest."""
 
     lac: int
     body: bytes
@@ -104,25 +106,25 @@ class WriteLac(Message, frozen=True, gc=False):
 
 
 class WriteLacResponse(Message, frozen=True, gc=False):
-    """Whether the bookie has taken the LAC."""
+    """Whether the bookie has stored the LAC."""
 
     code: Code
 
 
 class ForceLedger(Message, frozen=True, gc=False):
-    """Answer when all that was added of the ledger so far is durable."""
+    """Answer once all entries added to the ledger so far are durable."""
 
 
 class ForceLedgerResponse(Message, frozen=True, gc=False):
-    """All that had been added of the ledger when this was asked is durable."""
+    """All entries added to the ledger before the request are durable."""
 
     code: Code
 
 
 class BatchRead(Message, frozen=True, gc=False):
-    """Send the entries from ``entry_id`` on, without a gap: the first, and more while they are no more than
-    ``max_count`` and the response takes no more than ``max_size`` bytes; zero or less: as many, and as much, as the
-    bookie allows. ``fence`` as in :class:`ReadEntry`.
+    """Send consecutive entries from ``entry_id`` up to the first gap: at most ``max_count`` entries, and at most
+    ``max_size`` bytes of response, but always the first entry. Zero or less: the bookie's own limit. ``fence`` as in
+    :class:`ReadEntry`.
     """
 
     entry_id: int
@@ -133,9 +135,7 @@ class BatchRead(Message, frozen=True, gc=False):
 
 
 class BatchReadResponse(Message, frozen=True, gc=False):
-    """The bodies of entries one after another from ``entry_id`` on, the first that was asked for; none unless the code
-    is OK.
-    """
+    """The bodies of consecutive entries from ``entry_id``, the first requested id. Empty unless the code is OK."""
 
     entry_id: int
     code: Code
@@ -143,25 +143,25 @@ class BatchReadResponse(Message, frozen=True, gc=False):
 
 
 class ListEntries(Message, frozen=True, gc=False):
-    """Tell which entries of the ledger there are."""
+    """List the entries of the ledger that the bookie has."""
 
 
 class ListEntriesResponse(Message, frozen=True, gc=False):
-    """The entries that there are, as runs from a first to a last id, ascending and not adjacent."""
+    """The entries that the bookie has, as runs of a first and a last id: ascending and not adjacent."""
 
     code: Code
     runs: tuple[tuple[int, int], ...] = ()
 
 
 class GetBookieInfo(BookieMessage, frozen=True, gc=False):
-    """Tell how large the bookie's disks are, if ``total``, and how much of them is free, if ``free``."""
+    """Send the size of the bookie's disks, if ``total``, and their free space, if ``free``."""
 
     total: bool = True
     free: bool = True
 
 
 class GetBookieInfoResponse(BookieMessage, frozen=True, gc=False):
-    """The sizes that were asked for, in bytes."""
+    """The requested sizes, in bytes."""
 
     code: Code
     total: int | None = None
@@ -169,14 +169,14 @@ class GetBookieInfoResponse(BookieMessage, frozen=True, gc=False):
 
 
 class Auth(BookieMessage, frozen=True, gc=False):
-    """A step of an authentication by a plug-in."""
+    """One step of an authentication by a plug-in."""
 
     plugin: str
     payload: bytes = b""
 
 
 class AuthResponse(BookieMessage, frozen=True, gc=False):
-    """The other side's step. A bookie without plug-ins says by :data:`NO_AUTHENTICATION` that it needs none."""
+    """The other side's step. A bookie without plug-ins answers :data:`NO_AUTHENTICATION`: it needs none."""
 
     code: Code
     plugin: str
@@ -185,16 +185,16 @@ class AuthResponse(BookieMessage, frozen=True, gc=False):
 
 NO_AUTHENTICATION = "AuthDisabledPlugin"
 SASL = "sasl"
-"""BookKeeper's plug-in for SASL. Both names of its server are ``bookkeeper``, whatever the host is."""
+"""BookKeeper's plug-in for SASL. Service and host name of its server are always ``bookkeeper``."""
 SASL_NAME = "bookkeeper"
 
 
 class StartTls(BookieMessage, frozen=True, gc=False):
-    """Go on under TLS: after the response, the next bytes are the client's first of the handshake."""
+    """Continue under TLS. After the response, the client's next bytes start the handshake."""
 
 
 class StartTlsResponse(BookieMessage, frozen=True, gc=False):
-    """Whether the bookie goes on under TLS."""
+    """Whether the bookie continues under TLS."""
 
     code: Code
 

@@ -1,5 +1,4 @@
-"""Protobuf messages made at import from tables of our own: the names and numbers of their fields, and no generated
-code.
+"""Protobuf messages made at import from tables of field names and numbers, without generated code.
 
     classes = message_classes(
         "example", {"Ping": {"txn": (1, "required uint64"), "way": (2, "optional Way"), "hops": (3, "repeated Hop")},
@@ -7,9 +6,9 @@ code.
     )
     classes["Ping"](txn=7, way=2, hops=[{"to": "b1"}]).SerializeToString()
 
-The messages are of proto2: a field that is not set is not sent, one that is required has to be there, and fields with
-unknown numbers are kept. Types are protobuf's own (``int32``, ``uint64``, ``bool``, ``string``, ``bytes``, ...) or the
-names of other messages and enums of the tables.
+The messages are proto2: an unset field is not sent, a required field must be set, and fields with unknown numbers are
+kept. Types are protobuf's own (``int32``, ``uint64``, ``bool``, ``string``, ``bytes``, ...) or names of messages and
+enums in the tables.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 Fields = Mapping[str, tuple[int, str]]
-"""The fields of a message by their names: their numbers, and ``required``, ``optional`` or ``repeated`` and a type."""
+"""The fields of a message by name: number, then ``required``, ``optional`` or ``repeated``, then the type."""
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 
@@ -28,7 +27,7 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 def message_classes(
     package: str, messages: Mapping[str, Fields], enums: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, Any]:
-    """The classes of the messages by their names. ``package`` separates the names of one table from those of others."""
+    """The classes of the messages by name. ``package`` keeps the names of one table apart from those of others."""
     enums = enums or {}
     file = descriptor_pb2.FileDescriptorProto(
         name=f"fencepost/{package}.proto", package=f"fencepost.{package}", syntax="proto2"

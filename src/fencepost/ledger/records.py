@@ -1,4 +1,4 @@
-"""The records of a bookie's journal. Its state is rebuilt from them in their order."""
+"""The records of a bookie's journal. Replaying them in order rebuilds the bookie's state."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fencepost.ledger.entries import runs_of
 
 
 class JournalRecord(msgspec.Struct, frozen=True, gc=False):
-    """Something that a bookie may not forget about a ledger."""
+    """Something about a ledger that a bookie must not forget."""
 
     ledger: int
 
 
 class EntryAdded(JournalRecord, frozen=True, gc=False):
-    """An entry was stored; ``lac`` is the one in its body. ``recovery``: a recovery or a repair sent it, which the
-    journal does not tell later.
+    """An entry was stored. ``lac`` is the one in its body. ``recovery``: a recovery or a repair sent it. The journal
+    does not keep that.
     """
 
     entry_id: int
@@ -28,24 +28,24 @@ class EntryAdded(JournalRecord, frozen=True, gc=False):
 
 
 class MasterKeyLearnt(JournalRecord, frozen=True, gc=False):
-    """The first key that came for a ledger is the one that it is asked for from then on."""
+    """The first key received for a ledger. Later requests must present the same key."""
 
     master_key: bytes
 
 
 class LedgerFenced(JournalRecord, frozen=True, gc=False):
-    """The ledger takes nothing more from its owner."""
+    """The ledger takes no more entries from its owner."""
 
 
 class LacWritten(JournalRecord, frozen=True, gc=False):
-    """An explicit LAC was received; ``body`` is the LAC with its digest."""
+    """An explicit LAC was received. ``body`` is the LAC with its digest."""
 
     lac: int
     body: bytes
 
 
 class LimboChanged(JournalRecord, frozen=True, gc=False):
-    """The ledger was put in limbo, since entries of it may be lost (BP-46), or is whole again."""
+    """The ledger went into limbo because entries of it may be lost (BP-46), or left it."""
 
     limbo: bool
 
@@ -54,8 +54,10 @@ Record = EntryAdded | MasterKeyLearnt | LedgerFenced | LacWritten | LimboChanged
 
 
 def recovered(records: Iterable[Record]) -> dict[int, dict[str, Any]]:
-    """The fields of a trace for records that a journal still held after a crash, although they may never have been
-    synced: for each ledger the entries that were added, as runs, and whether it was fenced or put in limbo.
+    """The fields of a trace for records that a journal still held after a crash. The records may never have been
+    synced.
+
+    For each ledger: its added entries, as runs, and whether it was fenced or put in limbo.
     """
     found: dict[int, dict[str, Any]] = {}
     for record in records:

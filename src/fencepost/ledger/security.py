@@ -1,5 +1,6 @@
-"""TLS of the store's processes as clients of others, from one file: that which the variable FENCEPOST_CLIENT names, for
-commands, programs, Spark's executors, bookies and auto-recovery alike.
+"""TLS for the store's processes as clients of others, configured by one file named by the variable FENCEPOST_CLIENT.
+
+Commands, programs, Spark's executors, bookies and auto-recovery all read this file.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from fencepost.errors import OptionError
 from fencepost.ledger.settings import FileOfSettings
 
 ENVIRONMENT = "FENCEPOST_CLIENT"
-"""The variable of the environment that names the file."""
+"""The environment variable that names the file."""
 
 
 class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How a client speaks to bookies, to the metadata service and to members of its quorum. Names are those of
-    BookKeeper's clients."""
+    """How a client connects to bookies, to the metadata service and to members of its quorum. The settings have the
+    names of BookKeeper's client settings.
+    """
 
     command: ClassVar[str] = "docs/run/security.md"
 
@@ -40,12 +42,13 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
 
     @classmethod
     def of_environment(cls) -> Security:
-        """That of the file which FENCEPOST_CLIENT names; without the variable, there is none. Raises
-        :class:`fencepost.OptionError`, also for a file that is not there."""
+        """The settings in the file that FENCEPOST_CLIENT names; the defaults if the variable is not set. Raises
+        :class:`fencepost.OptionError`, also for a missing file.
+        """
         return cls.read(os.environ.get(ENVIRONMENT) or None)
 
     def tls(self) -> Tls | None:
-        """The TLS to bookies, and to members of a quorum; None: in the clear."""
+        """TLS for bookies and for members of a quorum. None: no encryption."""
         if not self.tls_trust_store:
             return None
         files = Files(
@@ -57,7 +60,7 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
         return Tls(files, is_server=False, checks_names=self.tls_hostname_verification_enabled)
 
     def check(self, origin: str) -> None:
-        """Raise if settings are at odds with each other."""
+        """Raise :class:`fencepost.OptionError` if settings contradict each other."""
         if bool(self.tls_certificate_path) != bool(self.tls_key_store):
             missing = "tlsKeyStore" if self.tls_certificate_path else "tlsCertificatePath"
             raise OptionError(f"{origin}: a certificate and its key belong together: set {missing} too")

@@ -1,4 +1,4 @@
-"""Settings of a process of the store: one TOML file, with BookKeeper's names where BookKeeper has one."""
+"""Settings of a process of the store: one TOML file, with BookKeeper's names where BookKeeper has the setting."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Settings, by field. Every field is ``Annotated`` with its description, in the end."""
+    """Settings, one per field. Every field is ``Annotated``, with its description last."""
 
     command: ClassVar[str] = "fencepost"
     """The command whose help lists the settings."""
 
     @classmethod
     def read(cls, path: str | Path | None, over: Mapping[str, Any] | None = None) -> Self:
-        """The settings of a TOML file, if one is given, with those of ``over`` in place of the file's.
+        """The settings of a TOML file, if there is one, overridden by those of ``over``.
 
-        Raises :class:`fencepost.OptionError` for a file that cannot be read, a name that there is not, and a value
-        out of range.
+        Raises :class:`fencepost.OptionError` for an unreadable file, an unknown name, or a value out of range.
         """
         if path is None:
             return cls.of(over or {})
@@ -45,13 +44,12 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
     @classmethod
     def named(cls, found: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The contents of a file, by the names of settings."""
+        """The contents of a file, keyed by the names of settings."""
         return found
 
     @classmethod
     def of(cls, given: Mapping[str, Any], origin: str = "settings") -> Self:
-        """The settings by their names; ``origin`` begins the complaint about one that is wrong. Raises
-        :class:`fencepost.OptionError`."""
+        """The settings by name. ``origin`` begins the error message. Raises :class:`fencepost.OptionError`."""
         names = [field.encode_name for field in msgspec.structs.fields(cls)]
         for name in given:
             if name not in names:
@@ -67,12 +65,11 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         return settings
 
     def check(self, origin: str) -> None:
-        """Raise :class:`fencepost.OptionError` if settings are at odds with each other."""
+        """Raise :class:`fencepost.OptionError` if settings contradict each other."""
 
 
 def described(kind: type[FileOfSettings]) -> list[tuple[str, str, str]]:
-    """Name, default and description of every setting, in their order; those that a kind shares with others come
-    last."""
+    """Name, default and description of every setting, in order. Settings shared with other classes come last."""
     descriptions = {
         name: hint.__metadata__[-1]
         for name, hint in get_type_hints(kind, include_extras=True).items()
@@ -91,8 +88,9 @@ def described(kind: type[FileOfSettings]) -> list[tuple[str, str, str]]:
 
 
 def one_setting(text: str) -> tuple[str, Any]:
-    """A setting as it would stand in the file, ``NAME=VALUE``; a text may be without quotes. Raises
-    :class:`fencepost.OptionError`."""
+    """Parse a setting as written in the file, ``NAME=VALUE``. Text may be unquoted. Raises
+    :class:`fencepost.OptionError`.
+    """
     name, equals, value = text.partition("=")
     if not equals:
         raise OptionError(f"--set {text}: give a name and a value, as gcWaitTime=1000")

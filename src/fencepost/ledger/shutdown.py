@@ -1,4 +1,4 @@
-"""Why a process of the store ends: a signal asks it to, or it cannot go on."""
+"""How a process of the store shuts down: on a signal, or because of an error it cannot survive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger("fencepost.ledger")
 
 
 def set_at_signals(ended: asyncio.Event) -> None:
-    """Let SIGTERM and SIGINT set an event of the running loop; a second one ends the process at once."""
+    """Set an event of the running loop on SIGTERM or SIGINT. A second signal exits the process at once."""
     loop = asyncio.get_running_loop()
 
     def signalled(number: signal.Signals) -> None:
@@ -27,7 +27,7 @@ def set_at_signals(ended: asyncio.Event) -> None:
 
 
 class Shutdown:
-    """Why a process ends: a signal asks it to, or it cannot go on."""
+    """Why a process shuts down: a signal, or an error it cannot survive."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -36,16 +36,16 @@ class Shutdown:
         asyncio.get_running_loop().set_exception_handler(self._raised)
 
     async def wait(self) -> None:
-        """Come back when it ends."""
+        """Wait until the process must end."""
         await self._event.wait()
 
     def check(self) -> None:
-        """Raise if it could not go on."""
+        """Raise the error that ended the process, if one did."""
         if self._error is not None:
             raise self._error
 
     def _raised(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback has raised, and what it has left undone is not known."""
+        """A callback raised, and left its work in an unknown state."""
         error = context.get("exception")
         if isinstance(error, ConnectionError | TimeoutError):
             return

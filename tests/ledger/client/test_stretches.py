@@ -37,13 +37,13 @@ class Readings:
         self.calls = self.actor = self
         self.told: list[ReadsAnswered] = []
         self.deliver = self.told.append
-        self._is_telling = False
+        self._is_reporting = False
         self.wanted: dict[int, asyncio.Future[bytes]] = {}
-        self.wanted_too: dict[int, list[asyncio.Future[bytes]]] = {}
+        self.also_wanted: dict[int, list[asyncio.Future[bytes]]] = {}
 
-    give, given = reading.Readings.give, reading.Readings.given
+    give, expect_more = reading.Readings.give, reading.Readings.expect_more
 
-    def _tell_later(self) -> None:
+    def _report_later(self) -> None:
         pass
 
     def all_told(self) -> list[tuple[list[int], bool]]:
@@ -110,7 +110,7 @@ def test_a_damaged_entry_among_single_ones_is_not_given(digest: DigestType) -> N
         readings: Any = Readings(digest)
         futures: dict[int, asyncio.Future[bytes]] = {each: readings.loop.create_future() for each in range(3)}
         again: asyncio.Future[bytes] = readings.loop.create_future()
-        readings.wanted, readings.wanted_too = {**futures}, {1: [again]}
+        readings.wanted, readings.also_wanted = {**futures}, {1: [again]}
         view, found, entry_ids, rows = responses(readings.role.digests, 2, 0, 1, damaged=0)
         found = np.concatenate([found, np.full((1, found.shape[1]), 1 << 60)])  # the last row is nobody's
         Singles(readings, -1).entries_read("b", view, found, entry_ids, rows)

@@ -1,2 +1,3 @@
-"""Auto-recovery: what was on bookies that are lost is copied to others, by itself and together with BookKeeper's own
-auto-recovery."""
+"""Auto-recovery: copies the entries of lost bookies to other bookies. It can run alongside BookKeeper's
+auto-recovery.
+"""

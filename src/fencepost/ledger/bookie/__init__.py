@@ -1,1 +1,1 @@
-"""A bookie as a process: sockets, settings, cookies, registration and metrics around the role and its storage."""
+"""A bookie's process: sockets, settings, cookies, registration and metrics around the role and its storage."""

@@ -1,1 +1,1 @@
-"""The ledger client, on which :mod:`fencepost.api.client` rests."""
+"""The ledger client. :mod:`fencepost.client` builds on it."""

@@ -1,5 +1,5 @@
-"""The way of entries from those who append them to a ledger or to a log: there is room for them, those that come
-together go together, and everybody is told what comes of their own.
+"""Appends entries for the writers of ledgers and of logs: limits entries in flight, batches them, and completes each
+caller's appends.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from fencepost.ledger.errors import IllegalOperationError, StoreError
 
 Data = bytes | bytearray | memoryview
 Place = TypeVar("Place")
-"""What names an entry: its id in a ledger, or its position in a log."""
+"""What identifies an entry: its id in a ledger, or its position in a log."""
 
 OVERHEAD = 1024
-"""Bytes of a frame besides the data of an entry, at most."""
+"""The most bytes that a frame has besides the data of an entry."""
 
 _AT_ONCE = 1024
-"""Entries that are taken at once from a caller that appends many."""
+"""The most entries taken at once from a caller that appends many."""
 
 
 class Appender(Generic[Place]):
-    """What the writers of a ledger and of a log have in common.
+    """The common part of the writers of a ledger and of a log.
 
-    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way; a
-    caller that appends more waits. Those that come in one turn of the loop, or in one call, go together.
+    Appends are confirmed in order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are in flight; beyond
+    that, callers wait. Entries appended in one turn of the loop, or in one call, are sent together.
     """
 
     def __init__(self, driver: Driver, in_flight: int, in_flight_bytes: int) -> None:
@@ -40,25 +40,25 @@ class Appender(Generic[Place]):
         self._in_flight_bytes_limit = in_flight_bytes
         self._in_flight = self._in_flight_bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
-        """The callers that wait for room, and the sizes of their entries."""
+        """Callers waiting for room, each with the size of its entry."""
         self._entries: list[bytes] = []
-        """The entries that were appended in this turn of the loop."""
+        """Entries appended in this turn of the loop."""
         self._sinks: list[Any] = []
-        """For each of these entries the future, or the appends waited for together, that takes its outcome."""
+        """For each of these entries: the future, or the :class:`Several`, that takes its outcome."""
         self._entries_size = 0
         self._is_pushing = False
         self._batches: deque[Batch] = deque()
-        """Entries that are not confirmed, in their order."""
+        """Unconfirmed batches, in order."""
         self._new_future = driver.loop.create_future
 
     # -- what a writer does in its own way -----------------------------------------------------------------------------
 
     def _place(self, ledger: int, entry: int) -> Place:
-        """What callers know an entry of a ledger by."""
+        """The caller's name for an entry of a ledger."""
         raise NotImplementedError
 
     def _refusal(self) -> StoreError | None:
-        """Why nothing is taken, if nothing is."""
+        """Why appends are refused, or None."""
         raise NotImplementedError
 
     def _send(self, batch: Batch, entries: list[bytes]) -> None:
@@ -66,7 +66,7 @@ class Appender(Generic[Place]):
         raise NotImplementedError
 
     async def close(self) -> Any:
-        """Wait for the appends that are under way, and end."""
+        """Wait for the appends in flight, then stop."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -76,21 +76,21 @@ class Appender(Generic[Place]):
         if kind is None:
             await self.close()
         else:
-            with contextlib.suppress(StoreError):  # the error that is under way says more
+            with contextlib.suppress(StoreError):  # the first error says more
                 await self.close()
 
     @property
     def in_flight(self) -> int:
-        """Entries that are not confirmed yet."""
+        """The number of entries not yet confirmed."""
         return self._in_flight
 
     # -- appending -----------------------------------------------------------------------------------------------------
 
     async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[Place]:
-        """Append entries one after another, many under way at once; what ``append`` gives for each, once all are
-        confirmed.
+        """Append entries one after another, with many in flight at once. Gives what ``append`` gives for each, once all
+        are confirmed.
 
-        Raises as ``append``, at the first that fails. All before it are confirmed then.
+        Raises as ``append`` does, at the first that fails. All entries before that one are confirmed.
         """
         several = self.several()
         if isinstance(entries, AsyncIterable):
@@ -104,17 +104,17 @@ class Appender(Generic[Place]):
                 some: list[bytes] = []
                 try:
                     some.extend(islice(drawn, self._worth_drawing(several)))
-                finally:  # what came before an error is sent
+                finally:  # entries drawn before an error are still sent
                     goes_on = await self.send_some_of(several, some) and bool(some)
         await several.over()
         return several.places()
 
     def several(self) -> Several[Place]:
-        """For appends that are waited for together."""
+        """A collector for appends that are waited for together."""
         return Several(self)
 
     async def _send_one_of(self, several: Several[Place], entry: bytes) -> bool:
-        """Send one of several entries, unless an earlier one has failed."""
+        """Send one entry, unless an earlier one has failed. Gives whether it was sent."""
         size = len(entry)
         if not self._enters(size):
             await self._room(size)
@@ -126,12 +126,12 @@ class Appender(Generic[Place]):
         return True
 
     def _worth_drawing(self, several: Several[Place]) -> int:
-        """How many of several entries to take at once: not many more than can be sent now."""
+        """How many entries to draw at once: about as many as can be sent now."""
         free, free_bytes = self._in_flight_limit - self._in_flight, self._in_flight_bytes_limit - self._in_flight_bytes
         return max(1, min(free, _AT_ONCE, free_bytes // max(1, several.mean)))
 
     async def send_some_of(self, several: Several[Place], entries: list[bytes]) -> bool:
-        """Send some of several entries as there is room for them, unless an earlier one has failed."""
+        """Send entries as room becomes free, unless an earlier one has failed. Gives whether none has failed."""
         at, sizes = 0, [*map(len, entries)]
         several.mean = sum(sizes) // max(1, len(sizes))
         while at < len(entries):
@@ -150,7 +150,7 @@ class Appender(Generic[Place]):
         return several.error is None
 
     def _fitting(self, sizes: list[int], at: int) -> tuple[int, int]:
-        """Up to where entries of these sizes fit besides what is under way, and their bytes."""
+        """The index of the first entry from ``at`` that does not fit now, and the total size of those before it."""
         some = sizes[at : at + max(0, self._in_flight_limit - self._in_flight)]
         free, total = self._in_flight_bytes_limit - self._in_flight_bytes, sum(some)
         if total <= free and max(some, default=0) <= self._largest:
@@ -164,14 +164,14 @@ class Appender(Generic[Place]):
         return at, total
 
     def _put_one(self, entry: bytes) -> asyncio.Future[Place]:
-        """Append an entry for which there is room; the future has its place once it is confirmed."""
+        """Append an entry whose room is reserved. The future gives its place once it is confirmed."""
         future: asyncio.Future[Place] = self._new_future()
         self._put(entry, len(entry), future)
         return future
 
     def _put(self, entry: bytes, size: int, sink: Any) -> None:
-        """Append an entry for which there is room: at once if there is nothing to wait for, else with all that come in
-        this turn of the loop.
+        """Append an entry whose room is reserved. It is sent at once if nothing else is in flight, otherwise with all
+        entries of this turn of the loop.
         """
         self._entries.append(entry)
         self._sinks.append(sink)
@@ -183,7 +183,7 @@ class Appender(Generic[Place]):
             self._driver.loop.call_soon(self._push)
 
     def _push(self) -> None:
-        """Send what has been appended one by one."""
+        """Send the entries appended one by one."""
         self._is_pushing = False
         if self._entries:
             entries, size, sinks = self._entries, self._entries_size, self._sinks
@@ -191,7 +191,7 @@ class Appender(Generic[Place]):
             self._give(entries, size, sinks)
 
     def _give(self, entries: list[bytes], size: int, sinks: list[Any] | Sink) -> None:
-        """Have entries sent for which there is room."""
+        """Send entries whose room is reserved."""
         batch, refusal = Batch(len(entries), size, sinks), self._refusal()
         if refusal is None:
             self._batches.append(batch)
@@ -202,20 +202,22 @@ class Appender(Generic[Place]):
     # -- what comes of them --------------------------------------------------------------------------------------------
 
     def _confirm(self, ledger: int, entry: int, count: int, size: int) -> None:
-        """The next so many entries, of so many bytes, are confirmed: complete the appends, in their order."""
+        """The next ``count`` entries, of ``size`` bytes, are confirmed: complete their appends in order."""
         for batch, number in self._next(count, size):
             batch.confirm(self, ledger, entry, number)
             entry += number
         self._let_in()
 
     def _fail(self, count: int, size: int, error: StoreError) -> None:
-        """The next so many entries, of so many bytes, will not be confirmed."""
+        """The next ``count`` entries, of ``size`` bytes, will not be confirmed."""
         for batch, number in self._next(count, size):
             batch.fail(error, number)
         self._let_in()
 
     def _next(self, count: int, size: int) -> Iterator[tuple[Batch, int]]:
-        """The batches of the next so many entries, which are over, and how many they are of each."""
+        """Remove the next ``count`` entries, of ``size`` bytes. Gives each batch with the number of its entries among
+        them.
+        """
         self._in_flight -= count
         self._in_flight_bytes -= size
         while count and self._batches:
@@ -228,13 +230,13 @@ class Appender(Generic[Place]):
             yield batch, number
 
     def _give_back(self, batch: Batch, error: StoreError) -> None:
-        """The rest of a batch will not be confirmed."""
+        """Fail the rest of a batch."""
         left = batch.left
         batch.fail(error, left)
         self._release(left, batch.size)
 
     def _give_all_back(self, error: StoreError) -> None:
-        """Nothing that is under way will be confirmed."""
+        """Fail everything in flight."""
         batches, self._batches = self._batches, deque()
         for batch in batches:
             self._give_back(batch, error)
@@ -242,7 +244,7 @@ class Appender(Generic[Place]):
     # -- room ----------------------------------------------------------------------------------------------------------
 
     def _enters(self, size: int) -> bool:
-        """Reserve room for an entry, unless it has to wait in line. Raises if it is too large."""
+        """Reserve room for an entry. False if it has to wait in the queue. Raises if the entry is too large."""
         self._driver.must_work()
         if size > self._largest:
             raise IllegalOperationError(f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken")
@@ -253,7 +255,7 @@ class Appender(Generic[Place]):
         return True
 
     def _fits(self, size: int) -> bool:
-        """Whether there is room for an entry. A large one may go if it is alone."""
+        """Whether there is room for an entry. An entry over the limit fits if it is alone."""
         in_flight = self._in_flight
         if in_flight >= self._in_flight_limit:
             return False
@@ -269,7 +271,7 @@ class Appender(Generic[Place]):
         self._let_in()
 
     def _let_in(self) -> None:
-        """Give room to those who wait for it, as far as there is some."""
+        """Give free room to waiting callers."""
         while self._waiting and self._fits(self._waiting[0][1]):
             turn, size = self._waiting.popleft()
             if not turn.done():
@@ -277,7 +279,7 @@ class Appender(Generic[Place]):
                 turn.set_result(None)
 
     async def _room(self, size: int) -> None:
-        """Wait in line until room is reserved."""
+        """Wait in the queue until room is reserved."""
         turn: asyncio.Future[None] = self._driver.loop.create_future()
         self._waiting.append((turn, size))
         try:
@@ -289,9 +291,7 @@ class Appender(Generic[Place]):
 
 
 def copied(data: Data) -> bytes:
-    """Data that may change are copied when they are drawn. Raises :class:`fencepost.OptionError` for what is no
-    bytes.
-    """
+    """Data as bytes: copied if they might change. Raises :class:`fencepost.OptionError` for anything but bytes."""
     if type(data) is bytes:
         return data
     try:
@@ -301,18 +301,18 @@ def copied(data: Data) -> bytes:
 
 
 class Sink(Protocol):
-    """Hears what comes of entries that were appended together. It does nothing with their writer meanwhile."""
+    """Receives the outcome of entries appended together. It must not call their writer meanwhile."""
 
     def confirm(self, ledger: int, first: int, number: int) -> None:
-        """So many of them are confirmed, the next ones in their order, with ids from ``first`` on in a ledger."""
+        """The next ``number`` entries are confirmed, in order, with ids from ``first`` in a ledger."""
 
     def fail(self, error: StoreError, number: int) -> None:
-        """So many of them will not be confirmed by this writer, the next ones in their order."""
+        """The next ``number`` entries will not be confirmed by this writer."""
 
 
 class Batch:
-    """Entries that were appended together: how many are not confirmed, with how many bytes, and who is notified of
-    them: one sink, or for each a future or the appends that are waited for together.
+    """Entries appended together. ``left`` of them, of ``size`` bytes, are not confirmed. ``sinks``: one sink for all,
+    or a future or a :class:`Several` for each entry.
     """
 
     __slots__ = ("left", "sinks", "size", "token")
@@ -322,10 +322,10 @@ class Batch:
         self.size = size
         self.sinks = sinks
         self.token = 0
-        """The number of the call that they went by, where there is one."""
+        """The number of the call that sent them, if there is one."""
 
     def confirm(self, appender: Appender[Any], ledger: int, entry: int, number: int) -> None:
-        """The next entries are confirmed, with ids from this one on."""
+        """The next entries are confirmed, with ids from ``entry``."""
         sinks = self.sinks
         if not isinstance(sinks, list):
             self.left -= number
@@ -359,8 +359,8 @@ class Batch:
 
 
 class Several(Generic[Place]):
-    """Appends that are waited for together, a sink of theirs. ``missing``: how many of them are not confirmed.
-    ``mean``: the bytes of one, lately.
+    """A sink for appends that are waited for together. ``missing``: how many are not confirmed yet. ``mean``: the
+    recent mean size of an entry, in bytes.
     """
 
     def __init__(self, appender: Appender[Place]) -> None:
@@ -368,12 +368,12 @@ class Several(Generic[Place]):
         self.mean = 1024
         self.error: StoreError | None = None
         self.confirmed: list[tuple[int, range]] = []
-        """The entries that are confirmed, by ledgers."""
+        """The confirmed entries, by ledger."""
         self._appender = appender
         self._over: asyncio.Future[None] | None = None
 
     def confirm(self, ledger: int, first: int, number: int) -> None:
-        """Appends are confirmed that have ids from ``first`` on."""
+        """``number`` appends are confirmed, with ids from ``first``."""
         last, entries = self.confirmed[-1] if self.confirmed else (-1, range(0))
         if last == ledger and entries.stop == first:
             self.confirmed[-1] = ledger, range(entries.start, first + number)
@@ -382,7 +382,7 @@ class Several(Generic[Place]):
         self._fewer(number)
 
     def fail(self, error: StoreError, number: int) -> None:
-        """So many appends have failed, and all after them will."""
+        """``number`` appends have failed, and all later ones will."""
         self.error = self.error or error
         self._fewer(number)
 
@@ -392,7 +392,7 @@ class Several(Generic[Place]):
             self._over.set_result(None)
 
     async def over(self) -> None:
-        """Wait until nothing is missing. Raises if an append has failed."""
+        """Wait until no append is missing. Raises if one has failed."""
         if self.missing:
             self._over = self._appender._driver.loop.create_future()
             await self._over
@@ -400,13 +400,13 @@ class Several(Generic[Place]):
             raise self.error
 
     def places(self) -> list[Place]:
-        """What callers know them by that are confirmed."""
+        """The callers' names for the confirmed entries."""
         place = self._appender._place
         return [place(ledger, entry) for ledger, entries in self.confirmed for entry in entries]
 
     @property
     def ends(self) -> tuple[Place, Place] | None:
-        """The first and the last that is confirmed; None if none is."""
+        """The first and the last confirmed entry; None if there are none."""
         if not self.confirmed:
             return None
         (first, entries), (last, others) = self.confirmed[0], self.confirmed[-1]

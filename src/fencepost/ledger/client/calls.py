@@ -1,5 +1,5 @@
-"""Calls to a role that are awaited, one future each, and the outcome of one as a user meets it: a value, or the
-exception that has the name of BookKeeper's.
+"""Awaitable calls to a role, with one future each. A call gives a value, or raises the exception with the name of
+BookKeeper's.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def error_of(error: Error, ledger: int) -> errors.StoreError:
 
 
 class Calls(Actor):
-    """A role of a ledger at work, whose calls are awaited.
+    """The role of a ledger, with calls that can be awaited.
 
-    ``confirmed`` and ``appended`` are of a writer, see :class:`.Actor`: they take what is confirmed, and the results of
-    appends, which are no calls. ``closed``: the error of who calls when the handle is closed.
+    ``confirmed`` and ``appended`` are a writer's callbacks, see :class:`.Actor`: for confirmed entries, and for the
+    results of appends, which are not calls. ``closed``: the error that a call raises after the handle is closed.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Calls(Actor):
         self.ledger = ledger
         self.waiting: dict[int, asyncio.Future[Any]] = {}
         self.on_failure: list[Callable[[StoreError], None]] = []
-        """Functions that are called with the error when nothing more comes."""
+        """Callbacks, run with the error when the role stops."""
         self.error = closed or IllegalOperationError(f"the handle of ledger {ledger} is closed")
-        """Why nothing more comes, once that is so."""
+        """Why the role stopped, once it has."""
         self._appended = appended
         super().__init__(driver, role, confirmed)
 
     def start(self, operation: str, *arguments: Any) -> asyncio.Future[Any]:
-        """Ask the role for something. To cancel the future does not stop the call."""
+        """Start an operation of the role. Cancelling the future does not stop the operation."""
         self.require_open()
         future: asyncio.Future[Any] = self.driver.loop.create_future()
         self.waiting[self.calls + 1] = future  # the role may answer before its call returns
@@ -85,19 +85,19 @@ class Calls(Actor):
         return future
 
     def require_open(self) -> None:
-        """Raise ``error`` if the handle is closed, and as :meth:`.Driver.must_work`."""
+        """Raise ``error`` if the handle is closed. Also raises as :meth:`.Driver.must_work` does."""
         self.driver.must_work()
         if self.is_closed:
             raise self.error
 
     async def ask(self, operation: str, *arguments: Any) -> Any:
-        """Wait for the outcome of a call. Raises :class:`MetadataServiceError` if the metadata service cannot be
-        reached for too long meanwhile.
+        """Call the role and wait for the result. Raises :class:`MetadataServiceError` if the metadata service is
+        unreachable for too long.
         """
         return await self.driver.patiently(self.start(operation, *arguments))
 
     def close(self) -> None:
-        """The role is gone; calls that are under way raise ``error``."""
+        """Stop the role. Calls in progress raise ``error``."""
         self.fail(self.error)
 
     def _failed(self, error: StoreError) -> None:

@@ -1,4 +1,4 @@
-"""The store as a client sees it: it creates, opens, lists and deletes ledgers."""
+"""The client of the store: it creates, opens, lists and deletes ledgers."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from fencepost.traces import TraceWriter
 _log = logging.getLogger("fencepost.ledgers")
 
 TRIES = 100
-"""Ids that are tried for a new ledger, at most, when bookies know them already."""
+"""The most ids tried for a new ledger while bookies already know each id."""
 
 
 H = TypeVar("H", bound=AbstractAsyncContextManager[Any])
 
 
 class Opening(Generic[H]):
-    """A handle that is being opened: ``await`` it, or use it with ``async with``, which closes it at the end."""
+    """A handle to open: ``await`` it, or use ``async with``, which closes the handle at the end."""
 
     def __init__(self, opened: Callable[[], Awaitable[H]]) -> None:
         self._open = opened
@@ -55,7 +55,7 @@ class Opening(Generic[H]):
         return self._open().__await__()
 
     async def opened(self) -> H:
-        """The handle, once it is open."""
+        """Open the handle."""
         return await self._open()
 
     async def __aenter__(self) -> H:
@@ -71,17 +71,17 @@ class Opening(Generic[H]):
 
 
 class LedgerClient:
-    """The ledgers of a cluster of bookies and its metadata service, as one client sees them.
+    """The ledgers of a cluster: its bookies and its metadata service.
 
-    :func:`fencepost.connect` gives a :class:`fencepost.api.client.Client`, which has logs, too.
+    :func:`fencepost.connect` gives a :class:`fencepost.client.Client`, which also has logs.
     """
 
     writers: type[LedgerWriter] = LedgerWriter
-    """The handles of ledgers that are written."""
+    """The class of the handles of written ledgers."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        """Carries out the operations, and writes the trace of this client if there is one."""
+        """Carries out the operations, and writes this client's trace if there is one."""
 
     @classmethod
     async def connect(cls, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> Self:
@@ -111,14 +111,14 @@ class LedgerClient:
         await self.close()
 
     async def close(self) -> None:
-        """End the session and all connections. Ledgers that are open stay so; the next client that opens one recovers
-        it.
+        """End the session and all connections. Open ledgers stay open. The next client that opens one with ``recover``
+        recovers it.
         """
         await self.driver.close()
 
     @property
     def metadata(self) -> MetadataClient:
-        """The session with the metadata service. Raises as :meth:`.Driver.must_work`."""
+        """The session with the metadata service. Raises as :meth:`.Driver.must_work` does."""
         self.driver.must_work()
         return self.driver.metadata
 
@@ -139,21 +139,20 @@ class LedgerClient:
         in_flight: int = 1000,
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> Opening[LedgerWriter]:
-        """Create a ledger: ``async with store.create_ledger() as ledger`` closes it at the end, ``await`` leaves that
-        to the caller.
+        """Create a ledger. ``async with store.create_ledger() as ledger`` closes it at the end; with ``await`` the
+        caller closes it.
 
-        Each entry goes to ``write_quorum`` bookies of an ensemble of so many (by default to all of it), and is
-        confirmed when ``ack_quorum`` of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``,
-        ``hmac`` or ``dummy``, of which only ``hmac`` protects from clients that do not have the password. ``ledger``:
-        its id, by default the next one, and never that of a ledger that was deleted, whose entries bookies may still
-        have. ``deferred_sync``: entries are confirmed before they are durable; call ``force``.
-        ``explicit_lac_interval``: seconds after which readers learn the last add confirmed though no entry follows that
-        carries it; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once,
-        at most.
+        Each entry goes to ``write_quorum`` bookies of ``ensemble`` (by default to all of them). It is confirmed once
+        ``ack_quorum`` of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``, ``hmac`` or
+        ``dummy``. Only ``hmac`` protects from clients without the password. ``ledger``: its id, by default the next
+        free one. Never reuse the id of a deleted ledger: bookies may still have its entries. ``deferred_sync``: entries
+        are confirmed before they are durable; call ``force``. ``explicit_lac_interval``: how many seconds until readers
+        learn the last add confirmed when no later entry carries it; 0: never. ``in_flight`` and ``in_flight_bytes``:
+        the most entries and bytes in flight.
 
-        Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`, and
-        :class:`UnauthorizedAccessError` if a bookie knows the id of ``ledger`` already: somebody wrote to it or fenced
-        it before. Where no id is given, the next one is taken then, and a warning says so.
+        Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError` and :class:`fencepost.OptionError`. Raises
+        :class:`UnauthorizedAccessError` if a bookie already knows the id ``ledger``: somebody wrote to it or fenced it
+        before. If no id was given, the client logs a warning and takes the next id instead.
         """
         settings = writer_settings(
             ensemble,
@@ -186,8 +185,9 @@ class LedgerClient:
         custom_metadata: Mapping[str, bytes] | None = None,
         ledger: int | None = None,
     ) -> int:
-        """Create a ledger for a writer to come, the first that adopts it; gives its id. Takes and raises what
-        :meth:`create_ledger` does.
+        """Create a ledger without a writer. The first client that adopts it becomes its writer. Gives the ledger's id.
+
+        Arguments and exceptions are those of :meth:`create_ledger`.
         """
         settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True)
         ledger = None if ledger is None else arguments.ledger_id(ledger)
@@ -204,10 +204,11 @@ class LedgerClient:
         in_flight: int = 1000,
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> Opening[LedgerWriter]:
-        """Be the writer of a ledger that is reserved, as if this client had created it. Only one client can, once.
+        """Become the writer of a reserved ledger, as if this client had created it. Only one client can adopt a ledger,
+        once.
 
         Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`LedgerClosedError`, and
-        :class:`LedgerExistsError` if the ledger has a writer already.
+        :class:`LedgerExistsError` if the ledger already has a writer.
         """
 
         ledger = arguments.ledger_id(ledger)
@@ -244,7 +245,7 @@ class LedgerClient:
             writer = self.writers(self.driver, number, settings, in_flight_bytes)
             try:
                 await writer.begin("create")
-            except LedgerExistsError:  # somebody has chosen this id by hand
+            except LedgerExistsError:  # the caller of another client chose this id
                 if ledger is not None:
                     raise
                 continue
@@ -275,16 +276,15 @@ class LedgerClient:
         prefetch_bytes: int = 16 * 1024 * 1024,
         confirmed: int = NO_ENTRY_YET,
     ) -> Opening[LedgerReader]:
-        """Open a ledger to read it. With ``recover`` it is closed first, and a client that still writes it is fenced
-        off.
+        """Open a ledger for reading. ``recover``: first close it, and fence off a client that still writes it.
 
-        ``digest``: the one that the caller expects, if any; the metadata say which it is. ``prefetch`` and
-        ``prefetch_bytes``: how many entries and bytes are asked for ahead. ``confirmed``: an entry that the caller
-        knows to be confirmed, from another reader. The entries up to it are there to read, and the bookies are not
-        asked for the last add confirmed.
+        ``digest``: the type the caller expects, if any; the metadata have the real one. ``prefetch`` and
+        ``prefetch_bytes``: how many entries and bytes to request ahead. ``confirmed``: an entry that the caller knows
+        to be confirmed, for example from another reader. Entries up to it can be read, and the bookies are not asked
+        for the last add confirmed.
 
         Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`DigestMismatchError`, and with
-        ``recover`` all that :meth:`recover_ledger` raises.
+        ``recover`` everything that :meth:`recover_ledger` raises.
         """
 
         ledger, key = arguments.ledger_id(ledger), arguments.password(password)
@@ -321,14 +321,14 @@ class LedgerClient:
     async def recover_ledger(
         self, ledger: int, *, password: bytes | str = b"", progress: Callable[[int], None] | None = None
     ) -> LedgerMetadata:
-        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. A client that still writes it is
-        fenced off.
+        """Close a ledger whose writer is gone, or is presumed gone. Gives its metadata. A client that still writes it
+        is fenced off.
 
-        ``progress`` is called with the last entry that was found, ten times a second.
+        ``progress`` is called ten times a second with the last entry found so far.
 
-        The ledger has all entries that were confirmed. A ledger that is closed already is left as it is. Raises
-        :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`,
-        :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it is not possible now.
+        The ledger keeps all confirmed entries. A closed ledger is left unchanged. Raises :class:`NoSuchLedgerError` or
+        :class:`UnauthorizedAccessError`. Raises :class:`LedgerRecoveryError`, :class:`NotEnoughBookiesError` or
+        :class:`DataUnknownError` if recovery is not possible now.
         """
         ledger = arguments.ledger_id(ledger)
         settings = RecovererSettings(arguments.password(password), self.driver.settings.recovery_in_flight)
@@ -354,23 +354,23 @@ class LedgerClient:
         return (await self.metadata.read_ledger(arguments.ledger_id(ledger))).metadata
 
     async def delete_ledger(self, ledger: int, *, of_log: str | None = None) -> None:
-        """Delete a ledger, in any state. Its bookies make room when they next compare with the metadata.
+        """Delete a ledger, in any state. Its bookies free the space when they next compare with the metadata.
 
-        A log deletes its ledgers itself, when it is trimmed or deleted. ``of_log``: delete one of this log all the
-        same; if the log still has it, its entries are missing there from then on.
+        A log deletes its own ledgers when it is trimmed or deleted. ``of_log``: delete a ledger of this log anyway. If
+        the log still uses the ledger, its entries are then missing from the log.
 
-        Raises :class:`NoSuchLedgerError`, and :class:`IllegalOperationError` for a ledger of another log than
+        Raises :class:`NoSuchLedgerError`, and :class:`IllegalOperationError` for a ledger of a log other than
         ``of_log``.
         """
         must_be_of_log(ledger, await self.ledger_metadata(ledger), of_log)
         await self.metadata.delete_ledger(ledger)
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
-        """Send a request of the wire protocol to one bookie; gives its answer, None if there is none."""
+        """Send a request of the wire protocol to one bookie. Gives its answer, None if there is none."""
         return await self.driver.ask(bookie, request)
 
     async def bookies(self) -> Bookies:
-        """The bookies that are registered: those that can be written to, and those that can only be read."""
+        """The registered bookies: the writable ones and the read-only ones."""
         return await self.metadata.bookies()
 
 
@@ -387,7 +387,7 @@ def writer_settings(
     explicit_lac_interval: float = 0.1,
     reserves: bool = False,
 ) -> WriterSettings:
-    """The settings of the writer of a new ledger, as :meth:`LedgerClient.create_ledger` takes them.
+    """The settings for the writer of a new ledger, from the arguments of :meth:`LedgerClient.create_ledger`.
 
     Raises :class:`fencepost.OptionError`.
     """
@@ -416,9 +416,7 @@ def writer_settings(
 
 
 def must_be_of_log(ledger: int, metadata: LedgerMetadata, log: str | None) -> None:
-    """Whether a ledger may be deleted by somebody who takes it for one of a log, or (None) of none. Raises
-    :class:`IllegalOperationError`.
-    """
+    """Raise :class:`IllegalOperationError` unless the ledger belongs to this log, or with None to no log."""
     owner = dict(metadata.custom_metadata).get(OF_LOG)
     actual = None if owner is None else owner.decode(errors="backslashreplace")
     if actual == log:

@@ -1,10 +1,9 @@
-"""The connection of a client to one bookie: opened when it is needed, anew when it broke, and shared by all that the
-client does.
+"""A client's connection to one bookie. It opens when first needed, reopens after it broke, and serves the whole client.
 
-Requests that are sent in one turn of the loop go out in one write, but the first one at once when no other is under
-way, and all responses that arrive in one read are handed on at once. A connection numbers its requests itself. What is
-not answered in time, or when the connection breaks, is unanswered. Adds and reads of many entries go by rows
-(:mod:`fencepost.ledger.client.pipeline`) once the loops for that are loaded, and one by one before.
+Requests of one turn of the loop go out in one write, but the first goes at once if nothing is in flight. Responses that
+arrive in one read are delivered together. Each connection numbers its own requests. A request counts as unanswered if
+its answer is late or the connection breaks. Adds and reads of many entries go by rows
+(:mod:`fencepost.ledger.client.pipeline`) once the compiled loops are loaded, and one by one before.
 """
 
 from __future__ import annotations
@@ -46,95 +45,92 @@ from fencepost.ledger.wire.v3 import decode_response, encode_request
 from fencepost.traces import TraceWriter
 
 _BUFFER, _BUFFER_LIMIT = 64 * 1024, 1024 * 1024
-"""Bytes for what arrives: of a connection at first, and of one over which much comes, unless a single frame is
-larger.
-"""
+"""The first size of a connection's receive buffer, and its limit. Only a single frame may need a larger one."""
 
 _LARGE = 8 * 1024
-"""Bytes of frames that are written without waiting for others to be written with."""
+"""Frames of this many bytes are written without waiting for others."""
 
 _log = logging.getLogger("fencepost.ledger.client")
 
 _FAILURES = frozenset({Code.IO_ERROR, Code.READ_ONLY, Code.TOO_MANY_REQUESTS})
-"""Answers after which a bookie is not the first choice for a new ensemble."""
+"""After these answers, new ensembles avoid the bookie for a while."""
 
 
-class Asking(Protocol):
-    """A sender of requests. Each request is answered or reported as lost, once."""
+class Requester(Protocol):
+    """Sends requests. Each request is answered or reported as unanswered, exactly once."""
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """The bookie answered."""
 
     def unanswered(self, txn: int, bookie: str) -> None:
-        """The bookie did not answer; whether it did what was asked is unknown."""
+        """The bookie did not answer. It may or may not have carried out the request."""
 
 
-class AskingForAdds(Protocol):
-    """A sender of adds of many entries. Each add is answered or reported as lost, once."""
+class AddRequester(Protocol):
+    """Sends adds of many entries. Each add is answered or reported as unanswered, exactly once."""
 
     def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
-        """The bookie answered all of these alike, or (None) did not answer. ``entry_ids`` may be used again after the
-        call.
+        """The bookie gave the same answer to all of these adds, or (None) did not answer. ``entry_ids`` may be reused
+        after the call.
         """
 
 
-class AskingForReads(Asking, Protocol):
-    """A reader of many entries. Each request is answered or reported as lost, once, one alone by the id of its entry.
-    Arrays may be used again after the call. ``by_rows``: it takes entries by rows.
+class ReadRequester(Requester, Protocol):
+    """Reads many entries. Each request is answered or reported as unanswered, exactly once. A single request is
+    numbered by the id of its entry. Arrays may be reused after the call. ``by_rows``: whether it takes entries by
+    rows.
     """
 
     by_rows: bool
 
     def entries_read(self, bookie: str, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
-        """The bookie sent entries: they are in rows of ``responses``, whose places are in ``view``, and not looked at
-        yet.
-        """
+        """The bookie sent entries, not checked yet. They are in ``rows`` of ``responses``, as offsets into ``view``."""
 
     def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
         """The bookie did not answer."""
 
 
 class _PlainAdds:
-    """Adds of many entries that are sent one by one, each under the id of its entry."""
+    """Adds of many entries, sent one by one. Each is numbered by the id of its entry."""
 
-    def __init__(self, asking: AskingForAdds) -> None:
-        self.asking = asking
+    def __init__(self, requester: AddRequester) -> None:
+        self.requester = requester
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """The bookie answered."""
-        self.asking.adds_answered(bookie, (txn,), response.code)
+        self.requester.adds_answered(bookie, (txn,), response.code)
 
     def unanswered(self, txn: int, bookie: str) -> None:
-        """It did not."""
-        self.asking.adds_answered(bookie, (txn,), None)
+        """The bookie did not answer."""
+        self.requester.adds_answered(bookie, (txn,), None)
 
 
 class Client(Protocol):
-    """Whose connection it is."""
+    """The owner of a connection."""
 
     async def address_of(self, bookie: str) -> tuple[str, int]:
-        """Host and port of a bookie. Raises ``ValueError`` or :class:`StoreError` if there are none."""
+        """Host and port of a bookie. Raises ``ValueError`` or :class:`StoreError` if they are unknown."""
 
     def failed(self, bookie: str) -> None:
-        """A bookie does not work as it should."""
+        """A bookie failed."""
 
     def disconnected(self, bookie: str) -> None:
-        """The connection to a bookie is gone."""
+        """The connection to a bookie was lost."""
 
 
-_Waiting = tuple[Asking, int, float, int, bool]
-"""A request without an answer: whose it is, the number it has there, when it is given up, its bytes, and whether it is
-an add.
+_Waiting = tuple[Requester, int, float, int, bool]
+"""An unanswered request: its sender, the sender's number for it, its deadline, its size in bytes, and whether it is an
+add.
 """
 
 
 class Connection:
     """The requests of a client to one bookie.
 
-    A bookie answers adds in the order in which they came, and other requests much so. An answer tells that the bookie
-    works on what was sent after it: that is late only if no answer comes for a whole ``request_timeout``, however long
-    the line is in which it stands. What others of its kind have overtaken is late a ``request_timeout`` after it was
-    sent.
+    A bookie answers adds in the order it received them, and other requests roughly in order. An answer shows that the
+    bookie is working through the queue. A request behind it is late only once no answer has come for a whole
+    ``request_timeout``, however long the queue. A request that later ones of its kind have overtaken is late a
+    ``request_timeout`` after it was sent.
     """
 
     def __init__(self, bookie: str, client: Client, settings: ClientSettings, trace: TraceWriter | None = None) -> None:
@@ -143,7 +139,7 @@ class Connection:
         self.client = client
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self.txns = chain(range(1, 1 << 28), count(1 << 35))  # those between are for requests by rows
+        self.txns = chain(range(1, 1 << 28), count(1 << 35))  # the numbers between are for requests by rows
         self.now = self.loop.time
         self.request_timeout = settings.request_timeout
         self.unanswered_limit = settings.unanswered_limit
@@ -151,27 +147,27 @@ class Connection:
         self.unanswered_size = 0
         self.pipeline: Pipeline | None = None
         self.outgoing: list[bytes | memoryview] = []
-        """Frames that are written at the end of this turn of the loop, or once there is a connection."""
+        """Frames to write at the end of this turn of the loop, or once connected."""
         self.link: _Link | None = None
         self.connecting: asyncio.Task[None] | None = None
         self.attempts = 0
-        """Connections that failed one after another."""
+        """Consecutive connections that failed."""
         self.heard_at = 0.0
         self.reached = [0, 0]
-        """The last request that was answered, of adds at 1 and of others at 0; and when that became so."""
+        """The highest request number answered, of adds at 1 and of others at 0. ``reached_at``: when."""
         self.reached_at = [0.0, 0.0]
         self.is_flushing = False
         self.sweeping: asyncio.TimerHandle | None = None
         self.sweeping_at = 0.0
-        """When the sweep is due."""
+        """When the next sweep is due."""
         self.is_closed = False
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def send(self, asking: Asking, txn: int, request: Request) -> None:
-        """Send a request. Its outcome is reported later, never before this returns."""
+    def send(self, requester: Requester, txn: int, request: Request) -> None:
+        """Send a request. Its outcome is reported later, never before this method returns."""
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
-            self.loop.call_soon(self._give_up, asking.unanswered, txn, self.bookie)
+            self.loop.call_soon(self._give_up, requester.unanswered, txn, self.bookie)
             return
         number = next(self.txns)
         frame = encode_request(number, request)
@@ -179,38 +175,38 @@ class Connection:
         deadline = self.now() + self.request_timeout
         if type(request) is ReadEntry:
             deadline += request.wait / 1_000_000
-        self.waiting[number] = (asking, txn, deadline, size, type(request) is AddEntry)
+        self.waiting[number] = (requester, txn, deadline, size, type(request) is AddEntry)
         self._write([frame], size)
 
-    def send_adds(self, asking: AskingForAdds, send: SendAdds) -> None:
-        """Send adds. The outcome of each is reported later, never before this returns."""
+    def send_adds(self, requester: AddRequester, send: SendAdds) -> None:
+        """Send adds. The outcome of each is reported later, never before this method returns."""
         adds, bookie = send.adds, self.bookie
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
-            self.loop.call_soon(self._give_up, asking.adds_answered, bookie, self._entries_of(send), None)
+            self.loop.call_soon(self._give_up, requester.adds_answered, bookie, self._entries_of(send), None)
         elif type(adds) is AddRows and not self._pipeline().is_full(len(adds)):
             deadline = self.now() + self.request_timeout
             place = send.place, send.ensemble_size, send.write_quorum
-            self._write(*self._pipeline().adds(asking, adds, *place, deadline))
+            self._write(*self._pipeline().adds(requester, adds, *place, deadline))
         else:
             assert bookie == send.bookie
-            plain = _PlainAdds(asking)
+            plain = _PlainAdds(requester)
             for entry_id in self._entries_of(send):
                 self.send(plain, entry_id, adds[entry_id - adds.first])
 
-    def send_reads(self, asking: AskingForReads, ledger: int, entry_ids: Sequence[int]) -> None:
-        """Ask for entries. The outcome of each is reported later, never before this returns."""
+    def send_reads(self, requester: ReadRequester, ledger: int, entry_ids: Sequence[int]) -> None:
+        """Request entries. The outcome of each is reported later, never before this method returns."""
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
-            self.loop.call_soon(self._give_up, asking.entries_unanswered, self.bookie, entry_ids)
-        elif LOOPS.module is None or not asking.by_rows or self._pipeline().is_full(len(entry_ids)):
+            self.loop.call_soon(self._give_up, requester.entries_unanswered, self.bookie, entry_ids)
+        elif LOOPS.module is None or not requester.by_rows or self._pipeline().is_full(len(entry_ids)):
             for entry_id in entry_ids:
-                self.send(asking, entry_id, ReadEntry(ledger, entry_id))
+                self.send(requester, entry_id, ReadEntry(ledger, entry_id))
         else:
             deadline = self.now() + self.request_timeout
-            frames = self._pipeline().reads(asking, ledger, entry_ids, deadline)
+            frames = self._pipeline().reads(requester, ledger, entry_ids, deadline)
             self._write([frames], len(frames), at_once=True)
 
     def _entries_of(self, send: SendAdds) -> list[int]:
-        """The entries of a batch that this bookie is sent."""
+        """The entries of a batch that belong on this bookie."""
         place, size, quorum = send.place, send.ensemble_size, send.write_quorum
         first = send.adds.first
         return [each for each in range(first, first + len(send.adds)) if is_in_write_set(place, each, size, quorum)]
@@ -221,8 +217,8 @@ class Connection:
         return self.pipeline
 
     def _write(self, frames: Sequence[bytes | memoryview], size: int, at_once: bool = False) -> None:
-        """Write frames: at once where nothing is under way that others could be written with, and large ones, so that
-        nobody puts them together with others; and those that have others with them already.
+        """Write frames, or queue them. They are written at once if nothing is in flight to join, if they are large, or
+        if ``at_once``: the caller has joined them already.
         """
         at_once = at_once or not self.unanswered_size or size >= _LARGE
         self.unanswered_size += size
@@ -236,9 +232,7 @@ class Connection:
             self._flush_later()
 
     def _flush_later(self) -> None:
-        """Write at the end of this turn of the loop, or once there is a connection; and look after what is not
-        answered.
-        """
+        """Write at the end of this turn of the loop, or once connected. Also start the sweep for late requests."""
         if self.link is not None:
             self.is_flushing = True
             self.loop.call_soon(self._flush)
@@ -247,10 +241,10 @@ class Connection:
         if self.sweeping is None:
             self._sweep_later()
 
-    def _give_up(self, tell: Callable[..., None], *what: Any) -> None:
-        """Tell who asks that there will be no answer."""
+    def _give_up(self, report: Callable[..., None], *arguments: Any) -> None:
+        """Report requests as unanswered."""
         self.client.failed(self.bookie)
-        tell(*what)
+        report(*arguments)
 
     def _flush(self) -> None:
         self.is_flushing = False
@@ -259,10 +253,10 @@ class Connection:
             self.outgoing = []
 
     def take(self, data: bytearray, view: Any, start: int, stop: int, limit: int) -> int:
-        """Take the responses that are complete in ``data[start:stop]``; where the next begins. ``view``: the data as an
-        array, if there are loops.
+        """Take the complete responses in ``data[start:stop]``. Gives the offset after them. ``view``: the data as an
+        array, if the loops are loaded.
 
-        Raises :class:`WireError` for what is no response.
+        Raises :class:`WireError` for anything but responses.
         """
         self.heard_at = self.now()
         if self.pipeline is None:
@@ -283,7 +277,7 @@ class Connection:
         return start
 
     def _answered(self, pipeline: Pipeline, view: Any, owner: Any, taken: int, size: int, first: int) -> None:
-        """Requests of an owner are answered, by responses of the kind of the ``first``."""
+        """Requests of one owner were answered, by responses of the same kind as ``first``."""
         self.unanswered_size -= size
         responses, loops = pipeline.responses, pipeline.loops
         if responses.item(first, loops.KIND) == loops.ADDED:
@@ -293,7 +287,7 @@ class Connection:
             owner.entries_read(self.bookie, view, responses, entry_ids, rows)
 
     def _received_rows(self, pipeline: Pipeline, data: bytearray, view: Any, row: int, count: int) -> None:
-        """Responses arrived, of which there are rows."""
+        """Deliver the responses in rows from ``row`` to before ``count``."""
         loops, responses = pipeline.loops, pipeline.responses
         while row < count:
             if responses[row, loops.KIND] == loops.OTHER:
@@ -307,10 +301,10 @@ class Connection:
                 self._answered(pipeline, view, owner, taken, size, first)
 
     def received(self, payloads: list[bytes]) -> None:
-        """Responses arrived."""
+        """Deliver responses."""
         now = self.heard_at = self.now()
         waiting, bookie, client, reached = self.waiting, self.bookie, self.client, self.reached
-        confirming: AskingForAdds | None = None
+        confirming: AddRequester | None = None
         confirmed: list[int] = []
         try:
             for payload in payloads:
@@ -320,12 +314,12 @@ class Connection:
                     if self.pipeline is not None:
                         self._received_of_rows(self.pipeline, number, response)
                     continue
-                asking, txn, _, size, is_add = request
+                requester, txn, _, size, is_add = request
                 self.unanswered_size -= size
                 if number > reached[is_add]:
                     reached[is_add] = number
                     self.reached_at[is_add] = now
-                of_batch = asking.asking if type(asking) is _PlainAdds and response.code is Code.OK else None
+                of_batch = requester.requester if type(requester) is _PlainAdds and response.code is Code.OK else None
                 if confirming is not None and of_batch is not confirming:
                     owner, confirming = confirming, None
                     owner.adds_answered(bookie, confirmed, Code.OK)
@@ -336,13 +330,13 @@ class Connection:
                     confirming = of_batch
                     confirmed.append(txn)
                 else:
-                    asking.answered(txn, bookie, response)
-        finally:  # also if what follows is no response
+                    requester.answered(txn, bookie, response)
+        finally:  # even if a later payload is invalid
             if confirming is not None:
                 confirming.adds_answered(bookie, confirmed, Code.OK)
 
     def _received_of_rows(self, pipeline: Pipeline, number: int, response: Response) -> None:
-        """A response arrived to a request by rows, and it is not a plain success."""
+        """Deliver a response to a request sent by rows that is not a plain success."""
         request = pipeline.take(number, self.heard_at)
         if request is None:
             return
@@ -356,7 +350,7 @@ class Connection:
             owner.answered(entry_id, self.bookie, response)
 
     def _unanswered_rows(self, stretches: list[tuple[int, int]]) -> None:
-        """Requests by rows with numbers in these stretches are unanswered."""
+        """Requests by rows with numbers in these ranges are unanswered."""
         for first, stop in stretches:
             if self.pipeline is None:
                 return
@@ -374,13 +368,11 @@ class Connection:
         self.sweeping = self.loop.call_later(delay, self._sweep)
 
     def _sweep(self) -> None:
-        """Give up what was not answered in time; and a connection over which nothing came at all, which may be half
-        open.
-        """
+        """Give up late requests. Break a connection that received nothing at all, because it may be half open."""
         self.sweeping = None
         now = self.now()
         if now - self.sweeping_at > self.request_timeout / 4:
-            # It is this process that was held up: what came meanwhile is still to be read.
+            # This process was blocked: answers may still be waiting to be read.
             self.heard_at = now
             self.reached_at = [now, now]
             if self.pipeline is not None:
@@ -395,10 +387,10 @@ class Connection:
         elif is_late:
             self.client.failed(self.bookie)
             self._unanswered_rows(late_rows)
-            for number, (asking, txn, _, size, _) in late:
+            for number, (requester, txn, _, size, _) in late:
                 if self.waiting.pop(number, None) is not None:
                     self.unanswered_size -= size
-                    asking.unanswered(txn, self.bookie)
+                    requester.unanswered(txn, self.bookie)
         is_waiting = self.waiting or (self.pipeline is not None and self.pipeline.is_waiting)
         if is_waiting and self.sweeping is None and not self.is_closed:
             self._sweep_later()
@@ -450,7 +442,7 @@ class Connection:
             self._break()
 
     def _trace(self, what: str, link: _Link) -> None:
-        """Record a connection in the trace, whose name is the address that the bookie sees too."""
+        """Record a connection in the trace. Its name is this end's address, which the bookie sees too."""
         if self.trace is not None:
             self.trace.emit(what, parameters={"bookie": self.bookie, "connection": link.address})
 
@@ -468,11 +460,11 @@ class Connection:
         self.client.failed(self.bookie)
         self.client.disconnected(self.bookie)
         self._unanswered_rows(unanswered_rows)
-        for asking, txn, *_ in unanswered.values():
-            asking.unanswered(txn, self.bookie)
+        for requester, txn, *_ in unanswered.values():
+            requester.unanswered(txn, self.bookie)
 
     def close(self) -> None:
-        """Close the connection; no outcome of a request is reported any more."""
+        """Close the connection. Outcomes of requests are no longer reported."""
         self.is_closed = True
         self.waiting.clear()
         self.pipeline = None
@@ -485,7 +477,7 @@ class Connection:
 
 
 class _Link(asyncio.BufferedProtocol):
-    """One connection, while it lasts. What has arrived and is no complete frame yet is in ``data[start:stop]``."""
+    """One TCP connection while it lasts. ``data[start:stop]`` has arrived and is not yet a complete frame."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -496,7 +488,7 @@ class _Link(asyncio.BufferedProtocol):
         self._resize(_BUFFER)
         self.transport: Any = None
         self.address = ""
-        """This end's, which the bookie sees too."""
+        """This end's address, which the bookie sees too."""
         self.answer: asyncio.Future[Response] | None = None
         self.reason = "the bookie closed it"
 
@@ -509,7 +501,7 @@ class _Link(asyncio.BufferedProtocol):
             of_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def write(self, frames: Sequence[bytes | memoryview]) -> None:
-        """Write frames, or pieces of them, at once."""
+        """Write frames, or pieces of frames, at once."""
         if len(frames) == 1:
             self.transport.write(frames[0])
         elif sum(map(len, frames)) >= len(frames) * LARGE // 4:
@@ -520,7 +512,7 @@ class _Link(asyncio.BufferedProtocol):
     # -- what arrives --------------------------------------------------------------------------------------------------
 
     def _resize(self, size: int) -> None:
-        """Have another buffer, with what has arrived at its beginning."""
+        """Replace the buffer, keeping the bytes received so far."""
         before, self.data = self.data, bytearray(size)
         held = self.stop - self.start
         self.data[:held] = memoryview(before)[self.start : self.stop]
@@ -528,11 +520,11 @@ class _Link(asyncio.BufferedProtocol):
         self.view = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The memory for the bytes that arrive next."""
+        """The memory for the next bytes to arrive."""
         return memoryview(self.data)[self.stop :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on the responses that are complete. Bytes that are no response break the connection."""
+        """Deliver complete responses. Bytes that are not a response break the connection."""
         self.stop += nbytes
         was_filled = self.stop == len(self.data)
         try:
@@ -549,7 +541,7 @@ class _Link(asyncio.BufferedProtocol):
             self.abort(str(error))
 
     def _make_room(self, was_filled: bool) -> None:
-        """For a whole frame at least; for more of them where they come faster than they are taken."""
+        """Make room for at least one whole frame, and for more if they arrive faster than they are taken."""
         size = len(self.data)
         if self.start == self.stop:
             self.start = self.stop = 0
@@ -568,7 +560,7 @@ class _Link(asyncio.BufferedProtocol):
     # -- its life ------------------------------------------------------------------------------------------------------
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell of it."""
+        """Report the lost connection."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(ConnectionError(self.reason))
         self.connection.lost(self, str(error) if error else self.reason)
@@ -583,7 +575,7 @@ class _Link(asyncio.BufferedProtocol):
         self.transport.close()
 
     async def ask(self, request: Request) -> Response:
-        """The answer to a request, before the connection serves others. Raises ``OSError``."""
+        """Send a request before the connection serves others, and wait for its answer. Raises ``OSError``."""
         self.answer = self.connection.loop.create_future()
         self.transport.write(encode_request(next(self.connection.txns), request))
         try:
@@ -592,7 +584,7 @@ class _Link(asyncio.BufferedProtocol):
             self.answer = None
 
     async def start_tls(self, host: str) -> None:
-        """Go on under TLS, if the bookie does; raises ``OSError`` if not."""
+        """Continue under TLS. Raises ``OSError`` if the bookie does not."""
         tls = self.connection.settings.tls
         context = tls.context if isinstance(tls, Tls) else tls
         response = await self.ask(StartTls())
@@ -608,7 +600,7 @@ class _Link(asyncio.BufferedProtocol):
         await upgrade(self.transport, agreed, context, server_side=False, server_hostname=name)
 
     async def authenticate(self, credentials: Credentials) -> None:
-        """Authenticate by BookKeeper's SASL, unless the bookie says that nobody need. Raises ``OSError``."""
+        """Authenticate by BookKeeper's SASL, unless the bookie does not require it. Raises ``OSError``."""
         user, password = credentials
         client = sasl.Client(SASL_NAME, SASL_NAME, user, password, secrets.token_hex(16))
         token = client.step(b"")

@@ -1,8 +1,8 @@
-"""A client's process: carries out what its roles want, over connections to bookies and a session with the metadata
+"""A client's process: carries out the effects of its roles, over connections to bookies and a session with the metadata
 service.
 
-It is the asyncio twin of the simulator's client. A role at work is an :class:`Actor`; all actors of a client share the
-connections, the session and one view of the bookies.
+This is the asyncio counterpart of the simulator's client. A running role is an :class:`Actor`. All actors of a client
+share the connections, the session and one list of bookies.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _log = logging.getLogger("fencepost.ledgers")
 FORKED = "this client belongs to the process from which this one was forked: connect anew after a fork"
 
 _CLIENT = ("fencepost.ledger.client.", "fencepost.log.")
-"""The modules of what runs on a driver."""
+"""The modules of code that runs on a driver."""
 
 _OUTCOMES: dict[type[StoreError], Outcome] = {
     NoSuchLedgerError: Outcome.NO_LEDGER,
@@ -74,16 +74,13 @@ _OUTCOMES: dict[type[StoreError], Outcome] = {
     BadVersionError: Outcome.BAD_VERSION,
     OutcomeUnknownError: Outcome.UNKNOWN,
 }
-"""The outcomes that errors of the metadata client are. After any other, trying again would end alike: the role cannot
-go on.
-"""
+"""The outcomes for errors of the metadata client. Any other error would repeat on a retry, so the role fails."""
 
 
 class Driver:
-    """The process of one client. Make it with :meth:`start`; it ends its session and its connections with
-    :meth:`close`.
+    """The process of one client. Create it with :meth:`start`. :meth:`close` ends its session and its connections.
 
-    ``trace`` is written to by all that it does, and closed with it.
+    All its actors write to ``trace``, which is closed with the driver.
     """
 
     def __init__(self, metadata: MetadataClient, settings: ClientSettings, trace: TraceWriter | None = None) -> None:
@@ -91,27 +88,27 @@ class Driver:
         self.settings = settings
         self.trace = trace
         self._actors_of: dict[str, int] = {}
-        """How many actors with a name a trace has had."""
+        """How many actors of each name the trace has."""
         self.loop = asyncio.get_running_loop()
         self.connections: dict[str, Connection] = {}
         self.actors: dict[Actor, None] = {}
-        """The roles at work. They hear of what concerns all of them in the order in which they began."""
+        """The running roles. Events for all of them arrive in the order in which they started."""
         self.bookies = Bookies()
         self.failed_until: dict[str, float] = {}
-        """Bookies that have failed, and until when each is chosen last."""
+        """Until when each failed bookie is chosen last."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.unreachable_since: float | None = None
-        """Since when the metadata service cannot be reached; None while it can."""
+        """Since when the metadata service has been unreachable; None while it is reachable."""
         self._patient: set[asyncio.Future[Any]] = set()
-        """The futures that are waited for and may need the metadata service."""
+        """Awaited futures that may need the metadata service."""
         self.impatient: dict[Callable[[StoreError], None], None] = {}
-        """Functions that are called once the metadata service is out of reach for too long."""
+        """Callbacks for when the metadata service was unreachable for too long."""
         self._losing_patience: asyncio.TimerHandle | None = None
         self._stops: list[Callable[[], None]] = []
         self.dependents: dict[Callable[[StoreError], None], None] = {}
-        """Functions that are called with the error when the driver does nothing more."""
+        """Callbacks, run with the error when the driver stops."""
         self.failure: Exception | None = None
-        """What went wrong in the driver that must not, if something did."""
+        """The unexpected error that stopped the driver, if there was one."""
         self._process = os.getpid()
         _watch_over(self)
 
@@ -119,14 +116,14 @@ class Driver:
     async def start(
         cls, metadata: MetadataClient, settings: ClientSettings, trace: TraceWriter | None = None
     ) -> Driver:
-        """A driver that knows which bookies there are."""
+        """A driver that has read the list of bookies."""
         driver = cls(metadata, settings, trace)
         driver._stops.append(metadata.listen(driver._session_changed))
         driver._stops.append(await metadata.watch_bookies(driver._bookies_changed))
         return driver
 
     async def close(self) -> None:
-        """End everything. Calls that are under way fail, and what comes of them is not known."""
+        """Stop everything. Calls in progress fail with an unknown outcome."""
         for stop in self._stops:
             stop()
         self._stops.clear()
@@ -136,12 +133,12 @@ class Driver:
             await asyncio.to_thread(self.trace.close)
 
     def _end(self, error: StoreError) -> None:
-        """Do nothing more: all that is under way fails."""
+        """Stop: everything in progress fails."""
         self._be_patient()
         for report in [*(actor.fail for actor in self.actors), *self.dependents]:
             try:
                 report(error)
-            except Exception as another:  # the others are told all the same
+            except Exception as another:  # report to the others anyway
                 _log.error("a client of %s fails to end", self.metadata.address, exc_info=another)
         for future in [*self._patient]:
             if not future.done():
@@ -154,8 +151,8 @@ class Driver:
     # -- what must not be ----------------------------------------------------------------------------------------------
 
     def give_up(self, error: Exception) -> None:
-        """Something went wrong that nobody foresaw, so that nothing is certain any more: all calls that are under way
-        fail, and all later ones at once.
+        """Stop after an unexpected error, when no state can be trusted. All calls in progress and all later ones
+        fail.
         """
         if self.failure is None:
             self.failure = error
@@ -163,8 +160,8 @@ class Driver:
             self._end(self._failed())
 
     def must_work(self) -> None:
-        """Raises :class:`ClientFailedError` if the driver has given up, or is that of the process from which this one
-        was forked.
+        """Raise :class:`ClientFailedError` if the driver has given up, or belongs to the parent of this forked
+        process.
         """
         if self.failure is not None:
             raise self._failed() from self.failure
@@ -181,7 +178,7 @@ class Driver:
         return made
 
     def set_timer(self, timer: SetTimer, deliver: Callable[[TimerFired], None]) -> None:
-        """Give a role the event of a timer when its time has come, a random part of its jitter later."""
+        """Deliver a timer's event to a role after its delay, plus a random part of its jitter."""
         delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
         self.loop.call_later(delay / 1_000_000, deliver, TimerFired(timer.key))
 
@@ -189,20 +186,20 @@ class Driver:
 
     def connection(self, bookie: str) -> Connection:
         """The connection to a bookie."""
-        found = self.connections.get(bookie)
-        if found is None:
-            found = self.connections[bookie] = Connection(bookie, self, self.settings, self.trace)
-        return found
+        connection = self.connections.get(bookie)
+        if connection is None:
+            connection = self.connections[bookie] = Connection(bookie, self, self.settings, self.trace)
+        return connection
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
-        """Send a request of nobody's role to a bookie; gives its answer, None if there is none."""
+        """Send a request that belongs to no role to a bookie. Gives the answer, None if there is none."""
         self.must_work()
         question = _Question(self.loop.create_future())
         self.connection(bookie).send(question, 0, request)
         return await question.answer
 
     async def address_of(self, bookie: str) -> tuple[str, int]:
-        """Host and port of a bookie, as it has registered them now."""
+        """Host and port of a bookie, as currently registered."""
         return address_of(bookie, await self.metadata.bookie_info(bookie))
 
     def failed(self, bookie: str) -> None:
@@ -213,14 +210,12 @@ class Driver:
             self._announce_bookies()
 
     def disconnected(self, bookie: str) -> None:
-        """Tell all roles that the connection to a bookie is gone."""
+        """Notify all roles that the connection to a bookie was lost."""
         for actor in [*self.actors]:
             actor.deliver(Disconnected(bookie))
 
     def candidates(self) -> BookiesChanged:
-        """The bookies that can be written to, in an order in which to choose among them: any, but those that have
-        failed lately last.
-        """
+        """The writable bookies in random order, with recently failed ones last."""
         mixed = random.sample(self.bookies.writable, len(self.bookies.writable))
         return BookiesChanged(tuple(preferred(mixed, self._quarantined())))
 
@@ -230,7 +225,7 @@ class Driver:
 
     def _bookies_changed(self, bookies: Bookies) -> None:
         for bookie in set(bookies.writable) - set(self.bookies.writable):
-            self.failed_until.pop(bookie, None)  # it is registered anew, so it works again
+            self.failed_until.pop(bookie, None)  # it registered again, so it works again
         self.bookies = bookies
         self._announce_bookies()
 
@@ -239,14 +234,14 @@ class Driver:
             actor.deliver(self.candidates())
 
     def name_in_trace(self, name: str) -> str:
-        """How a trace calls what has a name: as nobody before."""
+        """A name in the trace that no earlier actor has."""
         number = self._actors_of[name] = self._actors_of.get(name, 0) + 1
         return name if number == 1 else f"{name} attempt {number}"
 
     # -- the metadata service ------------------------------------------------------------------------------------------
 
     def spawn(self, coroutine: Any) -> asyncio.Task[None]:
-        """Run a coroutine until the driver is closed. It handles its errors itself."""
+        """Run a coroutine until the driver closes. The coroutine handles its own errors."""
         task = self.loop.create_task(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self._done)
@@ -258,8 +253,8 @@ class Driver:
             self.give_up(error)
 
     async def patiently(self, future: asyncio.Future[Any]) -> Any:
-        """Wait for what may need the metadata service. Raises :class:`MetadataServiceError` once that is out of reach
-        for too long.
+        """Wait for a future that may need the metadata service. Raises :class:`MetadataServiceError` once the service
+        was unreachable for too long.
         """
         if future.done():
             return future.result()
@@ -282,7 +277,7 @@ class Driver:
         )
 
     def _lose_patience(self) -> None:
-        """The metadata service is out of reach for too long: nobody waits any more for what may need it."""
+        """The metadata service was unreachable for too long: fail everything that may wait for it."""
         for future in [*self._patient]:
             if not future.done():
                 future.set_exception(self._unreachable())
@@ -309,12 +304,12 @@ class Driver:
 
 
 _DRIVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Driver]] = WeakKeyDictionary()
-"""The drivers on each loop that has some."""
+"""The drivers of each loop."""
 
 
 def _watch_over(driver: Driver) -> None:
-    """Have a driver give up when one of its callbacks raises: the loop would only log that, and somebody might wait for
-    ever.
+    """Make a driver give up when one of its callbacks raises. The loop would only log the error, and a caller might
+    wait forever.
     """
     loop = driver.loop
     if loop in _DRIVERS:
@@ -330,14 +325,14 @@ def _watch_over(driver: Driver) -> None:
                 each.give_up(error)
         if before is None:
             loop.default_exception_handler(context)
-        else:  # such as that of a process of the store, which ends then
+        else:  # for example a store process's, which then exits
             before(loop, context)
 
     loop.set_exception_handler(handle)
 
 
 def _is_of_client(traceback: TracebackType | None) -> bool:
-    """Whether an error came out of the code of a client."""
+    """Whether an error was raised in a client's code."""
     while traceback is not None:
         if traceback.tb_frame.f_globals.get("__name__", "").startswith(_CLIENT):
             return True
@@ -346,7 +341,7 @@ def _is_of_client(traceback: TracebackType | None) -> bool:
 
 
 class _Question:
-    """A request that is asked for itself."""
+    """A single request that belongs to no role."""
 
     def __init__(self, answer: asyncio.Future[Response | None]) -> None:
         self.answer = answer
@@ -357,15 +352,15 @@ class _Question:
             self.answer.set_result(response)
 
     def unanswered(self, txn: int, bookie: str) -> None:
-        """It did not."""
+        """The bookie did not answer."""
         if not self.answer.done():
             self.answer.set_result(None)
 
 
 class Actor:
-    """A role at work: its events go in one after another, and its effects are carried out.
+    """A running role: delivers its events one at a time and carries out their effects.
 
-    ``confirmed`` takes the last confirmed entry of those that were appended together.
+    ``confirmed`` takes the last confirmed entry of those appended together.
     """
 
     def __init__(self, driver: Driver, role: Role, confirmed: Callable[[Confirmed], None] | None = None) -> None:
@@ -401,28 +396,28 @@ class Actor:
         raise NotImplementedError
 
     def _failed(self, error: StoreError) -> None:
-        """Take, once, the error of the calls that are under way."""
+        """Take the error of the calls in progress. Called once."""
         raise NotImplementedError
 
     def call(self, operation: str, *arguments: Any) -> None:
-        """Ask the role for something, under the number that is ``calls`` then. The result may come before this
-        returns.
+        """Call an operation of the role. The call's number is the new value of ``calls``. The result may come before
+        this method returns.
         """
         self.calls += 1
         self.deliver(Call(self.calls, operation, arguments))
 
     def append(self, entries: Sequence[bytes]) -> None:
-        """Append entries, under the number that is ``calls`` then."""
+        """Append entries. Their call's number is the new value of ``calls``."""
         self.calls += 1
         self.deliver(Append(self.calls, entries))
 
     def leave(self) -> None:
-        """The role is gone. What it has sent is on its way."""
+        """Stop the role. Messages it has sent are still delivered."""
         self.is_closed = True
         self.driver.actors.pop(self, None)
 
     def fail(self, error: StoreError) -> None:
-        """The role cannot go on."""
+        """Stop the role with an error."""
         if not self.is_closed:
             self.leave()
             self._failed(error)
@@ -430,7 +425,7 @@ class Actor:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def deliver(self, event: Event) -> None:
-        """Give the role an event, and do what it wants."""
+        """Deliver an event to the role and carry out the effects."""
         if self.is_closed:
             return
         carry = self.carry
@@ -464,7 +459,7 @@ class Actor:
         connection.send_adds(self._adding, send)
 
     def trace_effect(self, effect: Trace) -> None:
-        """Write what the role says it does; only if there is a trace."""
+        """Write a role's action to the trace. Only called if there is a trace."""
         self._emit(effect.action, effect.ledger, effect.fields, actor=self._name)
 
     def _set_timer(self, timer: SetTimer) -> None:
@@ -503,5 +498,5 @@ class _Adding:
         self._deliver = actor.deliver
 
     def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
-        """A bookie answered adds alike, or did not answer."""
+        """A bookie gave these adds the same answer, or (None) did not answer."""
         self._deliver(AddsAnswered(bookie, entry_ids, code, self.attempt))

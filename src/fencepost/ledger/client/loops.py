@@ -1,7 +1,7 @@
-"""The compiled loops of a client, once they are there, and the plain ones before.
+"""The client's compiled loops once they are loaded, and plain Python until then.
 
-A client that carries few entries never loads them: a command line would only be slower. After some thousands of entries
-it has them got ready (:mod:`fencepost.ledger.kernels.ready`), and goes on with the plain ones meanwhile.
+A client with few entries never loads them, since loading would slow down a command line. After some thousands of
+entries it loads them in the background (:mod:`fencepost.ledger.kernels.ready`) and uses plain Python meanwhile.
 """
 
 from __future__ import annotations
@@ -26,20 +26,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LARGE = 16 * 1024
-"""Bytes of an entry, from which on it takes less time to look at it by itself where it lies than to copy it among
-others.
-"""
+"""The entry size in bytes above which handling an entry in place is faster than copying it next to others."""
 
 WORTH = 2_000
-"""Entries that a process has carried when it is worth to load the loops."""
+"""The number of entries after which a process loads the loops."""
 
 MODULES = ("fencepost.ledger.rules.ensembles", "fencepost.ledger.rules.adding", "fencepost.ledger.kernels.client")
-"""The loops, and the rules that they compile."""
+"""The loops, and the rules that are compiled with them."""
 
 
 class Loops:
-    """Loops of this process. ``module``: the last of the modules that have ``names`` once they are loaded, None before.
-    They are when so many entries (``worth``) were carried without them.
+    """The compiled loops of this process, from modules ``names``. They are loaded after ``worth`` entries were carried
+    without them. ``module``: the last of the modules once it is loaded, None before.
     """
 
     def __init__(self, names: Sequence[str], worth: int = WORTH) -> None:
@@ -50,20 +48,20 @@ class Loops:
         self._is_begun = False
 
     def carried(self, entries: int) -> None:
-        """So many entries were sent or read without the loops: get them ready, if they are worth it."""
+        """Count entries sent or read without the loops. Start loading once there are enough."""
         self._carried += entries
         if not self._is_begun and (self._carried >= self._worth or ready.is_wanted_at_once()):
             self._is_begun = True
             ready.begin(self._names, self._use)
 
     def load(self) -> Any:
-        """Load them now, and compile them if they have not been."""
+        """Load the loops now. Compiles them if needed."""
         self._use([importlib.import_module(name) for name in self._names])
         return self.module
 
     @contextmanager
     def without(self) -> Iterator[None]:
-        """Have the plain ones for a while, however much is carried."""
+        """Use plain Python for a while, however many entries are carried."""
         before, self.module = (self.module, self._is_begun), None
         self._is_begun = True
         try:
@@ -79,10 +77,10 @@ LOOPS = Loops(MODULES)
 
 
 class Blocks:
-    """Large blocks of bytes that are used again once nobody refers to them: new memory costs a page fault for each 4
-    KiB.
+    """A pool of large blocks of bytes. A block is reused once nobody refers to it, because new memory costs a page
+    fault per 4 KiB.
 
-    ``kept``: bytes that are kept, at most. A caller that finds no free block gets a new one.
+    ``kept``: the most bytes to keep. A caller gets a new block if none is free.
     """
 
     _SMALL = 32 * 1024
@@ -93,10 +91,12 @@ class Blocks:
         self._blocks: deque[NDArray[np.uint8]] = deque()
         one = deque([object()]).popleft()
         self._alone = getrefcount(one)
-        """The references to what only a variable here refers to: each version of Python counts them in its own way."""
+        """The reference count of an object with a single reference from a local variable. It differs between versions
+        of Python.
+        """
 
     def take(self, np: Any, size: int) -> NDArray[np.uint8]:
-        """A block of at least so many bytes."""
+        """A block of at least ``size`` bytes."""
         if size < self._SMALL:
             small: NDArray[np.uint8] = np.empty(size, np.uint8)
             return small
@@ -104,12 +104,12 @@ class Blocks:
             block = self._blocks.popleft()
             is_free = getrefcount(block) == self._alone
             if is_free and len(block) < size:
-                self.room += len(block)  # those that are needed have become larger
+                self.room += len(block)  # the needed size has grown
                 continue
             self._blocks.append(block)
             if is_free:
                 return block
-        # so that sizes that differ a little have blocks in common, and little of them is room for nothing
+        # Rounded up, so that similar sizes share blocks and little is wasted.
         step = 1 << size.bit_length() - 4
         made: NDArray[np.uint8] = np.empty(-(-size // step) * step, np.uint8)
         if len(made) <= self.room:
@@ -122,7 +122,7 @@ BLOCKS = Blocks(80 << 20)
 
 
 class AddRows:
-    """Adds of entries that follow one another, in one block. ``size``: bytes of the frames of all of them."""
+    """Adds of consecutive entries, in one block. ``size``: bytes of all their frames."""
 
     __slots__ = ("count", "first", "parts", "request", "size", "table")
 
@@ -153,12 +153,12 @@ class AddRows:
         )
 
     def length(self, index: int) -> int:
-        """Bytes of data of the ledger up to and including one of the entries."""
+        """Bytes of data in the ledger up to and including one of the entries."""
         return int(self.table[index, -1])
 
 
 class RowLoops(PlainLoops, frozen=True):
-    """The work that is done for many entries at once, by the loops once they are loaded."""
+    """Work on many entries at once, by the compiled loops once they are loaded."""
 
     loops: Loops
 
@@ -167,7 +167,7 @@ class RowLoops(PlainLoops, frozen=True):
         loops = self.loops.module
         if loops is None:
             self.loops.carried(len(entries))
-        if loops is None or len(entries) == 1:  # one alone costs less without rows
+        if loops is None or len(entries) == 1:  # for a single entry rows cost more
             return PLAIN.batch(digests, first, length, entries)
         np, key = loops.np, first.master_key
         count, digest_type = len(entries), digests.digest_type.value
@@ -223,7 +223,7 @@ class RowLoops(PlainLoops, frozen=True):
 
 
 def _digests(np: Any, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> Any:
-    """The digest of each entry, a row for each."""
+    """The digests of entries, one row each."""
     made = bytearray()
     for entry_id, data in enumerate(entries, first.entry_id):
         length += len(data)
@@ -232,5 +232,5 @@ def _digests(np: Any, digests: Digests, first: AddEntry, length: int, entries: S
 
 
 def _plain(entry_ids: Sequence[int]) -> Sequence[int]:
-    """Python's own integers."""
+    """The ids as Python integers."""
     return entry_ids.tolist() if hasattr(entry_ids, "tolist") else entry_ids

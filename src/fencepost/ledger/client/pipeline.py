@@ -1,6 +1,4 @@
-"""The requests of one connection that are made and answered by rows: adds and reads of many entries, without an object
-for each.
-"""
+"""Adds and reads of many entries over one connection, kept in rows of arrays instead of one object per request."""
 
 from __future__ import annotations
 
@@ -16,14 +14,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _AT_ONCE = 4096
-"""Responses that are parsed at once."""
+"""The most responses parsed at once."""
 
 _OWNERS = 64
-"""Owners after which it is seen which of them are still waited for."""
+"""The number of owners at which those without requests are removed."""
 
 
 class Pipeline:
-    """Requests by rows that have no answer: a ring of them, and who they belong to. ``loops``:
+    """A ring of unanswered requests, one row each, and their owners. ``loops``:
     :mod:`fencepost.ledger.kernels.client`.
     """
 
@@ -33,29 +31,25 @@ class Pipeline:
         self.ring: NDArray[np.int64] = self.np.zeros((1024, loops.RING_COLUMNS), self.np.int64)
         self.oldest = self.next = loops.FIRST_TXN
         self.deadlines: deque[tuple[int, int, float, int]] = deque()
-        """The first number of requests that were sent together, the one after them, when these are given up, and 1 for
-        adds.
-        """
+        """For requests sent together: the first number, the number after the last, their deadline, and 1 for adds."""
         self.reached = [0, 0]
-        """The last request that was answered, of adds at 1 and of reads at 0; and when that became so."""
+        """The highest request number answered, of adds at 1 and of reads at 0. ``reached_at``: when."""
         self.reached_at = [0.0, 0.0]
         self.owners: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}
-        """The numbers of owners of adds, which send all their adds under one number."""
+        """The numbers of owners of adds. An owner sends all its adds under one number."""
         self.left: dict[int, int] = {}
-        """How many reads under each odd number have no answer: it is given for those that are sent together, and is
-        over with them.
-        """
+        """Unanswered reads under each odd number. Reads sent together share a number, which ends with them."""
         self.last_number = 0
         self.responses: NDArray[np.int64] = self.np.empty((_AT_ONCE, loops.RESPONSE_COLUMNS), self.np.int64)
         self.answered: NDArray[np.int64] = self.np.empty((2, _AT_ONCE), self.np.int64)
-        """The entries whose requests are answered, and the rows of the responses."""
+        """The entry ids of answered requests, and the rows of their responses."""
         self._entry_ids, self._rows = self.answered
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def is_full(self, requests: int) -> bool:
-        """Whether there are no numbers for so many more. There are again when nothing is without an answer."""
+        """Whether no numbers are left for ``requests`` more. Numbers restart once nothing is unanswered."""
         if self.next + requests < self.loops.END_TXN:
             return False
         self._advance()
@@ -69,8 +63,9 @@ class Pipeline:
     def adds(
         self, owner: Any, adds: AddRows, place: int, ensemble_size: int, write_quorum: int, deadline: float
     ) -> tuple[list[memoryview], int]:
-        """The frames of those adds that are for the bookie at a place of the ensemble, which have no answer from now
-        on, in one piece or several, and their bytes. Large parts, which all bookies are sent, are not copied for each.
+        """The frames of the adds for the bookie at ``place`` in the ensemble, as one piece or several, and their size
+        in bytes. The adds count as unanswered from now on. Large bodies are shared between bookies, not copied for
+        each.
         """
         loops, first = self.loops, adds.first
         self._make_room(len(adds))
@@ -101,7 +96,7 @@ class Pipeline:
         return pieces, size
 
     def reads(self, owner: Any, ledger: int, entry_ids: Sequence[int], deadline: float) -> memoryview:
-        """The frames of the reads of entries, which have no answer from now on."""
+        """The frames that read these entries. The reads count as unanswered from now on."""
         self._make_room(len(entry_ids))
         out = self.np.empty(len(entry_ids) * self.loops.READ_FRAME, self.np.uint8)
         is_range = type(entry_ids) is range
@@ -121,7 +116,7 @@ class Pipeline:
         return out.data[:size]
 
     def _number(self, owner: Any) -> int:
-        """The number of an owner of adds in the ring, an even one."""
+        """The number of an owner of adds in the ring. It is even."""
         number = self.numbers.get(owner)
         if number is None:
             if len(self.numbers) >= _OWNERS:
@@ -132,13 +127,13 @@ class Pipeline:
         return number
 
     def _forget_owners(self) -> None:
-        """Forget those of whom no add is without an answer."""
+        """Forget owners without unanswered adds."""
         waited_for = {*self.np.unique(self.ring[:, self.loops.OWNER]).tolist()}
         self.numbers = {key: number for key, number in self.numbers.items() if number in waited_for}
         self.owners = {number: owner for number, owner in self.owners.items() if number % 2 or number in waited_for}
 
     def _owner_answered(self, number: int, requests: int) -> Any:
-        """The owner of a number, of which so many requests are answered."""
+        """The owner of a number, after ``requests`` of its requests were answered."""
         owner = self.owners[number]
         if number % 2:
             left = self.left[number] - requests
@@ -168,8 +163,8 @@ class Pipeline:
     def receive(
         self, data: NDArray[np.uint8], start: int, stop: int, limit: int, now: float
     ) -> tuple[int, int, int, int, Any, int, int]:
-        """Fill ``responses``: how many there are, where the next begins, and how it goes on there; and what
-        :meth:`complete` gives for the first of them, with the response 0 after those that are completed if it is no
+        """Fill ``responses``. Gives the number of responses, where the next begins, and what is there. Then come the
+        results of :meth:`complete` for the first responses, with 0 as the response after them if the first is not a
         plain one.
         """
         entry_ids, rows = self._entry_ids, self._rows
@@ -179,10 +174,10 @@ class Pipeline:
         return count, at, how, after, self._completed(number, taken, now) if taken else None, taken, size
 
     def complete(self, first: int, count: int, now: float) -> tuple[int, Any, int, int]:
-        """The requests that are answered by the responses from ``first`` on that are of one kind and for one owner.
+        """Complete the requests answered by the responses from ``first`` on, as far as these have one kind and one
+        owner.
 
-        Gives the response after them, the owner, how many these are, and the bytes of the requests; what they are is in
-        ``answered``.
+        Gives the response after them, the owner, the number of requests and their size in bytes. Fills ``answered``.
         """
         after, number, taken, size = self.loops.complete(
             self.responses, first, count, self.ring, self.oldest, self.next, self._entry_ids, self._rows
@@ -199,7 +194,7 @@ class Pipeline:
             self.reached_at[is_add] = now
 
     def take(self, txn: int, now: float) -> tuple[Any, int, int] | None:
-        """The owner, the entry and the bytes of one request that is answered; None if it was not waited for."""
+        """Complete one request. Gives its owner, entry id and size in bytes; None if it was not outstanding."""
         if not self.oldest <= txn < self.next:
             return None
         owner, entry_id, size = self.ring[txn & len(self.ring) - 1].tolist()
@@ -212,8 +207,8 @@ class Pipeline:
     # -- what is not answered ------------------------------------------------------------------------------------------
 
     def late(self, now: float, patience: float) -> list[tuple[int, int]]:
-        """The stretches of numbers, each to before another, in which requests were not answered in time. One that
-        stands in a line is in time as long as the line moves.
+        """Ranges of numbers, each as first and stop, with overdue requests. A queued request is not overdue while the
+        queue moves.
         """
         self._advance()
         while self.deadlines and self.deadlines[0][1] <= self.oldest:
@@ -229,18 +224,18 @@ class Pipeline:
         return stretches
 
     def all(self) -> list[tuple[int, int]]:
-        """The stretch of all numbers."""
+        """The range of all outstanding numbers."""
         return [(self.oldest, self.next)]
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request has no answer."""
+        """Whether a request is unanswered."""
         self._advance()
         return bool(self.oldest < self.next)
 
     def give_up(self, first: int, stop: int) -> tuple[list[tuple[Any, NDArray[np.int64], bool]], int]:
-        """Give up requests with numbers of a stretch: the entries, by owner and kind, and the bytes of all these
-        requests.
+        """Give up the requests numbered from ``first`` to before ``stop``. Gives entry ids by owner and whether they
+        are adds, and the size of all these requests in bytes.
         """
         first = max(first, self.oldest)
         owners, entry_ids = self.np.empty((2, max(0, stop - first)), self.np.int64)

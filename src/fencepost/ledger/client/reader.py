@@ -20,17 +20,17 @@ from fencepost.ledger.rules.metadata import LedgerMetadata, end_of
 from fencepost.text.notebook import table
 
 _USUAL = 1024
-"""Bytes that an entry is taken to have before any was read."""
+"""The assumed size of an entry in bytes before any was read."""
 _BATCH = 1 << 20
-"""Bytes that a batch is to have at most: memory is used again sooner, and stays in the processor's caches."""
+"""The most bytes of a batch. Small batches reuse memory sooner and stay in the processor's caches."""
 _FEW = 64
-"""Entries that one bookie is asked for together though others could have a part of them."""
+"""Entries requested together from one bookie, even if others could share the work."""
 
 
 class LedgerReader:
-    """A ledger that is read, by as many as like. It does not hinder the writer.
+    """An open ledger for reading. A ledger may have many readers, and they do not disturb the writer.
 
-    ``prefetch`` entries and ``prefetch_bytes`` bytes are asked for ahead of the caller.
+    ``prefetch`` entries and ``prefetch_bytes`` bytes are requested ahead of the caller.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class LedgerReader:
         self._readings = Readings(self._calls, self._role)
         self._driver = driver
         self._readable = -1
-        """Entries up to this one can be asked for by rows."""
+        """Entries up to this one can be read by rows."""
         self._calls.on_failure.append(self._ended)
         self._prefetch = prefetch
         self._prefetch_bytes = prefetch_bytes
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata of the ledger, as this reader last read them. Raises :class:`NoSuchLedgerError` once it was
+        """The ledger's metadata, as this reader last read them. Raises :class:`NoSuchLedgerError` once the ledger is
         deleted.
         """
         known = self._role.view.metadata
@@ -60,14 +60,12 @@ class LedgerReader:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger is known to be closed: it has an end, and nothing is added to it."""
+        """Whether the ledger is known to be closed: it has an end, and nothing more is added."""
         return end_of(self.metadata) is not None
 
     @property
     def last_add_confirmed(self) -> int:
-        """The last entry that is known to be confirmed, the last of all if the ledger is closed; -1 if there is
-        none.
-        """
+        """The last entry known to be confirmed. For a closed ledger this is its last entry. -1 if there is none."""
         end = end_of(self.metadata)
         return self._role.lac if end is None else end
 
@@ -75,7 +73,7 @@ class LedgerReader:
         return f"<reader of ledger {self.id}, last add confirmed {self.last_add_confirmed}>"
 
     def _repr_html_(self) -> str:
-        """In a notebook: what is known of the ledger now. Nobody is asked."""
+        """For a notebook: what is known of the ledger now, without asking any bookie."""
         known = self.metadata
         bookies = ", ".join(map(str, known.fragments[-1].ensemble)) if known.fragments else ""
         rows = [
@@ -95,14 +93,14 @@ class LedgerReader:
         await self.close()
 
     async def close(self) -> None:
-        """Read no more. The ledger stays as it is."""
+        """Stop reading. The ledger is unchanged."""
         self._calls.close()
 
     def _ended(self, error: StoreError) -> None:
         self._readable = -1
 
     async def open(self) -> None:
-        """Read the metadata of the ledger: :class:`fencepost.ledger.client.client.LedgerClient` does it once."""
+        """Read the ledger's metadata. :class:`fencepost.ledger.client.client.LedgerClient` calls this once."""
         try:
             await self._calls.ask("open")
         except BaseException:
@@ -112,8 +110,8 @@ class LedgerReader:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def read_last_add_confirmed(self) -> int:
-        """Ask the bookies for the last entry that is confirmed; gives the last of all if the ledger is closed. It never
-        falls.
+        """Ask the bookies for the last confirmed entry, or give the last entry of a closed ledger. The result never
+        decreases.
 
         Raises :class:`ReadError` if too few bookies answer.
         """
@@ -121,7 +119,7 @@ class LedgerReader:
         return self.last_add_confirmed
 
     async def read_entry(self, entry_id: int) -> bytes:
-        """The data of one entry. Raises as :meth:`read`."""
+        """The data of one entry. Raises as :meth:`read` does."""
         if type(entry_id) is not int:
             entry_id = arguments.whole("entry_id", entry_id, 0)
         if entry_id < 0:
@@ -141,11 +139,11 @@ class LedgerReader:
         return found
 
     async def read(self, first: int = 0, last: int | None = None) -> AsyncIterator[LedgerEntry]:
-        """The entries from ``first`` to ``last``, both included, in their order; by default to the last that is
-        confirmed now.
+        """The entries from ``first`` to ``last`` inclusive, in order. By default ``last`` is the last entry confirmed
+        now.
 
-        Raises :class:`NoSuchEntryError` for entries that are not there or not confirmed, :class:`ReadError` if too few
-        bookies answer, and :class:`DigestMismatchError` if every copy of an entry is damaged.
+        Raises :class:`NoSuchEntryError` for entries that do not exist or are not confirmed, :class:`ReadError` if too
+        few bookies answer, and :class:`DigestMismatchError` if every copy of an entry is damaged.
         """
         async with aclosing(self.read_batches(first, last)) as batches:
             async for batch in batches:
@@ -153,8 +151,8 @@ class LedgerReader:
                     yield LedgerEntry(entry_id, data)
 
     async def read_batches(self, first: int = 0, last: int | None = None) -> AsyncGenerator[EntryBatch, None]:
-        """The same entries in batches, each in one block of memory: there is no object for an entry. Raises as
-        :meth:`read`.
+        """The entries of :meth:`read` in batches, each in one block of memory without an object per entry. Raises as
+        :meth:`read` does.
         """
         first = arguments.whole("first", first, -arguments.LARGEST)
         last = None if last is None else arguments.whole("last", last, -arguments.LARGEST)
@@ -170,7 +168,7 @@ class LedgerReader:
             while first <= last:
                 most = min(self._prefetch, max(1, self._prefetch_bytes // mean))
                 while ahead <= last and in_flight < most:
-                    # so that all have something to do
+                    # leave a share for every bookie
                     share = max(_FEW, (last - ahead + 1) // (2 * self.metadata.write_quorum))
                     number = min(most - in_flight, max(1, most // 3), max(1, _BATCH // mean), share)
                     stop = self._stop(ahead, last, number)
@@ -194,12 +192,12 @@ class LedgerReader:
                 stretch.cancel()
 
     def _mean(self) -> int:
-        """The bytes that an entry has on average, as the metadata of a closed ledger say."""
+        """The mean size of an entry in bytes, from the metadata of a closed ledger."""
         last = end_of(self.metadata)
         return _USUAL if last is None or last < 0 else max(1, self.metadata.length // (last + 1))
 
     def _stop(self, first: int, last: int, number: int) -> int:
-        """The entry before which a batch ends that begins at ``first``: it is in one fragment."""
+        """The entry before which a batch from ``first`` ends. A batch stays within one fragment."""
         fragments = self.metadata.fragments
         stop = min(last + 1, first + number)
         for fragment in reversed(fragments):
@@ -209,9 +207,9 @@ class LedgerReader:
         return stop
 
     async def tail(self, first: int = 0) -> AsyncIterator[LedgerEntry]:
-        """The entries from ``first`` on, each as soon as it is confirmed, until the ledger is closed and all are read.
+        """The entries from ``first``, each as soon as it is confirmed, until the ledger is closed and all are read.
 
-        Raises as :meth:`read`, and :class:`NoSuchLedgerError` when the ledger is deleted.
+        Raises as :meth:`read` does, and :class:`NoSuchLedgerError` when the ledger is deleted.
         """
         async with aclosing(self.tail_batches(first)) as batches:
             async for batch in batches:
@@ -219,7 +217,7 @@ class LedgerReader:
                     yield LedgerEntry(entry_id, data)
 
     async def tail_batches(self, first: int = 0) -> AsyncGenerator[EntryBatch, None]:
-        """The same entries in batches, as :meth:`read_batches` has them. Raises as :meth:`tail`."""
+        """The entries of :meth:`tail`, in batches as those of :meth:`read_batches`. Raises as :meth:`tail` does."""
         first = arguments.whole("first", first, -arguments.LARGEST)
         if first < 0:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
@@ -235,12 +233,12 @@ class LedgerReader:
             found = await self._calls.start("tail", first)
             if found is None:
                 return
-            if found is not True:  # it came with the news that it can be read
+            if found is not True:  # the entry came with the notice that it is confirmed
                 yield EntryBatch(first, memoryview(found), memoryview(array("q", (0, len(found)))))
                 first += 1
 
     async def _up_to(self, last: int) -> None:
-        """Make sure that an entry can be read."""
+        """Raise :class:`NoSuchEntryError` unless an entry can be read."""
         if last > self.last_add_confirmed and last > await self.read_last_add_confirmed():
             known = self.last_add_confirmed
             beyond = f"ends at entry {known}" if self.is_closed else f"is confirmed up to entry {known} now"

@@ -1,5 +1,5 @@
-"""The entries that a reader's role has asked for, as they arrive: by rows, with the compiled loops, and one by one
-without them or where a bookie answers in an unusual form.
+"""Collects the entries that a reader's role requested, as they arrive. Entries come by rows with the compiled loops.
+They come one by one without the loops, or from a bookie with an unusual form of answer.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class EntryBatch(Sequence[bytes]):
-    """Entries of a ledger that follow one another from ``first`` on, in one block.
+    """Consecutive entries of a ledger from ``first``, in one block.
 
-    ``data``: the bytes of all, one after another. ``offsets``: where each begins, and where the last ends; numbers of
-    eight bytes, one more than there are entries. ``lacs`` and ``lengths``: what the header of each entry says, the LAC
-    that its writer knew, and the bytes of data of the ledger up to and including it; numbers of eight bytes too, or
-    None for entries that were waited for. All are buffers, which NumPy and Arrow take as they are. An index gives the
-    data of one entry.
+    ``data``: the bytes of all entries, joined. ``offsets``: where each entry begins, then where the last ends, as
+    8-byte integers. ``lacs`` and ``lengths``: from each entry's header, as 8-byte integers: the LAC that its writer
+    knew, and the bytes of data in the ledger up to and including it. Both are None for entries from a long poll. All
+    are buffers that NumPy and Arrow take without copying. An index gives the data of one entry.
     """
 
     __slots__ = ("data", "first", "lacs", "lengths", "offsets")
@@ -85,7 +84,7 @@ class EntryBatch(Sequence[bytes]):
 
 
 class Readings:
-    """The callers who wait for what a reader's role reads, and what has come for them."""
+    """The callers waiting for a reader's role, and what has arrived for them."""
 
     def __init__(self, calls: Calls, role: Reader) -> None:
         self.calls = calls
@@ -93,14 +92,14 @@ class Readings:
         self.driver = calls.driver
         self.loop = self.driver.loop
         self.stretches: dict[int, Stretch] = {}
-        """The batches that are read, by token."""
+        """Batches being read, by token."""
         self.wanted: dict[int, asyncio.Future[bytes]] = {}
-        """Entries that are wanted one by one."""
-        self.wanted_too: dict[int, list[asyncio.Future[bytes]]] = {}
-        """More callers who want some of them."""
+        """Entries that callers want one by one."""
+        self.also_wanted: dict[int, list[asyncio.Future[bytes]]] = {}
+        """Further callers of some of these entries."""
         self._new: list[int] = []
-        """Those of which the role has not been told."""
-        self._is_telling = False
+        """Entries whose read was not yet passed to the role."""
+        self._is_reporting = False
         self._answers = Answers()
         self._create_future = self.loop.create_future
         self._deliver = calls.deliver
@@ -111,7 +110,7 @@ class Readings:
     # -- callers -------------------------------------------------------------------------------------------------------
 
     def read(self, first: int, last: int, mean: int) -> Stretch:
-        """Read entries that follow one another. ``mean``: bytes that one is likely to have."""
+        """Read consecutive entries. ``mean``: the expected size of an entry in bytes."""
         actor = self.calls
         actor.calls += 1
         if LOOPS.module is None:
@@ -124,34 +123,32 @@ class Readings:
         return stretch
 
     def want(self, entry_id: int) -> asyncio.Future[bytes]:
-        """An entry that somebody wants by itself. The role is told at once of what is wanted in one turn of the
-        loop.
-        """
+        """Read a single entry. The role is notified once for all single entries of one turn of the loop."""
         future = self._create_future()
         if self.wanted.setdefault(entry_id, future) is not future:
-            self.wanted_too.setdefault(entry_id, []).append(future)
-        elif self._is_telling:
+            self.also_wanted.setdefault(entry_id, []).append(future)
+        elif self._is_reporting:
             self._new.append(entry_id)
         elif len(self.wanted) == 1:  # there is nothing to wait for
             self._deliver(WantEntries((entry_id,)))
         else:
             self._new.append(entry_id)
-            self._tell_later()
+            self._report_later()
         return future
 
-    def _tell_later(self) -> None:
-        self._is_telling = True
-        self.loop.call_soon(self._tell)
+    def _report_later(self) -> None:
+        self._is_reporting = True
+        self.loop.call_soon(self._report)
 
-    def _tell(self) -> None:
-        self._is_telling = False
+    def _report(self) -> None:
+        self._is_reporting = False
         if self._new:
             new, self._new = self._new, []
             self._deliver(WantEntries(new))
 
     def give(self, entry_id: int, data: bytes | StoreError) -> None:
-        """An entry that is wanted by itself is there, or cannot be had."""
-        for future in (self.wanted.pop(entry_id, None), *self.wanted_too.pop(entry_id, ())):
+        """A single entry arrived, or cannot be read: complete its callers."""
+        for future in (self.wanted.pop(entry_id, None), *self.also_wanted.pop(entry_id, ())):
             if future is None or future.done():
                 continue
             if isinstance(data, bytes):
@@ -159,10 +156,10 @@ class Readings:
             else:
                 future.set_exception(data)
 
-    def given(self) -> None:
-        """Callers have entries that they wanted, and may want others in a moment."""
-        if self.wanted and not self._is_telling:
-            self._tell_later()
+    def expect_more(self) -> None:
+        """Callers have received single entries, and may ask for others in a moment."""
+        if self.wanted and not self._is_reporting:
+            self._report_later()
 
     def _failed(self, error: StoreError) -> None:
         self.driver.impatient.pop(self._lose_patience, None)
@@ -173,8 +170,8 @@ class Readings:
         self._fail_wanted(error)
 
     def _lose_patience(self, error: StoreError) -> None:
-        """Nobody waits any more for a single entry: another bookie may have to be found for it. Whoever reads a batch
-        sees to that.
+        """Fail all waits for single entries: another bookie may have to be found for them. Readers of batches time out
+        themselves.
         """
         self._fail_wanted(error)
         self.calls.deliver(ForgetReads(0))
@@ -201,20 +198,20 @@ class Readings:
     # -- what bookies answer -------------------------------------------------------------------------------------------
 
     def answered(self, reading: int, bookie: str, entry_id: int, response: ReadEntryResponse | None) -> Entry | None:
-        """A bookie answered one request, or (None) did not; the entry, if it came. The role is told of all of this turn
-        of the loop together.
+        """A bookie answered one request, or (None) did not. Gives the entry if it came. The role receives all answers
+        of this turn of the loop together.
         """
         if not self._answers.alike:
-            self.loop.call_soon(self._tell_answers)
+            self.loop.call_soon(self._report_answers)
         return self._answers.add(self.role.digests, reading, bookie, (self.role.ledger, entry_id), response)
 
-    def _tell_answers(self) -> None:
+    def _report_answers(self) -> None:
         for event in self._answers.taken():
             self.calls.deliver(event)
 
 
 class Reading:
-    """The requests of one reading of the role, the outcome of each of which is reported to it."""
+    """The requests of one reading by the role. The outcome of each goes back to the role."""
 
     by_rows = True
     """Whether it takes entries by rows."""
@@ -226,13 +223,13 @@ class Reading:
     # -- what readings of a kind do ------------------------------------------------------------------------------------
 
     def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any, digest_type: int) -> tuple[int, int]:
-        """Take the intact entries of responses, and make the rows of others -1; how many these others are, and the
-        highest LAC of the responses.
+        """Take the intact entries of responses, and set the rows of others to -1. Gives the number of these others, and
+        the highest LAC of the responses.
         """
         raise NotImplementedError
 
     def found(self, entry: Entry) -> None:
-        """An entry came by itself."""
+        """Take an entry that came outside rows."""
 
     # -- what comes of requests ----------------------------------------------------------------------------------------
 
@@ -247,11 +244,11 @@ class Reading:
         if refused < len(rows):
             intact = entry_ids[rows >= 0] if refused else entry_ids.copy()
             deliver(ReadsAnswered(self.token, bookie, intact, Code.OK, lac=lac))
-        if refused:  # whatever it is, it is no copy of the entry
+        if refused:  # for whatever reason, it is not a copy of the entry
             deliver(ReadsAnswered(self.token, bookie, entry_ids[rows < 0].tolist(), Code.OK, is_damaged=True))
 
     def answered(self, txn: int, bookie: str, response: Any) -> None:
-        """A bookie answered for one entry: otherwise, in an unusual form, or a request that was no row."""
+        """A bookie answered for one entry: not with success, in an unusual form, or to a request outside rows."""
         known = response if isinstance(response, ReadEntryResponse) else None
         entry = self.readings.answered(self.token, bookie, txn, known)
         if entry is not None:
@@ -262,14 +259,14 @@ class Reading:
         self.readings.calls.deliver(ReadsAnswered(self.token, bookie, entry_ids, None))
 
     def unanswered(self, txn: int, bookie: str) -> None:
-        """A bookie did not answer a request that was no row."""
+        """A bookie did not answer a request sent outside rows."""
         self.readings.answered(self.token, bookie, txn, None)
 
 
 class Stretch(Reading):
-    """Entries that follow one another, which become a batch. Here they are kept one by one, without the loops.
+    """Consecutive entries that become a batch. This class keeps them one by one, without the loops.
 
-    ``batch`` gives the entries up to the first that cannot be had, if there are any, and the error if there is one.
+    ``batch`` gives the entries up to the first that cannot be read, if there are any, and the error, if there is one.
     """
 
     by_rows = False
@@ -285,7 +282,7 @@ class Stretch(Reading):
         self.entries[entry.entry_id] = entry
 
     def over(self, stop: int, error: StoreError | None) -> None:
-        """The entries before ``stop`` are there."""
+        """All entries before ``stop`` have arrived."""
         if not self.batch.done():
             self.batch.set_result((self._made(stop) if stop > self.first else None, error))
 
@@ -298,14 +295,14 @@ class Stretch(Reading):
         return EntryBatch(self.first, *views)
 
     def cancel(self) -> None:
-        """Nobody wants the entries any more."""
+        """Cancel the read: its entries are no longer wanted."""
         self.batch.cancel()
         if self.readings.stretches.pop(self.token, None) is not None:
             self.readings.calls.deliver(ForgetReads(self.token))
 
 
 class RowStretch(Stretch):
-    """The same by rows: the entries are in one block."""
+    """A :class:`Stretch` by rows, with its entries in one block."""
 
     by_rows = True
 
@@ -314,7 +311,7 @@ class RowStretch(Stretch):
         self.loops = LOOPS.module
         self.np: Any = self.loops.np
         self.block: NDArray[np.uint8] = self.np.empty(0, self.np.uint8)
-        """There is none until entries arrive: those that only wait need no memory."""
+        """Empty until entries arrive, so that waiting readers need no memory."""
         self.expected = (last - first + 1) * (mean + 64)
         self.end = 0
         self.table: NDArray[np.int64] = self.np.full((last - first + 1, self.loops.ENTRY_COLUMNS), -1, self.np.int64)
@@ -358,15 +355,15 @@ class RowStretch(Stretch):
 
 
 class Singles(Reading):
-    """Entries that callers want each by itself."""
+    """Single entries."""
 
     def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any, digest_type: int) -> tuple[int, int]:
-        """See :class:`Reading`. The data are copied once, from where they have arrived."""
+        """See :class:`Reading`. The data are copied once, from the receive buffer."""
         role, loops = self.readings.role, LOOPS.module
         table = loops.np.empty((len(rows), loops.PLACE_COLUMNS), loops.np.int64)
         size = role.digests.size
         refused, lac = loops.find_entries(view, responses, rows, entry_ids, role.ledger, size, digest_type, table)
-        data, wanted, too = view.data, self.readings.wanted, self.readings.wanted_too
+        data, wanted, too = view.data, self.readings.wanted, self.readings.also_wanted
         for entry_id, (start, stop) in zip(entry_ids.tolist(), table.tolist(), strict=True):
             if start < 0:
                 continue
@@ -376,7 +373,7 @@ class Singles(Reading):
             future = wanted.pop(entry_id, None)
             if future is not None and not future.done():
                 future.set_result(data[start:stop].tobytes())
-        self.readings.given()
+        self.readings.expect_more()
         return refused, lac
 
     def found(self, entry: Entry) -> None:
@@ -385,7 +382,7 @@ class Singles(Reading):
 
 
 def _refuse_damaged(role: Reader, loops: Any, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
-    """Make the rows -1 of entries whose digest, of a type that the loops do not make, is wrong."""
+    """Set rows with a wrong digest to -1, for digest types that the loops do not compute."""
     for place, (entry_id, row) in enumerate(zip(entry_ids.tolist(), rows.tolist(), strict=True)):
         start = int(responses[row, loops.RESPONSE_BODY])
         body = view[start : start + int(responses[row, loops.RESPONSE_SIZE])].tobytes()

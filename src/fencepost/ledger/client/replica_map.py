@@ -1,4 +1,4 @@
-"""A picture of a ledger in text: its fragments and ensembles, and which bookie has which of its entries."""
+"""A map of a ledger's replicas, as text: its fragments and ensembles, and which bookie has which entries."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fencepost.ledger.rules.ensembles import fragment_of, write_set
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 
 PROBED = 240
-"""Entries that a bookie that does not list them is asked for at the most, evenly over the ledger."""
+"""The most entries requested from a bookie that cannot list its entries, spread evenly over the ledger."""
 
 FULL, PART, NONE, UNKNOWN, NOT_ITS = "█", "▒", "·", "?", " "
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """The entries of a ledger that a bookie says it has; None: it does not say. ``is_probed``: it was asked for some
-    entries, and those between two that it has are taken to be there.
+    """The entries of a ledger that a bookie says it has; None: it does not say. ``is_probed``: the bookie was asked for
+    a sample. Entries between two sampled ones that it has are assumed to be there too.
     """
 
     bookie: str
@@ -33,8 +33,8 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 async def holdings(store: LedgerClient, ledger: int, metadata: LedgerMetadata, last: int) -> list[Holding]:
-    """Ask every bookie of a ledger which of the entries up to ``last`` it has, in the order in which they came to the
-    ledger.
+    """Ask every bookie of a ledger which entries up to ``last`` it has. Bookies are in the order in which they joined
+    the ledger.
     """
     bookies = dict.fromkeys(bookie for fragment in metadata.fragments for bookie in fragment.ensemble)
     return [*await asyncio.gather(*(_held_by(store, ledger, metadata, last, bookie) for bookie in bookies))]
@@ -47,7 +47,7 @@ async def _held_by(store: LedgerClient, ledger: int, metadata: LedgerMetadata, l
             return Holding(bookie, tuple((first, min(end, last)) for first, end in response.runs if first <= last))
         if response.code in NEGATIVES:
             return Holding(bookie, ())
-    # BookKeeper's bookies do not answer that with the storage that they have by default.
+    # BookKeeper's bookies cannot answer this with their default storage.
     expected = [entry_id for first, end in _expected_runs(metadata, bookie, last) for entry_id in range(first, end + 1)]
     probes = (
         sorted({expected[place * (len(expected) - 1) // (PROBED - 1)] for place in range(PROBED)}) if expected else []
@@ -63,7 +63,7 @@ async def _held_by(store: LedgerClient, ledger: int, metadata: LedgerMetadata, l
 
 
 def _filled(held: Sequence[int], probes: Sequence[int], expected: Sequence[int]) -> Runs:
-    """The entries that are expected from each that is held to the next that is asked for, if that is held too."""
+    """The expected entries from each held probe to the next probe, if that is held too."""
     present = set(held)
     ends = {probe: following for probe, following in pairwise(probes) if following in present}
     entries: list[int] = []
@@ -80,7 +80,7 @@ def _write_set(metadata: LedgerMetadata, entry_id: int) -> tuple[str, ...]:
 
 
 def draw(ledger: int, metadata: LedgerMetadata, held: Sequence[Holding], last: int, width: int) -> str:
-    """The picture, ``width`` characters wide at the most."""
+    """Draw the map, at most ``width`` characters wide."""
     names = {holding.bookie: f"b{number}" for number, holding in enumerate(held, 1)}
     lines = [_headline(ledger, metadata, last), ""]
     starts = [fragment.first_entry_id for fragment in metadata.fragments]
@@ -149,9 +149,7 @@ def _row(name: str, held: Holding, metadata: LedgerMetadata, edges: Sequence[int
 
 
 def _expected_runs(metadata: LedgerMetadata, bookie: str, last: int) -> Runs:
-    """The entries that a bookie should have. Where entries are striped they are many short runs, which only their
-    number counts of.
-    """
+    """The entries that a bookie should have. Striped entries give many short runs."""
     fragments = metadata.fragments
     runs: list[tuple[int, int]] = []
     for number, fragment in enumerate(fragments):
@@ -168,12 +166,12 @@ def _expected_runs(metadata: LedgerMetadata, bookie: str, last: int) -> Runs:
 
 
 def _overlap(runs: Runs, first: int, end: int) -> int:
-    """How many entries from ``first`` to before ``end`` are in runs."""
+    """How many entries from ``first`` to before ``end`` are in the runs."""
     return sum(max(0, min(last + 1, end) - max(start, first)) for start, last in runs)
 
 
 def _verdict(metadata: LedgerMetadata, held: Sequence[Holding], last: int) -> list[str]:
-    """Whether every entry has as many copies as it should, and as it must."""
+    """Whether every entry has its write quorum, and at least its ack quorum, of copies."""
     copies = _copies(held, last)
     silent = [each.bookie for each in held if each.runs is None]
     lines = []
@@ -196,7 +194,7 @@ def _verdict(metadata: LedgerMetadata, held: Sequence[Holding], last: int) -> li
 
 
 def _copies(held: Sequence[Holding], last: int) -> list[tuple[int, int, int]]:
-    """How many copies there are of which entries: runs of a first and a last id and the number."""
+    """The number of copies per entry, as runs: first id, last id, copies."""
     changes: dict[int, int] = {0: 0, last + 1: 0}
     for each in held:
         for first, end in each.runs or ():

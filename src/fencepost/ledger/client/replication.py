@@ -1,5 +1,6 @@
-"""Copies entries from bookies that have them to one that should: what belongs to a bookie, whether it has it, where it
-is had from, and how one bookie replaces another."""
+"""Copies entries to a bookie that should have them: finds what is missing and who has it, and replaces one bookie by
+another.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.ledger.rules.replication import replaceable, replacement, sources, span, waits_for_end, with_replacement
 
 AT_ONCE = 32
-"""Entries that are copied at once: few, so that a bookie which is repaired answers others in between."""
+"""The number of entries copied at once. It is small so that the repaired bookie can answer other requests in
+between.
+"""
 
 
 def belonging_of_fragment(metadata: LedgerMetadata, fragment: int, bookie: str) -> NDArray[np.int64]:
@@ -35,14 +38,14 @@ def belonging_of_fragment(metadata: LedgerMetadata, fragment: int, bookie: str) 
 
 
 class Pace:
-    """Lets so many bytes a second through."""
+    """Limits copying to ``rate`` bytes a second."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._next = 0.0
 
     async def take(self, size: int) -> None:
-        """Wait until so many more bytes may be copied."""
+        """Wait until ``size`` more bytes may be copied."""
         now = time.monotonic()
         start = max(now, self._next)
         self._next = start + size / self._rate
@@ -52,7 +55,7 @@ class Pace:
 
 @dataclass
 class Copied:
-    """Counts of the entries that were copied so far. ``lacking``: entries that no bookie could give, undamaged."""
+    """Counts of entries copied so far. ``lacking``: entries without an intact copy on any bookie."""
 
     entries: int = 0
     bytes: int = 0
@@ -61,8 +64,9 @@ class Copied:
 
 @dataclass
 class Copier:
-    """Copies entries of one ledger, with its digests and from its write sets, at a pace. ``gone``: bookies that are
-    asked last."""
+    """Copies entries of one ledger from the bookies of their write sets, at a limited pace. ``gone``: bookies to ask
+    last.
+    """
 
     store: LedgerClient
     ledger: int
@@ -79,8 +83,9 @@ class Copier:
     async def copy(
         self, entries: NDArray[np.int64], without: str, put: Callable[[int, int, bytes], Awaitable[object]]
     ) -> int:
-        """Get entries from the bookies of their write sets ``without`` one, and ``put`` each: its id, its LAC and its
-        body. Gives how many could not be had."""
+        """Read entries from the bookies of their write sets other than ``without``. Calls ``put`` for each with its id,
+        LAC and body. Gives how many could not be read.
+        """
         left = iter(entries.tolist())
 
         async def copy_on() -> int:
@@ -114,8 +119,8 @@ class Copier:
 
 
 async def replace(store: LedgerClient, ledger: int, gone: str, pace: Pace, copied: Copied) -> int:
-    """Give a ledger another bookie wherever one that is gone stands in its ensembles, with all entries that belong
-    there; gives in how many fragments. A ledger of which the last fragment has it is closed first, by a recovery.
+    """Replace a lost bookie in all ensembles of a ledger, with all entries that belong there. Gives the number of
+    replacements. If the last fragment has the bookie and is open, the ledger is first closed by a recovery.
 
     Raises what :func:`replace_fragments` and :meth:`LedgerClient.recover_ledger` raise.
     """
@@ -134,12 +139,12 @@ async def replace(store: LedgerClient, ledger: int, gone: str, pace: Pace, copie
 async def replace_fragments(
     store: LedgerClient, ledger: int, gone: Collection[str], pace: Pace, copied: Copied, at_once: int = AT_ONCE
 ) -> int:
-    """Give the closed fragments of a ledger another bookie for each that is gone, with all entries that belong there;
-    gives how many were replaced.
+    """Replace each lost bookie in the closed fragments of a ledger, with all entries that belong there. Gives the
+    number of replacements.
 
-    The metadata are changed when a bookie has all of a fragment, one by one, so that a repair which is broken off goes
-    on where it was. Raises :class:`ReadError` if an entry cannot be had, :class:`WriteError` if the other bookie does
-    not take it, and :class:`NotEnoughBookiesError` if there is none.
+    The metadata change fragment by fragment, each once its new bookie has all entries, so an interrupted repair resumes
+    where it stopped. Raises :class:`ReadError` if an entry cannot be read, :class:`WriteError` if the new bookie does
+    not store it, and :class:`NotEnoughBookiesError` if there is no other bookie.
     """
     replaced = 0
     while True:
@@ -158,7 +163,7 @@ async def replace_fragments(
         await _copy_all(copier, place, lost, new)
         try:
             await store.metadata.write_ledger(ledger, with_replacement(found.metadata, place, lost, new), found.version)
-        # its writer has changed an ensemble, or somebody else repairs it: what was copied does no harm
+        # The writer changed an ensemble, or another repair is running. The copies do no harm.
         except BadVersionError:
             continue
         replaced += 1
@@ -174,16 +179,17 @@ async def refill(
     copied: Copied,
     at_once: int = AT_ONCE,
 ) -> None:
-    """Copy all entries of a closed fragment that belong to a bookie of its ensemble to that bookie, which has lost
-    some. Raises :class:`ReadError` or :class:`WriteError`."""
+    """Copy all entries of a closed fragment that belong to a bookie to that bookie, which has lost some. Raises
+    :class:`ReadError` or :class:`WriteError`.
+    """
     await _copy_all(Copier(store, ledger, metadata, pace, copied, at_once=at_once), place, bookie, bookie)
 
 
 async def has_ends(store: LedgerClient, ledger: int, metadata: LedgerMetadata, place: int, bookie: str) -> bool | None:
-    """Whether a bookie has the first and the last entry of a closed fragment that belong to it, undamaged; None if
-    that cannot be known now.
+    """Whether a bookie has intact copies of the first and the last entry of a closed fragment that belong to it; None
+    if that is unknown now.
 
-    BookKeeper's ``LedgerChecker`` looks at these two by default.
+    BookKeeper's ``LedgerChecker`` checks these two by default.
     """
     digests = Digests(metadata.digest_type, metadata.password or b"")
     entries = belonging_of_fragment(metadata, place, bookie)
@@ -201,7 +207,7 @@ async def has_ends(store: LedgerClient, ledger: int, metadata: LedgerMetadata, p
 
 
 async def _copy_all(copier: Copier, place: int, lost: str, new: str) -> None:
-    """Copy what belongs to a bookie in a closed fragment to another one, or to itself."""
+    """Copy the entries of a bookie in a closed fragment to a new bookie, or to the same one."""
     store, ledger, metadata = copier.store, copier.ledger, copier.metadata
     key = master_key(metadata.password or b"")
 

@@ -1,4 +1,4 @@
-"""How a client of the store works: its limits and its times, with a default for each."""
+"""The settings of a ledger client: its limits and timeouts, with defaults."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from fencepost.ledger.wire.frames import DEFAULT_LIMIT
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds, sizes in bytes.
 
-    ``request_timeout``: a bookie that has not answered by then has failed, and what stands in line behind other
-    requests has as long since the last answer. ``connect_timeout``: for a connection to a bookie or to the metadata
-    service. ``reconnect_delay``: how long after a failed connection the next is tried, doubled each time up to
-    ``reconnect_delay_limit``. ``quarantine``: how long a bookie that has failed is chosen last for new ensembles.
-    ``session_timeout``: of the session with the metadata service. ``metadata_timeout``: operations that need the
-    metadata service fail when it was not to be reached for so long.
+    ``request_timeout``: a bookie that has not answered by then has failed. A request queued behind others gets this
+    long since the last answer. ``connect_timeout``: for a connection to a bookie or to the metadata service.
+    ``reconnect_delay``: the delay after a failed connection, doubled each time up to ``reconnect_delay_limit``.
+    ``quarantine``: how long new ensembles avoid a bookie that has failed. ``session_timeout``: of the session with the
+    metadata service. ``metadata_timeout``: an operation fails if it needs the metadata service and that is unreachable
+    for this long.
 
-    ``unanswered_limit``: bytes of requests to one bookie without an answer; a bookie that is further behind has failed.
-    ``frame_limit``: the largest message, and a little more than the largest entry; bookies of BookKeeper take 5 MiB by
-    default. ``tls``: speak TLS to bookies, with these files or this context. ``credentials``: the
-    user as whom it authenticates with bookies.
+    ``unanswered_limit``: bytes of unanswered requests to one bookie; a bookie further behind has failed.
+    ``frame_limit``: the largest message, a little more than the largest entry. BookKeeper's bookies take 5 MiB by
+    default. ``tls``: TLS to bookies, with these files or this context. ``credentials``: the user for authentication
+    with bookies.
 
-    ``speculation_delay``: a bookie that has not answered a read by then is not waited for alone. ``poll_wait``: how
-    long a bookie holds the question for the next entry. ``recovery_in_flight``: entries that a recovery reads at once.
+    ``speculation_delay``: if a bookie has not answered a read by then, the read also goes to another. ``poll_wait``:
+    how long a bookie holds a long poll for the next entry. ``recovery_in_flight``: entries that a recovery reads at
+    once.
     """
 
     request_timeout: float = 5.0
@@ -50,8 +51,9 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_environment(cls, **changes: Any) -> Self:
-        """These with the TLS and the credentials that the environment names, see
-        :class:`fencepost.ledger.security.Security` and :class:`fencepost.connections.users.Credentials`."""
+        """Settings with the TLS and the credentials from the environment, see
+        :class:`fencepost.ledger.security.Security` and :class:`fencepost.connections.users.Credentials`.
+        """
         return cls(**{"tls": Security.of_environment().tls(), "credentials": Credentials.read(), **changes})
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Ledgers for synchronous code: the same operations by the same names, which wait by themselves.
+"""Ledgers for synchronous code: the same operations and names, but blocking.
 
-One thread runs a loop, and all operations on it; any thread may call them.
+One thread runs a loop and all operations on it. Any thread may call them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 
 _AT_ONCE = 256
-"""Items of an iteration that are drawn ahead of the caller, at most."""
+"""The most items drawn ahead of the caller of an iteration."""
 
 _CHUNK, _CHUNK_SIZE = 1024, 1024 * 1024
-"""Entries, and bytes of them, that a caller hands over at once."""
+"""The entries, and their bytes, that a caller hands over at once."""
 
 
 class Loop:
-    """A thread with a loop, and the way onto it."""
+    """An event loop in a thread of its own, and calls onto it."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -50,7 +50,7 @@ class Loop:
         try:
             self.loop.run_forever()
         finally:
-            if tasks := asyncio.all_tasks(self.loop):  # for which other threads may wait
+            if tasks := asyncio.all_tasks(self.loop):  # other threads may wait for them
                 for task in tasks:
                     task.cancel()
                 self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
@@ -59,9 +59,7 @@ class Loop:
             self.loop.close()
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, wait for it and give its result. A caller that is interrupted meanwhile cancels
-        it.
-        """
+        """Run a coroutine on the loop and wait for its result. An interrupt of the caller cancels the coroutine."""
         if not self.is_own() or self.loop.is_closed() or threading.current_thread() is self.thread:
             coroutine.close()
             self._must_be_own()
@@ -71,7 +69,7 @@ class Loop:
         return self.result(self.submit(coroutine))
 
     def result(self, future: Future[T]) -> T:
-        """Wait for the result of work that was begun on the loop. A caller that is interrupted meanwhile cancels it."""
+        """Wait for the result of work started on the loop. An interrupt of the caller cancels the work."""
         try:
             return future.result()
         except CancelledError:
@@ -86,13 +84,13 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def iterate(self, items: AsyncIterator[T], at_once: int = _AT_ONCE) -> Iterator[T]:
-        """The items of an asynchronous iteration, each as soon as it is there; ``at_once`` of them are drawn ahead at
-        most.
+        """Iterate over an asynchronous iterator, each item as soon as it is available. At most ``at_once`` items are
+        drawn ahead.
         """
         return iter(_Pump(self, items, at_once))
 
     def is_own(self) -> bool:
-        """Whether this process has the thread; one that was forked from it has not."""
+        """Whether this process owns the thread. A forked child does not."""
         return self.process == os.getpid()
 
     def _must_be_own(self) -> None:
@@ -100,13 +98,13 @@ class Loop:
             raise ClientFailedError(FORKED)
 
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """Stop the loop and its thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
 
 
 class _Pump(Generic[T]):
-    """Draws items on the loop, and hands them to another thread: all that are there at once."""
+    """Draws items on the loop and hands all available ones to another thread at once."""
 
     def __init__(self, loop: Loop, items: AsyncIterator[T], at_once: int) -> None:
         self.at_once = at_once
@@ -144,7 +142,7 @@ class _Pump(Generic[T]):
                         self.changed.wait()
                     batch, self.batch = self.batch, []
                 if not batch:
-                    drawing.result()  # or the error that has ended it
+                    drawing.result()  # or raises the error that ended it
                     return
                 self.loop.loop.call_soon_threadsafe(self.has_room.set)
                 yield from batch
@@ -153,8 +151,8 @@ class _Pump(Generic[T]):
 
 
 def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
-    """Entries, some at once: not too many, and not too many bytes. An error of the iterable comes after the entries
-    before it.
+    """Entries in chunks limited in number and bytes. If the iterable raises, the entries before the error come
+    first.
     """
     drawn, is_over = iter(entries), False
     while not is_over:
@@ -177,7 +175,7 @@ def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
 
 
 class Waiting(Generic[S]):
-    """Something of a client for synchronous code: what it stands for, and the loop that this runs on."""
+    """The base of synchronous objects: the asynchronous object, and the loop that runs it."""
 
     def __init__(self, loop: Loop, of: S) -> None:
         self._loop = loop
@@ -185,21 +183,21 @@ class Waiting(Generic[S]):
 
 
 class Handle(Waiting[H]):
-    """Something that is opened, and that ``with`` closes at the end, as ``async with`` does."""
+    """A synchronous object that ``with`` closes, as ``async with`` closes the asynchronous one."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if self._loop.is_own():  # else the other process closes it
+        if self._loop.is_own():  # otherwise the parent process closes it
             self._loop.wait(self._of.__aexit__(kind, error, traceback))
 
 
 def waits(work: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Waiting[S], P], T]:
-    """The method for synchronous code that waits for an asynchronous one."""
+    """The blocking version of an asynchronous method."""
 
-    def waiting(self: Waiting[S], /, *given: P.args, **options: P.kwargs) -> T:
-        return self._loop.wait(work(self._of, *given, **options))
+    def waiting(self: Waiting[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.wait(work(self._of, *args, **kwargs))
 
     return _named(waiting, work)
 
@@ -207,10 +205,10 @@ def waits(work: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable
 def iterates(
     work: Callable[Concatenate[S, P], AsyncIterator[T]], at_once: int = _AT_ONCE
 ) -> Callable[Concatenate[Waiting[S], P], Iterator[T]]:
-    """The method for synchronous code that gives the items of an asynchronous iteration."""
+    """The blocking version of a method that gives an asynchronous iterator."""
 
-    def iterating(self: Waiting[S], /, *given: P.args, **options: P.kwargs) -> Iterator[T]:
-        return self._loop.iterate(work(self._of, *given, **options), at_once)
+    def iterating(self: Waiting[S], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._loop.iterate(work(self._of, *args, **kwargs), at_once)
 
     return _named(iterating, work)
 
@@ -218,26 +216,26 @@ def iterates(
 def opens(
     work: Callable[Concatenate[S, P], Opening[H]], kind: Callable[[Loop, H], T]
 ) -> Callable[Concatenate[Waiting[S], P], T]:
-    """The method for synchronous code that opens something, of a ``kind`` for synchronous code."""
+    """The blocking version of a method that opens an object. ``kind``: the class of the synchronous object."""
 
-    def opening(self: Waiting[S], /, *given: P.args, **options: P.kwargs) -> T:
-        return kind(self._loop, self._loop.wait(work(self._of, *given, **options).opened()))
+    def opening(self: Waiting[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return kind(self._loop, self._loop.wait(work(self._of, *args, **kwargs).opened()))
 
     return _named(opening, work)
 
 
 def _named(method: Callable[Q, T], of: Callable[..., Any]) -> Callable[Q, T]:
-    """A method with the name and the parameters of another one."""
+    """Give a method the name and the parameters of another."""
     functools.update_wrapper(method, of)
     method.__doc__ = f"See :meth:`.{of.__qualname__}`."
     return method
 
 
 class SyncAppender(Handle[W], Generic[W, Place]):
-    """What appends to a ledger or a log; see :class:`.Appender`."""
+    """Appends to a ledger or a log; see :class:`.Appender`."""
 
     def append_many(self, entries: Iterable[Data]) -> list[Place]:
-        """See :meth:`.Appender.append_many`. The entries are drawn in the thread of the caller, as they can be
+        """See :meth:`.Appender.append_many`. The entries are drawn in the caller's thread, as fast as they can be
         sent.
         """
         several: Several[Place] = self._of.several()
@@ -279,7 +277,7 @@ class SyncLedgerWriter(SyncAppender[LedgerWriter, int]):
 
 
 class SyncLedgerReader(Handle[LedgerReader]):
-    """A ledger that is read; see :class:`LedgerReader`."""
+    """An open ledger for reading; see :class:`LedgerReader`."""
 
     def __init__(self, loop: Loop, reader: LedgerReader) -> None:
         super().__init__(loop, reader)

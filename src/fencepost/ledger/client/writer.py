@@ -17,15 +17,15 @@ from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.metadata import LedgerMetadata, current_ensemble
 
 ASKING = 1.0
-"""Seconds that a bookie is waited for that is asked about a new ledger, at most."""
+"""The most seconds to wait for bookies that are asked about a new ledger."""
 
 
 class LedgerWriter(Appender[int]):
-    """A ledger that this client has created, and is the only one to append to.
+    """A ledger that this client has created and alone appends to.
 
-    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way; a
-    caller that appends more waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is
-    recovered by the next who opens it so.
+    Appends are confirmed in order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are in flight; beyond
+    that, callers wait. Use it as a context manager, or call :meth:`close`. A ledger left open is closed by the next
+    client that recovers it.
     """
 
     def __init__(self, driver: Driver, ledger: int, settings: WriterSettings, in_flight_bytes: int) -> None:
@@ -34,10 +34,10 @@ class LedgerWriter(Appender[int]):
         """The ledger."""
         self._role = Writer(ledger, settings, loops=RowLoops(LOOPS), traces=driver.trace is not None)
         self._last_confirmed = -1
-        """The last entry that was reported as confirmed."""
+        """The last entry reported as confirmed."""
         self._confirmed_length = 0
         self._has_failed = False
-        """Whether the writer cannot go on, though its ledger is not closed."""
+        """Whether the writer failed before its ledger was closed."""
         closed = LedgerClosedError(f"ledger {ledger} is closed")
         self._calls = Calls(driver, ledger, self._role, self._entries_confirmed, self._not_appended, closed)
         self._calls.on_failure.append(self._failed)
@@ -46,17 +46,17 @@ class LedgerWriter(Appender[int]):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata of the ledger, as this writer last wrote or read them."""
+        """The ledger's metadata, as this writer last wrote or read them."""
         return self._role.view.known()
 
     @property
     def last_add_confirmed(self) -> int:
-        """The last entry that is confirmed, together with all before it; -1 if none is."""
+        """The last entry that is confirmed together with all before it; -1 if none is."""
         return self._role.lac
 
     @property
     def length(self) -> int:
-        """Bytes of data that were appended, confirmed or not."""
+        """Bytes of data appended, confirmed or not."""
         return self._role.length + self._entries_size
 
     def __repr__(self) -> str:
@@ -65,11 +65,11 @@ class LedgerWriter(Appender[int]):
     # -- appending -----------------------------------------------------------------------------------------------------
 
     async def append(self, data: Data) -> int:
-        """Append an entry; its id, once it is confirmed: an ack quorum of bookies has it, and all entries before it.
+        """Append an entry. Gives its id once it is confirmed: an ack quorum of bookies has it and all entries before
+        it.
 
         Raises :class:`LedgerFencedError`, :class:`NotEnoughBookiesError`, :class:`WriteError` or another
-        :class:`StoreError`; the entry may be in the ledger or not then, and likewise when the append is cancelled while
-        it waits.
+        :class:`StoreError`. The entry may then be in the ledger or not. The same holds if the append is cancelled.
         """
         entry = copied(data)
         if not self._enters(len(entry)):
@@ -77,9 +77,9 @@ class LedgerWriter(Appender[int]):
         return await self._put_one(entry)
 
     def submit(self, data: Data) -> asyncio.Future[int]:
-        """Append an entry without waiting for room; the future has what :meth:`append` gives or raises.
+        """Append an entry without waiting for room. The future gives what :meth:`append` gives or raises.
 
-        It is for whoever limits by other means what is under way, as all of it is in memory.
+        For callers that limit the entries in flight by other means: all of them are held in memory.
         """
         entry = copied(data)
         if not self._enters(len(entry)):
@@ -87,8 +87,8 @@ class LedgerWriter(Appender[int]):
         return self._put_one(entry)
 
     def submit_many(self, entries: list[bytes], sink: Sink) -> None:
-        """Append entries that are not too large without waiting for room; ``sink`` hears what comes of each, for which
-        see :class:`Sink`. It is for whoever limits by other means what is under way.
+        """Append entries, none too large, without waiting for room. ``sink`` receives their outcome, see :class:`Sink`.
+        For callers that limit the entries in flight by other means.
         """
         if entries:
             size = sum(map(len, entries))
@@ -115,18 +115,18 @@ class LedgerWriter(Appender[int]):
     # -- force and close -----------------------------------------------------------------------------------------------
 
     async def force(self) -> int:
-        """Make all that is confirmed durable on every bookie of the ensemble, and confirm it to readers; gives the last
-        add confirmed.
+        """Make all confirmed entries durable on every bookie of the ensemble, and confirm them to readers. Gives the
+        last add confirmed.
 
-        It is needed only where a ledger was created with ``deferred_sync``. Raises :class:`WriteError`.
+        Needed only for a ledger created with ``deferred_sync``. Raises :class:`WriteError`.
         """
         return int(await self._ask("force"))
 
     async def close(self) -> int:
-        """Wait for the appends that are under way, and close the ledger; gives its last entry, -1 if it is empty.
+        """Wait for the appends in flight and close the ledger. Gives its last entry, -1 if it is empty.
 
         After :class:`NotEnoughBookiesError` or :class:`WriteError` the ledger is closed at its last add confirmed.
-        Raises :class:`LedgerFencedError` if somebody else recovers the ledger: it ends where that ends it. It can be
+        Raises :class:`LedgerFencedError` if another client recovers the ledger, which then decides the end. It can be
         called again.
         """
         if not self._calls.is_closed or self._has_failed:
@@ -135,8 +135,8 @@ class LedgerWriter(Appender[int]):
         return self.last_add_confirmed
 
     def release(self, error: StoreError | None = None) -> None:
-        """Write no more, and leave the ledger as it is: another client may adopt or recover it. With an ``error`` the
-        appends that are under way fail with it.
+        """Stop writing and leave the ledger open, for another client to adopt or recover. With an ``error``, the
+        appends in flight fail with it.
         """
         if error is None:
             self._calls.leave()
@@ -144,7 +144,9 @@ class LedgerWriter(Appender[int]):
             self._calls.fail(error)
 
     async def begin(self, operation: str) -> None:
-        """``create`` the ledger, or ``adopt`` it: :class:`fencepost.ledger.client.client.LedgerClient` does it once."""
+        """``create`` the ledger or ``adopt`` it. :class:`fencepost.ledger.client.client.LedgerClient` calls this
+        once.
+        """
         try:
             await self._ask(operation)
         except BaseException:
@@ -152,9 +154,10 @@ class LedgerWriter(Appender[int]):
             raise
 
     async def known_to(self) -> str | None:
-        """A bookie of the new ledger that knows its id already, if one says so. None is waited for longer than
-        :data:`ASKING`. They are asked for its last entry, which changes nothing: when Java's bookies are asked for the
-        LAC of a ledger that they do not know, they fail readers who come after its first entry.
+        """A bookie of the new ledger that already knows the ledger's id, if one says so within :data:`ASKING` seconds.
+
+        Bookies are asked for the last entry, because that changes nothing. Asking Java's bookies for the LAC of an
+        unknown ledger makes them fail readers that come after its first entry.
         """
         ask, request = self._driver.ask, ReadEntry(self.id, NO_ENTRY_YET)
         asked = {asyncio.ensure_future(ask(each, request)): each for each in current_ensemble(self.metadata)}
@@ -167,14 +170,14 @@ class LedgerWriter(Appender[int]):
         return await self._calls.ask(operation)
 
     def _not_appended(self, result: Result) -> None:
-        """Entries that were appended together, or those that are left of them, are not confirmed."""
+        """Entries appended together, or the rest of them, are not confirmed."""
         batch = next(each for each in self._batches if each.token == result.token)
         self._batches.remove(batch)
-        is_strange = result.error is Error.UNAUTHORIZED  # its password is that in the metadata
+        is_strange = result.error is Error.UNAUTHORIZED  # the writer's password is the one in the metadata
         self._give_back(batch, strange(self.id) if is_strange else error_of(result.error, self.id))
 
     def _failed(self, error: StoreError) -> None:
-        """Nothing comes of what is under way."""
+        """Fail everything in flight."""
         self._has_failed = True
         self._push()
         self._give_all_back(error)
@@ -187,7 +190,7 @@ REFUSED = (
 
 
 def strange(ledger: int, bookie: str = "", then: str = "create one with another id") -> UnauthorizedAccessError:
-    """The error that a bookie knew the id of a new ledger before it was created, or that bookies refuse its writer's
+    """The error when a bookie knew a new ledger's id before its creation, or when bookies refuse its writer's
     entries.
     """
     return UnauthorizedAccessError(

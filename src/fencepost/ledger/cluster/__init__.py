@@ -1,3 +1,3 @@
-"""A ledger store on one machine: a metadata service and bookies as processes of their own, started, watched and hurt
-from one place.
+"""A ledger store on one machine: starts, watches and injects faults into the processes of a metadata service and
+bookies.
 """

@@ -1,7 +1,7 @@
 """The roles of a ledger, as state machines without input or output: bookie, writer, reader, recoverer.
 
-A role is an object of plain fields with one method, ``receive(event, now) -> effects``: something happened (a message,
-an answer, a timer), and that is what is to be done about it (a message, a timer, a record for the journal, a result for
-the caller). ``now`` is microseconds on a clock of the driver's. Roles decide nothing by themselves that a rule decides:
-see `fencepost.ledger.rules`. The simulator carries their effects out on virtual time, the servers on sockets and disks.
+A role is an object of plain fields with one method, ``receive(event, now) -> effects``. An event is a message, an
+answer or a timer. An effect is a message, a timer, a record for the journal, or a result for the caller. ``now`` is in
+microseconds of the driver's clock. Decisions of the protocol are made by `fencepost.ledger.rules`, not by roles. The
+simulator carries out effects in virtual time; servers carry them out on sockets and disks.
 """

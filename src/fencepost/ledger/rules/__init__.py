@@ -1,11 +1,11 @@
 """Every decision of the ledger protocol, each a small pure function of numbers, sets and frozen records.
 
-A rule does no input or output, reads no clock and draws no random number. The same function object is called by the
-protocol ``store``, which the checker explores, by the roles that the simulator runs, and by the servers.
+A rule does no input or output, reads no clock and draws no random number. The same function object runs in the protocol
+``store`` that the checker explores, in the roles that the simulator runs, and in the servers.
 
-Entry ids count up from any first one and a LAC is the id before it until something is confirmed: 0 and -1 on
-BookKeeper's wire, 1 and 0 in the published specifications. An ensemble is a sequence of bookies, whose order counts
-where it is larger than the write quorum; where it is not, a set will do.
+Entry ids count up from any first id. Until something is confirmed, the LAC is the id before the first. BookKeeper's
+wire uses 0 and -1, the published specifications 1 and 0. An ensemble is a sequence of bookies. Its order matters only
+if it is larger than the write quorum; otherwise a set will do.
 
-Rules whose protection can be taken away, to see what it is there for, take :class:`Protections`.
+Some rules take :class:`Protections`. Turning one protection off shows what it is for.
 """
