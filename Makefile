@@ -15,6 +15,8 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 # One more than there are cores, as some tests wait; each may start a Spark.
 WORKERS := $(shell n=$$(nproc); echo $$(( n < 3 ? n + 1 : 4 )))
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+QUICK := 'not campaign'
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
@@ -30,10 +32,10 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint loops modules interop bench bench-spark bench-store chaos lock clean FORCE
+.PHONY: help setup run test campaigns lint loops modules interop bench bench-spark bench-store chaos lock clean FORCE
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## Make the virtual environment in .venv, if it is missing or out of date
 
@@ -42,7 +44,13 @@ run: $(STAMP) ## Find the data loss of BookKeeper 4.13, run the store, hurt it, 
 
 test: ## Lint, check types and run the tests
 	@$(MAKE) --jobs 3 lint loops modules
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) -m $(QUICK)
+
+test-%: $(STAMP) FORCE ## Run the tests of a folder: make test-ledger
+	@$(PYTEST) -m $(QUICK) tests/$*
+
+campaigns: $(STAMP) loops ## Run what takes longer: large state spaces, many seeds, a cluster of Spark
+	@$(PYTEST) -m campaign
 
 lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/ruff check
