@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from docs.documents import DOCS, EXAMPLES, blocks, documents, run, same, selected
 from patience import PATIENCE
 
@@ -208,7 +209,18 @@ def test_configurations_do_what_they_say(given: str) -> None:
 # -- what commands print ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("document", [d for d in documents() if blocks(d, "console")], ids=lambda d: d.name)
+LONG = {
+    "engine.md", "simulator.md", "kraft-kip-853.md", "kraft-kip-853-join.md", "store.md", "ledger-chaining.md",
+    "bookkeeper-4.13.md",
+}  # fmt: skip
+"""Pages whose commands take seconds: they explore what they tell of."""
+
+
+@pytest.mark.parametrize(
+    "document",
+    campaign_if(lambda page: page.name in LONG, [page for page in documents() if blocks(page, "console")]),
+    ids=lambda page: page.name,
+)
 def test_commands_print_what_the_document_shows(document: Path) -> None:
     for command, printed in run(document):
         assert command.output.strip(), f"nothing is shown for {command.line}; run tests/docs/refresh.py"

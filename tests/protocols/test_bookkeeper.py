@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import MANY_STATES, campaign_if
 
 from fencepost import ModelValue, OptionError, Result, SearchOptions, action, check, invariant, require
 from fencepost.ledger.rules.metadata import LedgerStatus
@@ -98,10 +99,15 @@ def protocol(
     )
 
 
+def by_states(rows: list[tuple[int, ...]]) -> list[Any]:
+    """The rows, those of many states as campaigns."""
+    return [pytest.param(row, marks=[pytest.mark.campaign] if row[6] > MANY_STATES else []) for row in rows]
+
+
 # -- the original -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", HOLDS, ids=str)
+@pytest.mark.parametrize("row", by_states(HOLDS), ids=str)
 def test_counts(row: tuple[int, ...]) -> None:
     result = result_of(protocol(*row[:6])).must_hold()
     assert (result.distinct_states, result.depth) == row[6:]
@@ -162,7 +168,7 @@ def test_every_named_configuration_is_checked() -> None:
     assert set(BookKeeper.configurations) == {*CONFIGURATIONS, "published"}
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", campaign_if(lambda name: CONFIGURATIONS[name] > MANY_STATES, CONFIGURATIONS))
 def test_named_configurations(name: str) -> None:
     expected = BookKeeper.configurations[name].expect
     result = result_of(BookKeeper.configured(name))
@@ -204,7 +210,7 @@ def test_the_data_loss_is_told_from_end_to_end() -> None:
 # -- where recovery waits for nothing ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", GOES_ON, ids=str)
+@pytest.mark.parametrize("row", by_states(GOES_ON), ids=str)
 def test_counts_where_recovery_goes_on(row: tuple[int, ...]) -> None:
     result = result_of(protocol(*row[:6], recovery_waits_needlessly=False)).must_hold()
     assert (result.distinct_states, result.depth) == row[6:]

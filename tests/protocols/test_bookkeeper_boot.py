@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import MANY_STATES, campaign_if
 from cluster import Behaviour
 
 from fencepost import (
@@ -167,7 +168,9 @@ def test_every_named_configuration_is_checked() -> None:
     assert set(BookKeeperBoot.configurations) == set(CONFIGURATIONS)
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in LARGE])
+@pytest.mark.parametrize(
+    "name", campaign_if(lambda name: CONFIGURATIONS[name] > MANY_STATES, [n for n in CONFIGURATIONS if n not in LARGE])
+)
 def test_named_configurations(name: str) -> None:
     result = result_of(BookKeeperBoot.configured(name))
     assert result.verdict == BookKeeperBoot.configurations[name].expect
@@ -224,6 +227,7 @@ def test_the_page_names_every_constant() -> None:
 # -- and otherwise ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 def test_counts_up_to_symmetry() -> None:
     three = BookKeeperBoot(bookies=3, clean_shutdown=False)
     assert check(three, symmetry=True).must_hold().distinct_states == 1_358_028
@@ -260,6 +264,7 @@ BROADER: dict[str, bool] = {
 """What a real bookie may do besides: `booting-store` refines this."""
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("constants", "states"),
     [

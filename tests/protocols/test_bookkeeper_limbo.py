@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import MANY_STATES, campaign_if
 
 from fencepost import ModelValue, Options, Result, SearchOptions, State, Trace, action, check, require
 from fencepost.ledger.rules.metadata import LedgerStatus
@@ -96,7 +97,7 @@ def protocol(
 
 @pytest.mark.parametrize(
     ("bookies", "clients", "wq", "aq", "sends", "crashes", "distinct", "depth"),
-    HOLDS + (LARGER if THOROUGH else LARGER[:2]),
+    campaign_if(lambda row: row in LARGER, HOLDS + (LARGER if THOROUGH else LARGER[:2])),
 )
 def test_counts(
     bookies: int, clients: int, wq: int, aq: int, sends: int, crashes: str, distinct: int, depth: int
@@ -113,7 +114,10 @@ def test_counts_in_plain_python(
     assert (result.distinct_states, result.depth) == (distinct, depth)
 
 
-@pytest.mark.parametrize(("bookies", "clients", "wq", "aq", "sends", "depth", "distinct"), BEGINNINGS)
+@pytest.mark.parametrize(
+    ("bookies", "clients", "wq", "aq", "sends", "depth", "distinct"),
+    campaign_if(lambda row: row[6] > MANY_STATES, BEGINNINGS),
+)
 def test_beginnings(bookies: int, clients: int, wq: int, aq: int, sends: int, depth: int, distinct: int) -> None:
     result = check(protocol(bookies, clients, wq, aq, sends), options=SearchOptions(workers=1, max_depth=depth))
     assert (result.distinct_states, result.depth) == (distinct, depth)
@@ -164,7 +168,7 @@ def test_every_named_configuration_is_checked() -> None:
     assert set(BookKeeperLimbo.configurations) == set(CONFIGURATIONS)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", campaign_if(lambda name: CONFIGURATIONS[name] > MANY_STATES, CONFIGURATIONS))
 def test_named_configurations(name: str) -> None:
     result = result_of(BookKeeperLimbo.configured(name))
     assert result.verdict == BookKeeperLimbo.configurations[name].expect

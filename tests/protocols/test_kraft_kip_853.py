@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import pytest
+from campaigns import MANY_STATES, campaign_if
 from cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
 
 from fencepost import ModelValue, PerKey, SearchOptions, SimulationOptions, action, check, per_key
@@ -68,7 +69,9 @@ if THOROUGH:
     ]
 
 
-@pytest.mark.parametrize(("voters", "constants", "distinct", "depth"), COUNTS)
+@pytest.mark.parametrize(
+    ("voters", "constants", "distinct", "depth"), campaign_if(lambda row: row[2] > MANY_STATES / 2, COUNTS)
+)
 def test_counts(voters: int, constants: dict[str, Any], distinct: int, depth: int) -> None:
     result = check(cluster(voters, **constants)).must_hold()
     assert (result.distinct_states, result.depth) == (distinct, depth)
@@ -127,7 +130,13 @@ def test_every_named_configuration_is_known() -> None:
     assert set(KRaft.configurations) == CONFIGURATIONS.keys() | VIOLATED.keys() | ENDLESS
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if THOROUGH or name not in LARGE])
+@pytest.mark.parametrize(
+    "name",
+    campaign_if(
+        lambda name: CONFIGURATIONS[name][0] > MANY_STATES / 2,
+        [name for name in CONFIGURATIONS if THOROUGH or name not in LARGE],
+    ),
+)
 def test_named_configurations(name: str) -> None:
     result = check(KRaft.configured(name)).must_hold()
     assert (result.distinct_states, result.depth) == CONFIGURATIONS[name]

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import pytest
+from campaigns import MANY_STATES, campaign_if
 from cluster import Behaviour, fetches, is_elected
 
 from fencepost import ModelValue, SearchOptions, action, check, require
@@ -45,7 +46,13 @@ def test_every_named_configuration_is_known() -> None:
     assert KRaftJoin.configurations.keys() == CONFIGURATIONS.keys()
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if THOROUGH or name not in LARGE])
+@pytest.mark.parametrize(
+    "name",
+    campaign_if(
+        lambda name: CONFIGURATIONS[name][0] > MANY_STATES,
+        [name for name in CONFIGURATIONS if THOROUGH or name not in LARGE],
+    ),
+)
 def test_named_configurations(name: str) -> None:
     result = check(KRaftJoin.configured(name)).must_hold()
     assert (result.distinct_states, result.depth) == CONFIGURATIONS[name]

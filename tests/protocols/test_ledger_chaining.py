@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import MANY_STATES, campaign_if
 
 from fencepost import ModelValue, OptionError, SearchOptions, action, always_eventually, check, invariant, require
 from fencepost.protocols.ledger_chaining import ClientStatus, LedgerChaining, LedgerMetadata, LedgerOnBookies
@@ -31,7 +32,9 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.mark.parametrize(("clients", "limit", "distinct", "depth"), COUNTS)
+@pytest.mark.parametrize(
+    ("clients", "limit", "distinct", "depth"), campaign_if(lambda row: row[2] > MANY_STATES, COUNTS)
+)
 def test_counts(clients: int, limit: int, distinct: int, depth: int) -> None:
     result = check(LedgerChaining(clients=clients, next_ledger_limit=limit)).must_hold()
     assert (result.distinct_states, result.depth) == (distinct, depth)
@@ -47,7 +50,7 @@ def test_every_named_configuration_is_counted() -> None:
     assert set(LedgerChaining.configurations) == set(CONFIGURATIONS)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", campaign_if(lambda name: CONFIGURATIONS[name][0] > MANY_STATES, CONFIGURATIONS))
 def test_named_configurations(name: str) -> None:
     result = check(LedgerChaining.configured(name))
     assert result.verdict == LedgerChaining.configurations[name].expect

@@ -23,6 +23,8 @@ from fencepost.errors import SAFETY_VIOLATED
 from fencepost.language.loading import shipped
 from fencepost.traces import TraceWriter
 
+pytestmark = pytest.mark.campaign
+
 COUNTING = Path(__file__).parents[1] / "conform" / "counting.py"
 
 CONSTANTS: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1, "recovery_reads_fence": True}

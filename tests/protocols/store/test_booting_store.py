@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import MANY_STATES, campaign_if
 
 from fencepost import Protocol, Result, SearchOptions, check
 from fencepost.ledger.rules import boot as rules
@@ -76,20 +77,23 @@ def test_every_configuration_is_checked() -> None:
     assert set(BootingStore.configurations) == {*LARGE, *HOLDS, *VIOLATED}
 
 
-@pytest.mark.parametrize("name", HOLDS)
+@pytest.mark.parametrize("name", campaign_if(lambda name: HOLDS[name][0] > MANY_STATES, HOLDS))
 def test_configurations_that_hold(name: str) -> None:
     result = result_of(name).must_hold()
     assert (result.distinct_states, result.depth) == HOLDS[name]
 
 
-@pytest.mark.parametrize("name", VIOLATED)
+@pytest.mark.parametrize("name", campaign_if(lambda name: VIOLATED[name][1] > MANY_STATES, VIOLATED))
 def test_configurations_that_do_not(name: str) -> None:
     expected = BootingStore.configurations[name].expect
     result = result_of(name)
     assert (len(result.must_violate(expected)), result.distinct_states) == VIOLATED[name]
 
 
-@pytest.mark.parametrize("name", [name for name in VIOLATED if name != "too-many-crashes"])
+@pytest.mark.parametrize(
+    "name",
+    campaign_if(lambda name: VIOLATED[name][1] > MANY_STATES, [n for n in VIOLATED if n != "too-many-crashes"]),
+)
 def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
     (switch,) = [constant for constant in BootingStore.configurations[name].constants if constant in SWITCHES]
     protected = BootingStore.configured(name, **{switch: True})
@@ -97,6 +101,7 @@ def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
     assert not check(protected, invariants=[expected], options=SearchOptions(max_depth=VIOLATED[name][0])).violations
 
 
+@pytest.mark.campaign
 def test_what_protects_by_which_damage() -> None:
     """As in `bookkeeper-boot`: a fence is lost only with a directory, and cookies are replaced too early only for a
     crash that comes after that.

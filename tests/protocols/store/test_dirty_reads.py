@@ -84,6 +84,7 @@ class BeyondTheEnd(RunningStore):
         )
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("frozen", [False, True])
 def test_no_bookie_is_told_a_lac_beyond_the_end(frozen: bool) -> None:
     constants = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from campaigns import campaign_if
 
 from fencepost import ModelValue, Options, check, sometimes
 from fencepost.ledger.rules.boot import Mark
@@ -29,7 +30,7 @@ VIOLATED = sorted(name for name, each in RunningStore.configurations.items() if 
 PAGE = Path(__file__).parents[3] / "docs" / "protocols" / "store.md"
 
 
-@pytest.mark.parametrize("name", HOLDS)
+@pytest.mark.parametrize("name", campaign_if(EXPLORED.get, HOLDS))
 def test_it_holds(name: str) -> None:
     result = check(RunningStore.configured(name), symmetry=True).must_hold()
     assert result.distinct_states > 100 and result.complete
