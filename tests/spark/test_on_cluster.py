@@ -25,7 +25,7 @@ from fencepost.traces import TraceWriter
 
 pytestmark = pytest.mark.campaign
 
-COUNTING = Path(__file__).parents[1] / "conform" / "counting.py"
+COUNTING = Path(__file__).parents[1] / "traces" / "counting.py"
 
 CONSTANTS: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1, "recovery_reads_fence": True}
 
@@ -34,7 +34,7 @@ import sys
 import time
 from pathlib import Path
 
-from fencepost.cli import main
+from fencepost.cli.main import main
 from fencepost.spark import cluster
 
 folder, pause = Path(sys.argv[1]), int(sys.argv[2])

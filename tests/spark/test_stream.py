@@ -18,7 +18,7 @@ from fencepost.traces.validation.outcome import Outcome
 from fencepost.traces.validation.tail import Tail
 from fencepost.traces.validation.watch import Limits
 
-CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
+CONFORMANCE = str(Path(__file__).parents[1] / "traces" / "counting.py")
 
 
 def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) -> None:

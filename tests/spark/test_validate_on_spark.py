@@ -30,7 +30,7 @@ from fencepost.traces.validation.space import InSpace, in_space
 from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator
 
-CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
+CONFORMANCE = str(Path(__file__).parents[1] / "traces" / "counting.py")
 
 
 def here(path: Path, conformance: str) -> list[Outcome]:
