@@ -3,41 +3,8 @@
 from __future__ import annotations
 
 import ast
-import functools
-from pathlib import Path
 
-import fencepost
-
-SOURCE = Path(fencepost.__file__).parent
-
-FLOORS = (
-    ("errors", "version"),
-    ("files", "text"),
-    ("connections",),
-    ("language",),
-    ("semantics",),
-    ("behaviours",),
-    ("checker",),
-    ("states",),
-    ("traces",),
-    ("report",),
-    ("simulation",),
-    ("ledger",),
-    ("log", "quorum"),
-    ("metadata", "protocols"),
-    ("api",),
-    ("spark", "world"),
-    ("explorer",),
-    ("cli",),
-)
-"""The rooms, from what everything rests on up to what a user asks for. A room imports those of floors below its own."""
-
-FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-
-
-def room_of(module: str) -> str:
-    """The room of a module: the folder of the package that it is in, or the file."""
-    return module.removeprefix("fencepost").strip(".").partition(".")[0]
+from house import FLOOR, SOURCE, arrows, room_of
 
 
 def test_every_folder_and_file_is_on_a_floor() -> None:
@@ -55,24 +22,6 @@ def test_rooms_import_only_those_of_floors_below() -> None:
         if here != there and FLOOR[here] <= FLOOR[there]
     }
     assert not up
-
-
-def name_of(path: Path) -> str:
-    """The module of a file."""
-    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
-
-
-@functools.cache
-def arrows() -> dict[str, set[str]]:
-    """Which files import which, wherever they do, by the names of their modules."""
-    modules = {name_of(path): path for path in SOURCE.rglob("*.py")}
-    found: dict[str, set[str]] = {}
-    for name, path in modules.items():
-        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-        given = {(str(node.module), alias.name) for node in imports for alias in node.names}
-        found[name] = {f"{module}.{each}" if f"{module}.{each}" in modules else module for module, each in given}
-        found[name] = found[name] & {*modules} - {name}
-    return found
 
 
 def test_published_protocols_share_no_code_with_what_is_checked_against_them() -> None:

@@ -30,8 +30,9 @@ ELISION = {"# ...", "\\* ..."}
 
 
 def documents() -> list[Path]:
-    """Every page of the documentation, and the README."""
-    return [p for p in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if p.exists()]
+    """Every page of the documentation, and those beside it."""
+    beside = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
+    return [*beside, *sorted(DOCS.rglob("*.md"))]
 
 
 @dataclass(frozen=True)

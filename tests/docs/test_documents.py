@@ -65,10 +65,19 @@ def test_every_example_is_shown() -> None:
         assert example in text, f"{example} is in no document"
 
 
-def test_the_pages_are_all_reachable_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_the_index_has_every_page() -> None:
+    index = (DOCS / "index.md").read_text()
     for page in DOCS.rglob("*.md"):
-        assert str(page.relative_to(ROOT)) in readme, f"{page.name} is not linked from the README"
+        assert str(page.relative_to(DOCS)) in index or page.name == "index.md", f"{page.name} is not in docs/index.md"
+
+
+def test_files_that_the_house_is_explained_with_are_there() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page))
+    assert len(named) > 30
+    assert not [
+        name for name in named if not any((root / name).exists() for root in (ROOT, ROOT / "src" / "fencepost"))
+    ]
 
 
 # -- references are complete ------------------------------------------------------------------------------------------
