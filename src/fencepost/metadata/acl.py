@@ -1,5 +1,5 @@
-"""Access to a znode: permissions, identities, and the schemes ``world``, ``ip``, ``digest`` and
-``sasl``, as in ZooKeeper.
+"""Access control of znodes: permissions, identities, and the schemes ``world``, ``ip``, ``digest`` and ``sasl``, as in
+ZooKeeper.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ALL = 31
 
 
 class Id(NamedTuple):
-    """Somebody: a scheme, and a name by the rules of the scheme."""
+    """An identity: a scheme, and a name by the rules of that scheme."""
 
     scheme: str | None
     id: str | None
 
 
 class ACL(NamedTuple):
-    """The permissions of an identity: a sum of permissions."""
+    """The permissions of an identity, as a sum of flags."""
 
     perms: int
     id: Id
@@ -40,15 +40,15 @@ Ids = tuple[Id, ...]
 
 ANYONE = Id("world", "anyone")
 SUPER = Id("super", "")
-"""The identity that may do everything."""
+"""The identity of the superuser."""
 OPEN: ACLs = (ACL(ALL, ANYONE),)
 READABLE: ACLs = (ACL(READ, ANYONE),)
 _ENTRY = 16
-"""Bytes of an entry of an ACL as clients write it: its permissions and two lengths, and some for the log."""
+"""Bytes of an ACL entry in the clients' encoding: its permissions, two lengths, and an allowance for the log."""
 
 
 def permits(acl: ACLs, perms: int, ids: Ids) -> bool:
-    """Whether somebody with these identities has one of the permissions."""
+    """Return whether one of these identities has one of the permissions."""
     permitted = [entry.id for entry in acl if entry.perms & perms]
     if ANYONE in permitted or not acl or SUPER in ids or not set(ids).isdisjoint(permitted):
         return True
@@ -59,39 +59,38 @@ def permits(acl: ACLs, perms: int, ids: Ids) -> bool:
 
 
 def resolved(acl: ACLs | None, ids: Ids) -> ACLs:
-    """The ACL that a znode gets: without duplicates, and with the identities of the caller in place of the scheme
-    ``auth``.
+    """The ACL that a znode gets: without duplicates, and with the caller's identities in place of the scheme ``auth``.
 
-    Raises :class:`Refusal` with INVALID_ACL if it is empty, or names what no scheme knows.
+    Raises :class:`Refusal` with INVALID_ACL if it is empty, or has an identity that no scheme accepts.
     """
     if acl == OPEN:
         return OPEN
-    found: list[ACL] = []
+    entries: list[ACL] = []
     for entry in dict.fromkeys(acl or ()):
         if entry.id == ANYONE:
-            found.append(entry)
+            entries.append(entry)
         elif entry.id.scheme == "auth":
             authenticated = [ACL(entry.perms, identity) for identity in proven(ids)]
             if not authenticated:
                 raise Refusal(Code.INVALID_ACL)
-            found += authenticated
+            entries += authenticated
         elif _is_valid(entry.id):
-            found.append(entry)
+            entries.append(entry)
         else:
             raise Refusal(Code.INVALID_ACL)
-    if not found:
+    if not entries:
         raise Refusal(Code.INVALID_ACL)
-    return tuple(found)
+    return tuple(entries)
 
 
 def proven(ids: Ids) -> Ids:
-    """The identities that somebody has shown to have; these are what the scheme ``auth`` of an ACL stands for."""
+    """The identities that a client has proved. The scheme ``auth`` of an ACL stands for them."""
     return tuple(identity for identity in ids if identity.scheme in ("digest", "sasl"))
 
 
 def size(acl: ACLs | None, ids: Ids) -> int:
-    """The bytes that an ACL takes once it is :func:`resolved`: as clients write it. The one that is open
-    to all takes none.
+    """The size in bytes of an ACL once it is :func:`resolved`, in the clients' encoding. The ACL that is open to all
+    counts as 0.
     """
     if not acl or acl == OPEN:
         return 0
@@ -101,12 +100,12 @@ def size(acl: ACLs | None, ids: Ids) -> int:
 
 
 def size_of(ids: Iterable[Id]) -> int:
-    """The bytes of identities, as clients write them in an ACL."""
+    """The size in bytes of identities, in the clients' encoding of an ACL."""
     return sum(_ENTRY + len(each.scheme or "") + len(each.id or "") for each in ids)
 
 
 def masked(acl: ACLs) -> ACLs:
-    """An ACL as somebody sees it who may not administer it: without the hashes of passwords."""
+    """An ACL as shown to clients without the ADMIN permission: without password hashes."""
     return tuple(
         ACL(entry.perms, Id("digest", re.sub(":.*", ":x", entry.id.id or ""))) if entry.id.scheme == "digest" else entry
         for entry in acl
@@ -153,7 +152,7 @@ def _address(text: str) -> int | None:
 
 
 def _number(text: str, most: int) -> int | None:
-    """A number from 0 to ``most``, as Java reads one."""
+    """Parse a number from 0 to ``most``, as Java does. None for other text."""
     if re.fullmatch("[+-]?[0-9]+", text) is None or not 0 <= int(text) <= most:
         return None
     return int(text)

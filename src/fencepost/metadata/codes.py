@@ -1,4 +1,4 @@
-"""ZooKeeper's error codes, and the exception that carries one to where a request is answered."""
+"""ZooKeeper's error codes, and the exception that carries one to the code that answers the request."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import enum
 
 
 class Code(enum.IntEnum):
-    """How a request ended; the numbers are ZooKeeper's (``KeeperException.Code``)."""
+    """The outcome of a request, with ZooKeeper's numbers (``KeeperException.Code``)."""
 
     OK = 0
     RUNTIME_INCONSISTENCY = -2
-    """In a multi that failed: an operation after the one that failed."""
+    """In a failed multi: an operation after the one that failed."""
     MARSHALLING_ERROR = -5
     UNIMPLEMENTED = -6
     BAD_ARGUMENTS = -8
@@ -25,18 +25,18 @@ class Code(enum.IntEnum):
     INVALID_ACL = -114
     AUTH_FAILED = -115
     SESSION_MOVED = -118
-    """The session came to another connection; only a member of a quorum says so."""
+    """The session has moved to another connection."""
     NO_WATCHER = -121
     RECONFIG_DISABLED = -123
     """Voters are changed by other means: ``fencepost quorum``, and Kafka's tool."""
     SASL_REQUIRED = -124
-    """A client that has to authenticate by SASL asks for something before it has."""
+    """The client must authenticate by SASL before any other request."""
     QUOTA_EXCEEDED = -125
     """A limit of this service is reached: on znodes, their bytes, or watches."""
 
 
 class Refusal(Exception):
-    """A request is refused; nothing was changed."""
+    """The request is refused, and nothing was changed."""
 
     def __init__(self, code: Code) -> None:
         super().__init__(code.name)

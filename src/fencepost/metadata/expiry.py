@@ -1,16 +1,16 @@
-"""When sessions are over: a pure rule over times that the driver gives.
+"""When sessions expire: a pure rule over times that the driver supplies.
 
-As in ZooKeeper, sessions are over at multiples of a tick, the first one after their timeout, so a session lives up to a
-tick longer than its client was promised, and never shorter.
+As in ZooKeeper, sessions expire at multiples of a tick, at the first one after their timeout. So a session lives up to
+a tick longer than promised, and never shorter.
 """
 
 from __future__ import annotations
 
 
 class Expiry:
-    """The deadlines of sessions. All times are in milliseconds of a clock that never goes back.
+    """The deadlines of sessions. All times are in milliseconds of a monotonic clock.
 
-    While the process does not run, it hears nobody, so this time counts for nobody's absence: when :meth:`due` comes
+    A process that does not run hears no clients, so that time does not count against them: when :meth:`due` is called
     late, every deadline moves by the delay.
     """
 
@@ -19,11 +19,11 @@ class Expiry:
         self.deadlines: dict[int, int] = {}
         self._sessions: dict[int, dict[int, None]] = {}
         self.last = now
-        """When :meth:`due` was asked last."""
+        """When :meth:`due` was last called."""
         self._not_running = 0
 
     def heard(self, session: int, timeout: int, now: int) -> None:
-        """The client of a session was heard of: the session lives for its timeout from now on."""
+        """A session's client was heard from: the deadline is its timeout from now."""
         deadline = ((now - self._not_running + timeout) // self.tick + 1) * self.tick
         old = self.deadlines.get(session)
         if old == deadline:
@@ -34,13 +34,13 @@ class Expiry:
         self._sessions.setdefault(deadline, {})[session] = None
 
     def forget(self, session: int) -> None:
-        """A session is closed."""
+        """Remove a session that was closed."""
         deadline = self.deadlines.pop(session, None)
         if deadline is not None:
             self._leave(session, deadline)
 
     def due(self, now: int) -> list[int]:
-        """The sessions that are over, in the order of their deadlines; they are forgotten. To be asked once a tick."""
+        """Remove and return the expired sessions, in the order of their deadlines. Call it once a tick."""
         self._not_running += max(0, now - self.last - self.tick)
         self.last = now
         over: list[int] = []
@@ -51,7 +51,7 @@ class Expiry:
         return over
 
     def left(self, deadline: int, now: int) -> int:
-        """The time that is left up to a deadline."""
+        """The time left until a deadline."""
         return max(0, deadline - (now - self._not_running))
 
     def _leave(self, session: int, deadline: int) -> None:

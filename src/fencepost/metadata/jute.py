@@ -1,6 +1,4 @@
-"""Jute, the encoding of ZooKeeper's records: big-endian numbers, and strings, buffers and vectors after their
-lengths.
-"""
+"""Jute, the encoding of ZooKeeper's records: big-endian numbers, and length-prefixed strings, buffers and vectors."""
 
 from __future__ import annotations
 
@@ -13,18 +11,17 @@ T = TypeVar("T")
 INT = struct.Struct(">i")
 LONG = struct.Struct(">q")
 NULL = INT.pack(-1)
-"""The length of a string, a buffer or a vector that is null."""
+"""The length of a null string, buffer or vector."""
 
 
 class JuteError(Exception):
-    """Bytes are no record of the kind that was expected."""
+    """Bytes are not a record of the expected kind."""
 
 
 class JuteDecoder:
-    """Reads the values of records one after the other. Every method raises :class:`JuteError` if there is no such
-    value.
+    """Decodes the values of records in sequence. Every method raises :class:`JuteError` if there is no such value.
 
-    As in ZooKeeper, bytes after a record are ignored, and bytes that are no UTF-8 are read as U+FFFD.
+    As in ZooKeeper, bytes after a record are ignored, and invalid UTF-8 is read as U+FFFD.
     """
 
     __slots__ = ("at", "data")
@@ -80,7 +77,7 @@ class JuteDecoder:
         length = self.int32()
         if length == -1:
             return None
-        # An element takes a byte at least, so a length that lies ends with the record.
+        # An element takes at least a byte, so a false length fails at the end of the record.
         return tuple([element() for _ in range(length)])
 
     def strings(self) -> tuple[str, ...]:
@@ -99,5 +96,5 @@ def string(value: str | None) -> bytes:
 
 
 def vector(elements: Iterable[bytes]) -> bytes:
-    found = list(elements)
-    return INT.pack(len(found)) + b"".join(found)
+    encoded = list(elements)
+    return INT.pack(len(encoded)) + b"".join(encoded)

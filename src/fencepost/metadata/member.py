@@ -1,23 +1,22 @@
-"""A metadata service as a member of a quorum: the log is the replicated one, and the tree what it leaves on every
-member.
+"""A metadata service as a member of a quorum: the quorum's log orders the changes, and every member applies them to its
+tree.
 
-A client is connected to any member. Its changes go to the leader, which stamps each with the time and puts it into the
-log; when a change is committed, every member applies it, and the one that it came from answers. So every client sees
-its own changes, and watches fire where they are. Zxids count the changes that were applied, so all members have the
-same ones, and they only rise. Reads are answered by the member, from the changes that it has applied. A sync, and a
-session that comes to another connection, go through the log, too: everything that was acknowledged to anybody before is
-applied ahead of them.
+A client may connect to any member. The member forwards changes to the leader, which stamps each with the time and
+appends it to the log. Once a change is committed, every member applies it, and the one that received it answers. So a
+client sees its own changes, and watches fire at its member. A zxid is the number of applied changes, so it is the same
+on all members, and only rises. Each member answers reads from the changes that it has applied. A sync goes through the
+log, too, and so does a session that moves to another connection: both see all changes that anybody was acknowledged
+before.
 
-Every connection has a token. A session belongs to the connection that opened it or came with it last, by the log; what
-another one still has under way for it is not done, as in ZooKeeper (-118, session moved). So the changes of a session
-are done in the order in which its client asked for them, whatever becomes of members.
+Every connection has a token. By the log, a session belongs to the connection that opened it or attached it last. What
+an earlier connection still has under way is refused, as in ZooKeeper (-118, session moved). So the changes of a session
+are applied in the order of the client's requests, even when members fail.
 
-The leader alone decides which sessions are over. Members tell it whom they hear from. A new leader gives every session
-its whole timeout.
+Only the leader decides which sessions have expired. Members report to it which clients they heard from. A new leader
+gives every session its whole timeout.
 
-When the leader changes, nobody knows what becomes of what was under way: connections that wait for it are closed, and
-their clients find out. A member that knows of no leader for a while closes all of them, so that clients go where there
-is one.
+When the leader changes, the outcome of requests under way is unknown. Their connections are closed, so that clients
+find out. A member that knows no leader for a while closes all its connections, so that clients try other members.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from fencepost.ledger.disk.journal import Damage
-from fencepost.metadata import protocol, snapshot, words
+from fencepost.metadata import four_letter_words, protocol, snapshot
 from fencepost.metadata.acl import Ids
 from fencepost.metadata.codes import Code
 from fencepost.metadata.expiry import Expiry
@@ -50,25 +49,25 @@ from fencepost.quorum.log import Batch
 _logger = logging.getLogger(__name__)
 
 _SILENCE = 2.0
-"""Seconds without an answer of the leader after which the connections of clients are closed."""
+"""Seconds without an answer from the leader after which clients' connections are closed."""
 _LAST_ANSWERS = 1.0
-"""Seconds that a leader which is to end gives the others to have what it has taken."""
-_LOOK = 100
-"""Milliseconds between two looks at that."""
+"""Seconds that a stopping leader gives the others to receive what it has taken."""
+_LEADER_CHECK = 100
+"""Milliseconds between checks of that."""
 
 
 class Mark(protocol.Request, frozen=True, gc=False):
-    """A place in the log: what is ahead of it is applied before it is answered."""
+    """A marker in the log. It is answered once everything before it is applied."""
 
 
 class Attach(protocol.Request, frozen=True, gc=False):
-    """A session belongs to the connection from which this comes, if the password is right."""
+    """Move a session to the connection that sends this, if the password is right."""
 
     password: bytes
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A request that a member wants in the log. The member knows it again by ``number``; ``token`` is that of the
+class LogRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A request that a member wants in the log. ``number`` identifies it to the member; ``token`` identifies the
     connection.
     """
 
@@ -80,34 +79,33 @@ class Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record of the log: what was asked by a process (drawn anew at each start), and the time in milliseconds since
-    1970.
+    """A record of the log: the request, the id of the process that sent it (drawn at each start), and the time in
+    milliseconds since 1970.
     """
 
     process: int
     time: int
-    asked: Asked
+    request: LogRequest
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
-    """A member to the leader of an epoch: put this into the log. In a later epoch of the same leader it is not done:
-    what the member sent before may have been lost with the earlier one, and what a client asks for is done in its
-    order.
+    """A member asks the leader of an epoch to append these requests. The same leader refuses them in a later epoch:
+    earlier requests may have been lost with the old epoch, and a client's requests must stay in order.
     """
 
     process: int
     epoch: int
-    asked: tuple[Asked, ...]
+    requests: tuple[LogRequest, ...]
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
-    """A member to the leader: the clients of these sessions were heard of."""
+    """A member reports to the leader that it heard from the clients of these sessions."""
 
     sessions: tuple[int, ...]
 
 
 class Owners(msgspec.Struct, frozen=True, array_like=True):
-    """The first record of a snapshot: which connections sessions belong to."""
+    """The first record of a snapshot: the connections that own the sessions."""
 
     owners: tuple[tuple[int, int], ...]
 
@@ -119,8 +117,9 @@ _read_owners = msgspec.msgpack.Decoder(Owners).decode
 
 
 def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
-    """The state of a snapshot: znodes and sessions, and which connections sessions belong to. Raises
-    :class:`fencepost.ledger.disk.journal.Damage`."""
+    """Decode a snapshot: znodes and sessions, and the connections that own the sessions. Raises
+    :class:`fencepost.ledger.disk.journal.Damage`.
+    """
     if not records:
         return Tree(), {}
     try:
@@ -131,45 +130,45 @@ def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
 
 
 class Member(Service):
-    """The service of one member. It begins with :meth:`take_part`."""
+    """The service of one member. Call :meth:`take_part` to start it."""
 
     def __init__(self, settings: MetadataSettings, host: QuorumHost, failed: Callable[[BaseException], None]) -> None:
         super().__init__(settings, Tree(), failed)
         self.host = host
         self.node: QuorumNode | None = None
         self.owners: dict[int, int] = {}
-        """The token of the connection that a session belongs to."""
+        """The token of the connection that owns each session."""
         self.process = int.from_bytes(os.urandom(7))
-        self.words = words.answers(self)
+        self.words = four_letter_words.answers(self)
         self._decides = False
         self._epoch = -1
         self._leader: Node | None = None
-        self._lost_at = -1.0  # when the connection with the leader was lost, until it is heard of again
+        self._lost_at = -1.0  # when the connection to the leader was lost; reset when it answers again
         self._number = 0
         self._tokens: dict[Connection, int] = {}
         self._in_flight: dict[int, Item] = {}
-        self._unsent: list[tuple[Item, Asked]] = []
-        self._last: dict[Connection, Item] = {}  # the last request of a connection that is in flight, or unsent
+        self._unsent: list[tuple[Item, LogRequest]] = []
+        self._last: dict[Connection, Item] = {}  # the last request of a connection that is in flight or unsent
         self._scheduled = False
         self._touched: set[int] = set()
-        # the replicas of the processes that have wanted something of this leader
-        self._askers: dict[int, ReplicaKey] = {}
+        # The replicas of the processes that have sent requests to this leader.
+        self._requesters: dict[int, ReplicaKey] = {}
         self._stamp = 0
 
     async def take_part(self) -> None:
-        """Wait until there is a cluster, and take part in it."""
+        """Wait for the quorum to have a cluster, and join it."""
         self.begin(await self.host.open())
 
     def begin(self, contents: Contents) -> None:
-        """Take part, with the state that was kept."""
+        """Join the quorum, starting from this stored state."""
         self.tree, self.owners = restored(contents.state)
         contents.state = []
         self.node = self.host.begin(contents, self)
         self._every(max(10, self.settings.tick_time // 4), self._report_heard)
-        self._every(_LOOK, self._look_for_leader)
+        self._every(_LEADER_CHECK, self._look_for_leader)
 
     async def stop(self) -> None:
-        """End cleanly: what a leader has taken is answered, if that is quick, and it hands over."""
+        """Stop cleanly. A leader answers what it has taken, if that is quick, and resigns."""
         self._is_closing = True
         end = self._loop.time() + _LAST_ANSWERS
         while (
@@ -185,7 +184,7 @@ class Member(Service):
 
     @property
     def mode(self) -> str:
-        """The role that it reports to operators, in ZooKeeper's words."""
+        """The role for operators, in ZooKeeper's terms."""
         if self.node is None or not self.node.replica.is_voter:
             return "observer"
         if len(self.node.replica.voters) == 1:
@@ -193,25 +192,25 @@ class Member(Service):
         return "leader" if self.node.leads else "follower"
 
     def disk_sizes(self) -> tuple[int, int]:
-        """The bytes of snapshots, and of the log."""
+        """The sizes in bytes of the snapshots, and of the log."""
         files = self.host.files
         sizes = {name: files.size(name) for name in files.names()}
         of_snapshots = sum(size for name, size in sizes.items() if name.endswith(SUFFIX))
         return of_snapshots, sum(sizes.values()) - of_snapshots
 
-    # -- from clients to the leader -----------------------------------------------------------------------------------
+    # -- from clients to the leader ------------------------------------------------------------------------------------
 
     def _enqueue(self, item: Item) -> None:
         if self._stopped:
             return
         connection = item.connection
-        asked: Change | Mark | Attach
+        requested: Change | Mark | Attach
         if item.change is not None:
-            asked, session = item.change, item.asker.session
+            requested, session = item.change, item.requester.session
         elif isinstance(item.answer, Connect):
-            asked, session = Attach(item.answer.password or b""), item.answer.session
+            requested, session = Attach(item.answer.password or b""), item.answer.session
         elif isinstance(item.answer, protocol.Sync) or connection is None or connection not in self._last:
-            asked, session = Mark(), item.asker.session
+            requested, session = Mark(), item.requester.session
         else:
             self._count(item)
             self._last[connection].behind.append(item)
@@ -224,7 +223,7 @@ class Member(Service):
             if not token:
                 token = self._tokens[connection] = int.from_bytes(os.urandom(7)) | 1
             self._last[connection] = item
-        self._unsent.append((item, Asked(self._number, token, session, item.asker.ids, asked)))
+        self._unsent.append((item, LogRequest(self._number, token, session, item.requester.ids, requested)))
         self._send_soon()
 
     def _send_soon(self) -> None:
@@ -233,34 +232,34 @@ class Member(Service):
             self._loop.call_soon(self._send)
 
     def flush(self) -> None:
-        """Write what is to be written, and begin at once with what has come if the log waits for something to do."""
+        """Write what waits, and send new requests at once if the log is idle."""
         super().flush()
         if self._scheduled and self.node is not None and self.node.leads and not self.node.is_writing:
             self._send()
 
     def _send(self) -> None:
-        """Give the leader what has gathered."""
+        """Send the gathered requests to the leader."""
         self._scheduled = False
         node, leader = self.node, self._leader
         if node is None or leader is None or self._stopped or not self._unsent:
             return
         unsent, self._unsent = self._unsent, []
-        for item, asked in unsent:
+        for item, requested in unsent:
             if item.connection is not None and item.connection.closing and not item.connection.session:
-                self._uncount(item)  # whoever wanted a session did not wait for it
+                self._uncount(item)  # the client that opened the session has left
                 self._last.pop(item.connection, None)
             else:
-                self._in_flight[asked.number] = item
+                self._in_flight[requested.number] = item
         unsent = [each for each in unsent if each[1].number in self._in_flight]
         self._report_heard()
-        if not unsent:  # nor is there a batch without records
+        if not unsent:  # no empty batches
             return
         if node.leads:
-            self._put_into_log(self.process, [asked for _, asked in unsent])
+            self._put_into_log(self.process, [requested for _, requested in unsent])
         else:
             size, some = 0, []
-            for item, asked in unsent:
-                some.append(asked)
+            for item, requested in unsent:
+                some.append(requested)
                 size += item.size
                 if size > node.limits.batch:
                     self.host.links.notify(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
@@ -268,17 +267,17 @@ class Member(Service):
             if some:
                 self.host.links.notify(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
 
-    def _put_into_log(self, process: int, asked: Sequence[Asked]) -> None:
+    def _put_into_log(self, process: int, requests: Sequence[LogRequest]) -> None:
         assert self.node is not None
         self._stamp = max(self._stamp, self.wall_clock())
-        for each in asked:
-            # Its client is there now, however long it takes until that is committed.
+        for each in requests:
+            # Its client is connected now, however long the commit takes.
             if (
                 isinstance(each.request, Attach)
                 and (opened := self._session_of(each.session, each.request.password)) is not None
             ):
                 self._hear(each.session, opened.timeout)
-        self.node.append([_encode(Entry(process, self._stamp, each)) for each in asked])
+        self.node.append([_encode(Entry(process, self._stamp, each)) for each in requests])
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -294,8 +293,8 @@ class Member(Service):
             self._hear(connection.session, connection.timeout)
 
     def _hear(self, session: int, timeout: int) -> None:
-        """A session lives for its timeout from now on, and for a tick more, as members tell the leader a little
-        later.
+        """Extend a session by its timeout from now, and a tick more, since members report to the leader a little
+        late.
         """
         if self._decides:
             self.expiry.heard(session, timeout + self.settings.tick_time, self.now())
@@ -320,11 +319,11 @@ class Member(Service):
         if self._decides:
             super()._delete_due()
 
-    # -- what other members want --------------------------------------------------------------------------------------
+    # -- from other members --------------------------------------------------------------------------------------------
 
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
-        """Another member wants something of the leader of an epoch. If this is not that leader, nothing happens: the
-        other one will learn of that.
+        """Handle a message of another member to the leader of an epoch. If this is not that leader, it does nothing:
+        the sender will learn of the change of leader.
         """
         try:
             call = _read_call(data)
@@ -335,31 +334,31 @@ class Member(Service):
             if self._decides:
                 self._hear_all(call.sessions)
         elif self.node is not None and self.node.leads and not self._stopped and call.epoch == self.node.replica.epoch:
-            self._askers[call.process] = source
-            self._put_into_log(call.process, call.asked)
+            self._requesters[call.process] = source
+            self._put_into_log(call.process, call.request)
 
-    # -- what the quorum says -----------------------------------------------------------------------------------------
+    # -- from the quorum -----------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> None:
-        """Records are committed. Members whose clients wait for them are sent the high watermark at once."""
-        askers: set[int] = set()
+        """Apply committed records. Members whose clients wait for them get the high watermark at once."""
+        requesters: set[int] = set()
         for record in batch.records:
             try:
                 entry = _read_entry(record)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise Damage(f"the log has an entry that is none: {error}") from error
             self._apply_entry(entry)
-            askers.add(entry.process)
+            requesters.add(entry.process)
         if batch.records:
             self._flush_group()
         if self._decides and self.node is not None:
-            for process in askers & self._askers.keys():
-                self.node.send_high_watermark(self._askers[process])
+            for process in requesters & self._requesters.keys():
+                self.node.send_high_watermark(self._requesters[process])
 
     def _apply_entry(self, entry: Entry) -> None:
-        asked = entry.asked
-        request, session, token = asked.request, asked.session, asked.token
-        item = self._in_flight.pop(asked.number, None) if entry.process == self.process else None
+        requested = entry.request
+        request, session, token = requested.request, requested.session, requested.token
+        item = self._in_flight.pop(requested.number, None) if entry.process == self.process else None
         if item is not None:
             self._uncount(item)
             self.latencies.add(self.now() - item.since)
@@ -371,7 +370,7 @@ class Member(Service):
             if token and not isinstance(request, CreateSession) and self.owners.get(session, token) != token:
                 self._refuse_moved(item)
             else:
-                self._apply(Transaction(self.tree.zxid + 1, entry.time, session, asked.ids, request), item)
+                self._apply(Transaction(self.tree.zxid + 1, entry.time, session, requested.ids, request), item)
                 if isinstance(request, CreateSession):
                     self.owners[self.tree.last_session] = token
                 elif isinstance(request, CloseSession):
@@ -379,16 +378,16 @@ class Member(Service):
         if item is None:
             return
         if item.answer is not None:
-            self._answer(item.asker, item, item.answer)
+            self._answer(item.requester, item, item.answer)
         for each in item.behind:
             self._uncount(each)
             self.latencies.add(self.now() - each.since)
             if each.answer is not None and each.connection is not None:
-                # Identities may have come meanwhile, but the session is there since the connect request was answered.
-                self._answer(each.asker, each, each.answer)
+                # Use the current identities, but the session exists since the connect request was answered.
+                self._answer(each.requester, each, each.answer)
 
     def _attach_session(self, session: int, token: int, password: bytes) -> None:
-        """A session belongs to another connection from now on."""
+        """Give a session to another connection."""
         opened = self._session_of(session, password)
         if opened is None:
             return
@@ -400,7 +399,7 @@ class Member(Service):
             before.close(abort=True)
 
     def _session_of(self, number: int, password: bytes) -> Session | None:
-        """The session of a number, if it is there and the password is right."""
+        """Look up a session by its number, if it exists and the password is right."""
         opened = self.tree.sessions.get(number)
         return opened if opened is not None and hmac.compare_digest(opened.password, password) else None
 
@@ -408,7 +407,7 @@ class Member(Service):
         if self.owners.get(number) == self._tokens.get(connection):
             super()._resume(connection, number)
         else:
-            connection.refused()  # there is no such session, or it has another password
+            connection.refused()  # no such session, or a wrong password
 
     def _refuse_moved(self, item: Item | None) -> None:
         if item is not None and item.connection is not None:
@@ -416,24 +415,24 @@ class Member(Service):
             item.connection.close()
 
     def snapshot(self) -> Iterator[Sequence[bytes]]:
-        """The state as it is at the first step."""
+        """The records of the state at the first step."""
         owners = _encode(Owners(tuple(self.owners.items())))
         of_tree = snapshot.records(self.tree)
         yield [owners, *next(of_tree)]
         yield from of_tree
 
     def restore(self, records: Sequence[bytes]) -> None:
-        """The state is that of a snapshot: clients here are not notified of the changes in between."""
+        """Replace the state by a snapshot. Clients of this member get no events for the changes in between."""
         self.tree, self.owners = restored(records)
         self._lose_in_flight()
         self._close_all()
 
     def leader_changed(self, epoch: int, leader: Node | None, mine: bool) -> None:
-        """There is another leader, or the same one leads anew: what was sent to the one before may be lost."""
+        """The leader or its epoch changed: requests that were sent to the previous one may be lost."""
         if epoch != self._epoch or leader != self._leader:
             self._lose_in_flight()
             self._decides = False
-            self._askers.clear()
+            self._requesters.clear()
             self.expiry = Expiry(self.settings.tick_time, self.now())
         self._epoch, self._leader = epoch, leader
         if leader is None:
@@ -443,7 +442,7 @@ class Member(Service):
         self._send_soon()
 
     def became_leader(self, epoch: int) -> None:
-        """This member decides from now on; every session has its whole timeout."""
+        """This member is the leader from now on. Every session gets its whole timeout."""
         _logger.info("this member leads since epoch %d", epoch)
         self._decides = True
         self.expiry = Expiry(self.settings.tick_time, self.now())
@@ -454,16 +453,16 @@ class Member(Service):
         self._fail(error)
 
     def link_lost(self, endpoint: str) -> None:
-        """The connection to a member broke; if it leads, what was sent to it may be lost."""
+        """The connection to a member broke. If that was the leader, requests that were sent to it may be lost."""
         if self._leader is not None and self._leader.endpoint == endpoint and not (self.node and self.node.leads):
             self._lost_at = self._loop.time()
             self._lose_in_flight()
 
     def _lose_in_flight(self) -> None:
-        """Nobody knows what becomes of what was sent to the leader: its connections are closed."""
+        """The outcome of requests that were sent to the leader is unknown: close their connections."""
         in_flight, self._in_flight = self._in_flight, {}
         lost = dict.fromkeys(item.connection for item in in_flight.values() if item.connection is not None)
-        kept = [(item, asked) for item, asked in self._unsent if item.connection not in lost]
+        kept = [(item, requested) for item, requested in self._unsent if item.connection not in lost]
         dropped = [item for item, _ in self._unsent if item.connection in lost]
         self._unsent = kept
         for item in (*in_flight.values(), *dropped):
@@ -475,8 +474,8 @@ class Member(Service):
             connection.close(abort=True)
 
     def _look_for_leader(self) -> None:
-        """Without a leader nothing can be said of sessions: clients are better off elsewhere. One that is heard of
-        again is sent what waits.
+        """Close the clients' connections if there is no leader, since other members may have one. Once the leader
+        answers again, send what waits.
         """
         if self.node is not None and 0 <= self._lost_at < self.node.heard_at:
             self._lost_at = -1.0

@@ -1,4 +1,4 @@
-"""Paths of znodes: which are possible, and their parts. The rules are those of ZooKeeper's ``PathUtils``."""
+"""Paths of znodes: validation and parts. The rules are those of ZooKeeper's ``PathUtils``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 
 ROOT = "/"
 SYSTEM = ("/zookeeper", "/zookeeper/quota", "/zookeeper/config")
-"""Znodes that are there from the beginning, and stay."""
+"""Znodes that always exist."""
 
-# ZooKeeper looks at UTF-16: whatever is beyond the first plane is a pair of surrogates there, which it refuses.
+# ZooKeeper checks UTF-16 code units. It refuses surrogates, so characters beyond the basic plane are refused too.
 _REFUSED = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]|//|/\\.\\.?(?=/|$)")
 
 
 def is_valid(path: str) -> bool:
-    """Whether a znode can have this path: absolute, no empty, ``.`` or ``..`` component, and no control or private
-    characters.
+    """Return whether a path is valid: absolute, without empty, ``.`` or ``..`` components, and without control or
+    private characters.
     """
     if path[:1] != "/":
         return False
@@ -22,7 +22,7 @@ def is_valid(path: str) -> bool:
 
 
 def parent(path: str) -> str:
-    """The path of the parent of a znode; the root is its own."""
+    """The path of a znode's parent. The root is its own parent."""
     return path[: path.rindex("/")] or ROOT
 
 

@@ -1,7 +1,7 @@
-"""The records of ZooKeeper's protocol: requests as they arrive, and the bytes of what is answered.
+"""The records of ZooKeeper's protocol: decoding of requests, and encoding of answers.
 
-Every message is a frame: four bytes of length, then the message. The first one of a connection is a connect request.
-All later ones begin with a header: ``xid``, by which the client knows the answer, and the kind of the request.
+Every message is a frame: four bytes of length, then the message. The first message of a connection is a connect
+request. All later ones begin with a header: ``xid``, which the answer repeats, and the kind of the request.
 """
 
 from __future__ import annotations
@@ -55,29 +55,27 @@ CLOSE_SESSION = -11
 
 NOTIFICATION_XID = -1
 
-# -- flags of a create ------------------------------------------------------------------------------------------------
+# -- flags of a create -------------------------------------------------------------------------------------------------
 
 EPHEMERAL_MODES = (1, 3)
 SEQUENTIAL_MODES = (2, 3, 6)
 CONTAINER_MODE = 4
 TTL_MODES = (5, 6)
 MODES = range(7)
-"""Persistent, ephemeral, persistent sequential, ephemeral sequential, container, with a time to live, and that
-sequential.
+"""Persistent, ephemeral, persistent sequential, ephemeral sequential, container, persistent with a TTL, and persistent
+sequential with a TTL.
 """
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
-    """Something that is asked for. Requests that change the state are also what the log holds, as arrays of
-    MessagePack.
-    """
+    """A request. Those that change the state are also stored in the log, as MessagePack arrays."""
 
 
 # -- requests that change the state -----------------------------------------------------------------------------------
 
 
 class Create(Request, frozen=True, gc=False):
-    """Create a znode. ``kind`` is CREATE, CREATE2, CREATE_CONTAINER or CREATE_TTL, ``flags`` one of MODES."""
+    """Create a znode. ``kind`` is CREATE, CREATE2, CREATE_CONTAINER or CREATE_TTL; ``flags`` is one of MODES."""
 
     kind: int
     path: str
@@ -88,8 +86,8 @@ class Create(Request, frozen=True, gc=False):
 
 
 class CreateTTL(Create, frozen=True, gc=False):
-    """Create a znode with a time to live, in milliseconds: ``flags`` is one of TTL_MODES. A service that has no such
-    znodes writes a :class:`Create` into the log, as all did once, and that is refused.
+    """Create a znode with a TTL in milliseconds: ``flags`` is one of TTL_MODES. A service without such znodes logs a
+    plain :class:`Create` instead, as earlier versions did, and that is refused.
     """
 
 
@@ -111,21 +109,21 @@ class SetACL(Request, frozen=True, gc=False):
 
 
 class Check(Request, frozen=True, gc=False):
-    """Check the version of a znode; part of a multi only."""
+    """Check the version of a znode. Only allowed within a multi."""
 
     path: str
     version: int
 
 
 class Multi(Request, frozen=True, gc=False):
-    """Do all of it or nothing."""
+    """Do all operations or none."""
 
     operations: tuple[Create | CreateTTL | Delete | SetData | Check, ...]
 
 
 class DeleteContainer(Request, frozen=True, gc=False):
-    """Delete a container that is empty again, or a znode whose time is over: that one has the ``mzxid``, so nobody has
-    set its data since. The service itself asks for it, never a client.
+    """Delete an empty container, or a znode whose TTL is over. The latter must still have this ``mzxid``, so that its
+    data was not set since. Only the service itself sends this, never a client.
     """
 
     path: str
@@ -133,7 +131,7 @@ class DeleteContainer(Request, frozen=True, gc=False):
 
 
 class CreateSession(Request, frozen=True, gc=False):
-    """Open a session. ``timeout`` is in milliseconds; the password was drawn at random."""
+    """Open a session. ``timeout`` is in milliseconds; ``password`` is random."""
 
     timeout: int
     password: bytes
@@ -146,7 +144,7 @@ class CloseSession(Request, frozen=True, gc=False):
 
 
 class Refused(Request, frozen=True, gc=False):
-    """A request that takes its place in the order of changes, and changes nothing."""
+    """A request that takes its place in the order of changes, but changes nothing."""
 
     code: int
 
@@ -172,7 +170,7 @@ class GetChildren(Request, frozen=True, gc=False):
     path: str
     watch: bool
     stat: bool
-    """Whether the znode's stat is asked for too."""
+    """Whether the answer includes the znode's stat."""
 
 
 class GetACL(Request, frozen=True, gc=False):
@@ -204,13 +202,13 @@ class WhoAmI(Request, frozen=True, gc=False):
 
 
 class Token(Request, frozen=True, gc=False):
-    """A token of SASL: what the client sent, and what the server answers."""
+    """A SASL token, from the client or from the server."""
 
     token: bytes
 
 
 class SetWatches(Request, frozen=True, gc=False):
-    """Set watches again after a reconnect, and tell of what happened since ``zxid``."""
+    """Set watches again after a reconnect, and send events for what happened since ``zxid``."""
 
     zxid: int
     data: tuple[str, ...]
@@ -247,7 +245,7 @@ class Auth(Request, frozen=True, gc=False):
 
 
 class Connect(Request, frozen=True, gc=False):
-    """The first message of a connection. ``read_only`` is None for clients of before ZooKeeper 3.4, which do not know
+    """The first message of a connection. ``read_only`` is None if the client is older than ZooKeeper 3.4 and omits
     it.
     """
 
@@ -262,17 +260,17 @@ _HEADER = struct.Struct(">ii")
 
 
 class NullACL(JuteError):
-    """A multi has a create without an ACL: the one malformed multi that takes no zxid in ZooKeeper."""
+    """A multi has a create without an ACL. It is the only malformed multi that takes no zxid in ZooKeeper."""
 
 
-# -- reading requests -------------------------------------------------------------------------------------------------
+# -- decoding requests -------------------------------------------------------------------------------------------------
 
 WATCHER_KINDS = range(1, 6)
 """Children, data, any, persistent, persistent recursive."""
 
 
 def read_connect(data: bytes) -> Connect:
-    """The connect request in a frame; raises :class:`JuteError`."""
+    """Decode the connect request in a frame. Raises :class:`JuteError`."""
     reader = JuteDecoder(data)
     reader.int32()
     zxid, timeout, session, password = reader.int64(), reader.int32(), reader.int64(), reader.buffer()
@@ -280,7 +278,7 @@ def read_connect(data: bytes) -> Connect:
 
 
 def read_header(data: bytes) -> tuple[int, int]:
-    """The xid and the kind of a request; raises :class:`JuteError`."""
+    """Decode the xid and kind of a request. Raises :class:`JuteError`."""
     if len(data) < _HEADER.size:
         raise JuteError("a request begins with a header of eight bytes")
     xid, kind = _HEADER.unpack_from(data)
@@ -288,14 +286,12 @@ def read_header(data: bytes) -> tuple[int, int]:
 
 
 def read_change(kind: int, data: bytes, at: int = 0) -> Change:
-    """The record of a request that changes the state; raises :class:`JuteError`, and KeyError for a kind that does
-    not.
-    """
+    """Decode a request that changes the state. Raises :class:`JuteError`, and KeyError for another kind."""
     return _CHANGES[kind](JuteDecoder(data, at))
 
 
 def with_ttl(change: Change) -> Change:
-    """A change as a service takes it that has znodes with a time to live."""
+    """Convert a change for a service that has znodes with a TTL."""
     if isinstance(change, Multi):
         return Multi(tuple(map(_with_ttl, change.operations)))
     return _with_ttl(change)
@@ -308,9 +304,7 @@ def _with_ttl(request: T) -> T | CreateTTL:
 
 
 def read_query(kind: int, data: bytes, at: int = 0) -> Query:
-    """The record of a request that changes nothing; raises :class:`JuteError`, and KeyError for a kind that is no
-    such.
-    """
+    """Decode a request that changes nothing. Raises :class:`JuteError`, and KeyError for another kind."""
     return _QUERIES[kind](JuteDecoder(data, at))
 
 
@@ -329,19 +323,19 @@ def _create(kind: int) -> Callable[[JuteDecoder], Create]:
 
 
 def _record(kind: Callable[..., T], *values: Callable[[JuteDecoder], Any]) -> Callable[[JuteDecoder], T]:
-    """A function that reads the values of a record, one after the other."""
+    """Return a function that decodes the values of a record in sequence."""
     return lambda reader: kind(*[value(reader) for value in values])
 
 
 def _operations(reader: JuteDecoder, known: dict[int, Callable[[JuteDecoder], T]]) -> list[T]:
-    found: list[T] = []
+    records: list[T] = []
     while True:
         kind, done, _ = reader.int32(), reader.boolean(), reader.int32()
         if done:
-            return found
+            return records
         if kind not in known:
             raise JuteError(f"a multi cannot have an operation of kind {kind}")
-        found.append(known[kind](reader))
+        records.append(known[kind](reader))
 
 
 def _create_in_multi(kind: int) -> Callable[[JuteDecoder], Create]:
@@ -357,7 +351,7 @@ def _create_in_multi(kind: int) -> Callable[[JuteDecoder], Create]:
             raise JuteError(f"the flags {request.flags} need a time to live")
         if request.flags == CONTAINER_MODE:
             return msgspec.structs.replace(request, kind=CREATE_CONTAINER)
-        if kind == CREATE_TTL and request.flags not in TTL_MODES:  # ZooKeeper goes by the flags
+        if kind == CREATE_TTL and request.flags not in TTL_MODES:  # ZooKeeper decides by the flags
             return msgspec.structs.replace(request, kind=CREATE)
         return request
 
@@ -365,7 +359,7 @@ def _create_in_multi(kind: int) -> Callable[[JuteDecoder], Create]:
 
 
 def _watched(reader: JuteDecoder) -> str:
-    """The path of a read in a multi, whose wish for a watch is not heard."""
+    """The path of a read within a multi. Its watch flag is ignored."""
     path, _ = reader.string(), reader.boolean()
     return path
 
@@ -429,9 +423,9 @@ _QUERIES: dict[int, Callable[[JuteDecoder], Query]] = {
     REMOVE_WATCHES: _record(RemoveWatches, JuteDecoder.string, _watcher_kind),
 }
 CHANGES = frozenset({CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL, DELETE, SET_DATA, SET_ACL, MULTI, CLOSE_SESSION})
-"""The kinds of requests of clients that change the state."""
+"""The kinds of client requests that change the state."""
 QUERIES = frozenset(_QUERIES)
-"""The kinds of requests that do not."""
+"""The kinds of client requests that change nothing."""
 
 # -- answers ----------------------------------------------------------------------------------------------------------
 
@@ -444,7 +438,7 @@ _SYNC_CONNECTED = 3
 
 
 class Stat(msgspec.Struct, frozen=True, gc=False):
-    """The state of a znode as a client reads it; times are in milliseconds since 1970."""
+    """The stat of a znode. Times are in milliseconds since 1970."""
 
     czxid: int
     mzxid: int
@@ -463,18 +457,18 @@ class Stat(msgspec.Struct, frozen=True, gc=False):
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """The body of the answer to a request, after the header."""
+    """The body of an answer, after the header."""
 
     def encoded(self) -> bytes:
         return b""
 
 
 class Done(Result, frozen=True, gc=False):
-    """Nothing but that it is done."""
+    """An empty body."""
 
 
 class Created(Result, frozen=True, gc=False):
-    """The path of a new znode, and its stat if it was asked for."""
+    """The path of a new znode, and its stat if the request wants it."""
 
     path: str
     stat: Stat | None
@@ -491,7 +485,7 @@ class StatOf(Result, frozen=True, gc=False):
 
 
 class Body(Result, frozen=True, gc=False):
-    """What a request that changes nothing has found, as a client reads it."""
+    """The encoded result of a request that changes nothing."""
 
     data: bytes
 
@@ -507,7 +501,7 @@ class NumberOf(Result, frozen=True, gc=False):
 
 
 class MultiResult(Result, frozen=True, gc=False):
-    """For each operation its kind, its code and its result."""
+    """The kind, code and result of each operation."""
 
     results: tuple[tuple[int, Code, Result], ...]
 
@@ -527,12 +521,12 @@ _NOT_DONE = Done()
 
 
 def not_done(codes: Iterable[Code]) -> MultiResult:
-    """The result of a multi that failed: a code for each operation."""
+    """The result of a failed multi: a code for each operation."""
     return MultiResult(tuple((ERROR, code, _NOT_DONE) for code in codes))
 
 
 def reply(xid: int, zxid: int, code: int, result: Result | None = None) -> bytes:
-    """The frame that answers a request. ``zxid`` is that of the last change of the state that the answer saw."""
+    """Encode the frame that answers a request. ``zxid`` is that of the last change that the answer saw."""
     if result is None:
         return _REPLY.pack(16, xid, zxid, code)
     body = result.encoded()
@@ -540,15 +534,15 @@ def reply(xid: int, zxid: int, code: int, result: Result | None = None) -> bytes
 
 
 def event(kind: int, zxid: int, path: str) -> bytes:
-    """The frame that tells a watcher what happened; ``zxid`` is -1 where it is not known."""
+    """Encode the frame of a watch event. ``zxid`` is -1 if it is unknown."""
     body = _EVENT.pack(NOTIFICATION_XID, zxid, 0, kind, _SYNC_CONNECTED) + string(path)
     return INT.pack(len(body)) + body
 
 
 def connected(timeout: int, session: int, password: bytes, read_only: bool | None) -> bytes:
-    """The frame that answers a connect request; timeout and session are 0 if there is no such session any more.
+    """Encode the frame that answers a connect request. ``timeout`` and ``session`` are 0 if the session is gone.
 
-    ``read_only`` is what the request had: a client that does not know it gets no such byte.
+    ``read_only`` is the value from the request; None omits the byte for clients that do not know it.
     """
     tail = b"" if read_only is None else b"\0"
     return _CONNECTED.pack(36 + len(tail), 0, timeout, session, 16, password) + tail

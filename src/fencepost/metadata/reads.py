@@ -1,6 +1,4 @@
-"""Requests that change nothing, answered from the state. The order of what is examined is ZooKeeper's
-(``FinalRequestProcessor``).
-"""
+"""Answers requests that change nothing from the state. Checks come in ZooKeeper's order (``FinalRequestProcessor``)."""
 
 from __future__ import annotations
 
@@ -43,8 +41,8 @@ from fencepost.metadata.watches import ONCE, Watches
 W = TypeVar("W", bound=Hashable)
 
 
-class Asker(msgspec.Struct, Generic[W], frozen=True):
-    """The client of a request: the watcher to notify of events, the session and its identities."""
+class Requester(msgspec.Struct, Generic[W], frozen=True):
+    """The client of a request: the watcher to notify, the session, and its identities."""
 
     watcher: W
     session: int
@@ -52,20 +50,20 @@ class Asker(msgspec.Struct, Generic[W], frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """A result, None where the header says all, and events as (kind, path) that are sent to the asker before it."""
+    """A result, or None if the header is enough; and (kind, path) events to send before it."""
 
     result: Result | None
     events: tuple[tuple[int, str], ...] = ()
 
 
-def answer(tree: Tree, watches: Watches[W], asker: Asker[W], request: Query) -> Answer:
-    """Answer a request from the state; raises :class:`Refusal`. Watches that it asks for are set."""
-    found = _HANDLERS[type(request)](tree, watches, asker, request)
-    return found if isinstance(found, Answer) else Answer(found)
+def answer(tree: Tree, watches: Watches[W], requester: Requester[W], request: Query) -> Answer:
+    """Answer a request from the state, and set the watches that it asks for. Raises :class:`Refusal`."""
+    result = _HANDLERS[type(request)](tree, watches, requester, request)
+    return result if isinstance(result, Answer) else Answer(result)
 
 
 def watches_of(request: Query) -> int:
-    """How many watches a request may set at most."""
+    """The most watches that a request may set."""
     if isinstance(request, SetWatches):
         once = len(request.data) + len(request.exist) + len(request.child)
         return once + 2 * len(request.persistent) + len(request.recursive)
@@ -74,73 +72,75 @@ def watches_of(request: Query) -> int:
     return int(isinstance(request, Exists | GetData | GetChildren) and request.watch)
 
 
-def _exists(tree: Tree, watches: Watches[W], asker: Asker[W], request: Exists) -> Result:
+def _exists(tree: Tree, watches: Watches[W], requester: Requester[W], request: Exists) -> Result:
     path = request.path
     if "\0" in path:
         raise Refusal(Code.BAD_ARGUMENTS)
     if path in tree.nodes:
-        tree.permitted(path, acls.READ, asker.ids)
+        tree.permitted(path, acls.READ, requester.ids)
     if request.watch:
-        watches.data.add(path, asker.watcher, ONCE)
+        watches.data.add(path, requester.watcher, ONCE)
     return StatOf(tree.stat(path, tree.node(path)))
 
 
-def _get_data(tree: Tree, watches: Watches[W], asker: Asker[W], request: GetData) -> Result:
-    node = tree.permitted(request.path, acls.READ, asker.ids)
+def _get_data(tree: Tree, watches: Watches[W], requester: Requester[W], request: GetData) -> Result:
+    node = tree.permitted(request.path, acls.READ, requester.ids)
     if request.watch:
-        watches.data.add(request.path, asker.watcher, ONCE)
+        watches.data.add(request.path, requester.watcher, ONCE)
     return Body(buffer(node.data) + tree.stat(request.path, node).encoded())
 
 
-def _get_children(tree: Tree, watches: Watches[W], asker: Asker[W], request: GetChildren) -> Result:
-    node = tree.permitted(request.path, acls.READ, asker.ids)
+def _get_children(tree: Tree, watches: Watches[W], requester: Requester[W], request: GetChildren) -> Result:
+    node = tree.permitted(request.path, acls.READ, requester.ids)
     if request.watch:
-        watches.children.add(request.path, asker.watcher, ONCE)
+        watches.children.add(request.path, requester.watcher, ONCE)
     names = vector(map(string, tree.names(request.path)))
     return Body(names + tree.stat(request.path, node).encoded() if request.stat else names)
 
 
-def _get_acl(tree: Tree, _: Watches[W], asker: Asker[W], request: GetACL) -> Result:
-    node = tree.permitted(request.path, acls.READ | acls.ADMIN, asker.ids)
-    acl = node.acl if acls.permits(node.acl, acls.ADMIN, asker.ids) else acls.masked(node.acl)
+def _get_acl(tree: Tree, _: Watches[W], requester: Requester[W], request: GetACL) -> Result:
+    node = tree.permitted(request.path, acls.READ | acls.ADMIN, requester.ids)
+    acl = node.acl if acls.permits(node.acl, acls.ADMIN, requester.ids) else acls.masked(node.acl)
     entries = vector(INT.pack(entry.perms) + string(entry.id.scheme) + string(entry.id.id) for entry in acl)
     return Body(entries + tree.stat(request.path, node).encoded())
 
 
-def _get_ephemerals(tree: Tree, _: Watches[W], asker: Asker[W], request: GetEphemerals) -> Result:
+def _get_ephemerals(tree: Tree, _: Watches[W], requester: Requester[W], request: GetEphemerals) -> Result:
     prefix = request.prefix or ""
     if prefix.strip() in ("", "/"):
         prefix = ""
-    return Body(vector(string(path) for path in tree.ephemerals.get(asker.session, ()) if path.startswith(prefix)))
+    return Body(vector(string(path) for path in tree.ephemerals.get(requester.session, ()) if path.startswith(prefix)))
 
 
-def _get_all_children_number(tree: Tree, _: Watches[W], asker: Asker[W], request: GetAllChildrenNumber) -> Result:
-    tree.permitted(request.path, acls.READ, asker.ids)
+def _get_all_children_number(
+    tree: Tree, _: Watches[W], requester: Requester[W], request: GetAllChildrenNumber
+) -> Result:
+    tree.permitted(request.path, acls.READ, requester.ids)
     if request.path == "/":
         return NumberOf(len(tree.nodes) - 1)
     below = request.path + "/"
     return NumberOf(sum(path.startswith(below) for path in tree.nodes))
 
 
-def _multi_read(tree: Tree, watches: Watches[W], asker: Asker[W], request: MultiRead) -> Result:
+def _multi_read(tree: Tree, watches: Watches[W], requester: Requester[W], request: MultiRead) -> Result:
     results: list[tuple[int, Code, Result]] = []
     for operation in request.operations:
         try:
             if isinstance(operation, GetData):
-                results.append((protocol.GET_DATA, Code.OK, _get_data(tree, watches, asker, operation)))
+                results.append((protocol.GET_DATA, Code.OK, _get_data(tree, watches, requester, operation)))
             else:
-                results.append((protocol.GET_CHILDREN, Code.OK, _get_children(tree, watches, asker, operation)))
+                results.append((protocol.GET_CHILDREN, Code.OK, _get_children(tree, watches, requester, operation)))
         except Refusal as refusal:
             results += protocol.not_done([refusal.code]).results
     return MultiResult(tuple(results))
 
 
-def _who_am_i(_: Tree, __: Watches[W], asker: Asker[W], ___: WhoAmI) -> Result:
-    # Schemes, and names without what is secret.
-    return Body(vector(string(each.scheme) + string((each.id or "").split(":")[0]) for each in asker.ids))
+def _who_am_i(_: Tree, __: Watches[W], requester: Requester[W], ___: WhoAmI) -> Result:
+    # Schemes, and names without secrets.
+    return Body(vector(string(each.scheme) + string((each.id or "").split(":")[0]) for each in requester.ids))
 
 
-def _set_watches(tree: Tree, watches: Watches[W], asker: Asker[W], request: SetWatches) -> Answer:
+def _set_watches(tree: Tree, watches: Watches[W], requester: Requester[W], request: SetWatches) -> Answer:
     events = []
     for path in request.data:
         node = tree.nodes.get(path)
@@ -149,12 +149,12 @@ def _set_watches(tree: Tree, watches: Watches[W], asker: Asker[W], request: SetW
         elif node.mzxid > request.zxid:
             events.append((NODE_DATA_CHANGED, path))
         else:
-            watches.data.add(path, asker.watcher, ONCE)
+            watches.data.add(path, requester.watcher, ONCE)
     for path in request.exist:
         if path in tree.nodes:
             events.append((NODE_CREATED, path))
         else:
-            watches.data.add(path, asker.watcher, ONCE)
+            watches.data.add(path, requester.watcher, ONCE)
     for path in request.child:
         node = tree.nodes.get(path)
         if node is None:
@@ -162,30 +162,30 @@ def _set_watches(tree: Tree, watches: Watches[W], asker: Asker[W], request: SetW
         elif node.pzxid > request.zxid:
             events.append((NODE_CHILDREN_CHANGED, path))
         else:
-            watches.children.add(path, asker.watcher, ONCE)
+            watches.children.add(path, requester.watcher, ONCE)
     for path in request.persistent:
-        watches.add(path, asker.watcher, recursive=False)
+        watches.add(path, requester.watcher, recursive=False)
     for path in request.recursive:
-        watches.add(path, asker.watcher, recursive=True)
+        watches.add(path, requester.watcher, recursive=True)
     return Answer(None, tuple(events))
 
 
-def _add_watch(_: Tree, watches: Watches[W], asker: Asker[W], request: AddWatch) -> Result:
-    watches.add(request.path, asker.watcher, request.recursive)
+def _add_watch(_: Tree, watches: Watches[W], requester: Requester[W], request: AddWatch) -> Result:
+    watches.add(request.path, requester.watcher, request.recursive)
     return NumberOf(Code.OK)
 
 
-def _check_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: CheckWatches) -> None:
-    if not watches.has(request.path, request.kind, asker.watcher):
+def _check_watches(_: Tree, watches: Watches[W], requester: Requester[W], request: CheckWatches) -> None:
+    if not watches.has(request.path, request.kind, requester.watcher):
         raise Refusal(Code.NO_WATCHER)
 
 
-def _remove_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: RemoveWatches) -> None:
-    if not watches.remove(request.path, request.kind, asker.watcher):
+def _remove_watches(_: Tree, watches: Watches[W], requester: Requester[W], request: RemoveWatches) -> None:
+    if not watches.remove(request.path, request.kind, requester.watcher):
         raise Refusal(Code.NO_WATCHER)
 
 
-_HANDLERS: dict[type, Callable[[Tree, Any, Asker[Any], Any], Result | Answer | None]] = {
+_HANDLERS: dict[type, Callable[[Tree, Any, Requester[Any], Any], Result | Answer | None]] = {
     Exists: _exists,
     GetData: _get_data,
     GetChildren: _get_children,
@@ -193,9 +193,9 @@ _HANDLERS: dict[type, Callable[[Tree, Any, Asker[Any], Any], Result | Answer | N
     GetEphemerals: _get_ephemerals,
     GetAllChildrenNumber: _get_all_children_number,
     MultiRead: _multi_read,
-    Sync: lambda tree, watches, asker, request: Body(string(request.path)),
-    Ping: lambda tree, watches, asker, request: None,
-    Token: lambda tree, watches, asker, request: Body(buffer(request.token)),
+    Sync: lambda tree, watches, requester, request: Body(string(request.path)),
+    Ping: lambda tree, watches, requester, request: None,
+    Token: lambda tree, watches, requester, request: Body(buffer(request.token)),
     WhoAmI: _who_am_i,
     SetWatches: _set_watches,
     AddWatch: _add_watch,

@@ -1,9 +1,8 @@
-"""Sockets and times around the state machine, whatever it is that puts changes in order and makes them durable:
-:mod:`fencepost.metadata.member` does. And each client's connection: the bytes that it sends, split into
-requests, and its answers, within limits on both.
+"""Sockets and timers around the state machine, and clients' connections: framing of requests, answers, and limits on
+both. :mod:`fencepost.metadata.member` orders changes and makes them durable.
 
-A change is applied and answered when it is durable and its turn has come. A request that changes nothing does not wait
-unless its connection waits for changes of its own, so it is answered in order, and from a state that is durable.
+A change is applied and answered in order, once it is durable. A request that changes nothing is answered at once,
+unless its connection still waits for an answer to a change. So answers stay in order and show only durable state.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from fencepost.metadata.protocol import (
     SetACL,
     SetData,
 )
-from fencepost.metadata.reads import Asker
+from fencepost.metadata.reads import Requester
 from fencepost.metadata.settings import MetadataSettings
 from fencepost.metadata.tree import Transaction, Tree, WatchEvent
 from fencepost.metadata.watches import Watches
@@ -50,37 +49,37 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Item:
-    """A request in the queue: a change, or a query, a connect request or a code to answer.
+    """A queued request: a change, or a query, connect request or code to answer.
 
-    ``asker`` is who asks, as it was when the request came, and ``connection`` the one that is answered, if any; it is
-    closed after the answer if this is the ``last``. ``size`` is the bytes of the message, ``since`` when it came.
-    ``behind``: requests of the connection that are answered after this one.
+    ``requester`` is the client as it was when the request came. ``connection`` gets the answer, if it is not None, and
+    is closed afterwards if this is its ``last``. ``size`` is the length of the message in bytes, and ``since`` when it
+    came. ``behind``: the connection's requests to answer after this one.
     """
 
-    __slots__ = ("answer", "asker", "behind", "change", "connection", "last", "since", "size", "xid")
+    __slots__ = ("answer", "behind", "change", "connection", "last", "requester", "since", "size", "xid")
 
     def __init__(
         self,
-        asker: Asker[Any],
+        requester: Requester[Any],
         xid: int,
         change: Change | None = None,
         answer: Query | Connect | Code | None = None,
         last: bool = False,
         since: int = 0,
     ) -> None:
-        self.asker = asker
-        self.connection: Connection | None = asker.watcher
+        self.requester = requester
+        self.connection: Connection | None = requester.watcher
         self.xid = xid
         self.change = change
         self.answer = answer
         self.last = last
         self.since = since
-        self.size = 0 if asker.watcher is None else asker.watcher.message_size
+        self.size = 0 if requester.watcher is None else requester.watcher.message_size
         self.behind: list[Item] = []
 
 
 class Latencies:
-    """How long requests took, in milliseconds."""
+    """The latencies of requests, in milliseconds."""
 
     def __init__(self) -> None:
         self.least = 0
@@ -102,11 +101,11 @@ class Latencies:
 
 
 class Service:
-    """A metadata service: the state and everybody who is connected.
+    """A metadata service: the state, and the connections of its clients.
 
-    A service that puts changes in order is derived from it: :class:`fencepost.metadata.member.Member`.
-    ``failed`` is called with the reason when the disk fails; the service takes nothing more then. ``trace``, if
-    it is set, takes what is written, once it is durable; whoever sets it closes it.
+    :class:`fencepost.metadata.member.Member` derives from it and orders changes. ``failed`` is called with the reason
+    when the disk fails; the service takes no more requests then. ``trace``, if set, receives changes once they are
+    durable. Its owner closes it.
     """
 
     def __init__(self, settings: MetadataSettings, tree: Tree, failed: Callable[[BaseException], None]) -> None:
@@ -119,15 +118,15 @@ class Service:
         self.by_session: dict[int, Connection] = {}
         self.unflushed: dict[Connection, None] = {}
         self.received = 0
-        """Messages of clients."""
+        """Messages received from clients."""
         self.sent = 0
-        """Messages to clients."""
+        """Messages sent to clients."""
         self.started = self.heard_at = self.now()
         self.address: tuple[str, int] = ("", 0)
-        """Where clients are served: in the clear, unless TLS is all that is spoken."""
+        """Where clients connect: without TLS, unless there is only a TLS port."""
         self.secure_address: tuple[str, int] | None = None
         self.words: Mapping[bytes, Callable[[], str]] = {}
-        """The answer to each four-letter word."""
+        """The function that answers each four-letter word."""
         self.outstanding = 0
         self.outstanding_bytes = 0
         self.latencies = Latencies()
@@ -135,36 +134,36 @@ class Service:
         self._failed = failed
         self._addresses: dict[str, int] = {}
         self._hosts: dict[Connection, str] = {}
-        self._is_closing = False  # no more requests are taken
-        self._stopped = False  # no more work is done
+        self._is_closing = False  # takes no more requests
+        self._stopped = False  # does no more work
         self._throttled: dict[Connection, None] = {}
         self._timers: list[asyncio.TimerHandle] = []
         self._loop = asyncio.get_running_loop()
 
     @staticmethod
     def now() -> int:
-        """Milliseconds of a clock that never goes back."""
+        """Milliseconds of a monotonic clock."""
         return time.monotonic_ns() // 1_000_000
 
     @staticmethod
     def wall_clock() -> int:
-        """Milliseconds since 1970, by which znodes are dated."""
+        """Milliseconds since 1970, for the times of znodes."""
         return time.time_ns() // 1_000_000
 
     @property
     def mode(self) -> str:
-        """The role that it reports to operators, in ZooKeeper's words."""
+        """The role for operators, in ZooKeeper's terms."""
         raise NotImplementedError
 
     def disk_sizes(self) -> tuple[int, int]:
-        """The bytes of snapshots, and of the log."""
+        """The sizes in bytes of the snapshots, and of the log."""
         raise NotImplementedError
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- starting and stopping -----------------------------------------------------------------------------------------
 
     async def serve(self) -> list[asyncio.Server | Listener]:
-        """Listen, and look after sessions; raises :class:`fencepost.errors.SystemFailure` if a port cannot be had, and
-        :class:`fencepost.OptionError` for files that are no good for TLS.
+        """Listen, and start the timer of sessions. Raises :class:`fencepost.errors.SystemFailure` if a port is not
+        available, and :class:`fencepost.OptionError` for unusable TLS files.
         """
         settings = self.settings
         servers = [await self._listen(port, tls) for port, tls in settings.ports]
@@ -174,8 +173,8 @@ class Service:
         return servers
 
     def look_after_sessions(self) -> None:
-        """End sessions whose time is over, and delete znodes whose time is."""
-        # Messages that came while the loop was busy are read before a session is taken to be over.
+        """Expire sessions, and delete znodes whose TTL is over, periodically."""
+        # Read messages that came while the loop was busy, before any session expires.
         self._every(self.settings.tick_time, lambda: self._loop.call_soon(self._tick))
         self._every(self.settings.container_check_interval, self._delete_due)
 
@@ -190,11 +189,11 @@ class Service:
             raise SystemFailure(f"the metadata service cannot listen on {where}: {error.strerror or error}") from error
 
     async def stop(self) -> None:
-        """End cleanly: what is under way is finished."""
+        """Stop cleanly: requests under way are finished."""
         raise NotImplementedError
 
     def _end(self) -> None:
-        """Nothing is done any more."""
+        """Stop all work."""
         self._stopped = True
         for timer in self._timers:
             timer.cancel()
@@ -221,26 +220,26 @@ class Service:
     # -- connections --------------------------------------------------------------------------------------------------
 
     def admits(self, connection: Connection, host: str) -> bool:
-        """Take a new connection in, unless there are too many."""
+        """Register a new connection, unless there are too many."""
         settings = self.settings
-        there = self._addresses.get(host, 0)
+        of_host = self._addresses.get(host, 0)
         if self._stopped:
             return False
         if 0 < settings.max_cnxns <= len(self.connections):
-            # One that has opened no session gives its place up, that which came first.
+            # The oldest connection that has sent nothing gives way.
             silent = next((each for each in self.connections if not each.session and not each.received), None)
             if silent is not None:
                 silent.close("has said nothing, and another one came: see maxCnxns", abort=True)
-        if 0 < settings.max_cnxns <= len(self.connections) or 0 < settings.max_client_cnxns <= there:
+        if 0 < settings.max_cnxns <= len(self.connections) or 0 < settings.max_client_cnxns <= of_host:
             _logger.warning("a connection of %s is one too many: see maxCnxns and maxClientCnxns", host)
             return False
         self.connections[connection] = None
         self._hosts[connection] = host
-        self._addresses[host] = there + 1
+        self._addresses[host] = of_host + 1
         return True
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone, and its watches with it. Its session stays until it expires."""
+        """A connection is gone, with its watches. Its session stays until it expires."""
         if connection not in self.connections:
             return
         del self.connections[connection]
@@ -258,7 +257,7 @@ class Service:
         raise NotImplementedError
 
     def throttles(self, connection: Connection) -> bool:
-        """Whether a connection is to wait until there are fewer requests without an answer."""
+        """Return whether a connection has to wait until fewer requests are unanswered."""
         if self._is_closing:
             return True
         if connection.waiting and self._is_busy():
@@ -274,17 +273,17 @@ class Service:
         )
 
     def give_up_later(self, transport: asyncio.Transport) -> None:
-        """End a connection that is closed, whether its client reads the rest or not."""
+        """Abort a closed connection later, even if its client does not read the rest."""
         self._loop.call_later(self.settings.sessionless_cnxn_timeout / 1_000, transport.abort)
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def connect(self, connection: Connection, request: Connect) -> None:
-        """Open a session for a connection, or give it the one that it had."""
+        """Open a session for a connection, or resume the one that it had."""
         least, most = self.settings.timeouts
         connection.timeout = min(max(request.timeout, least), most)
         if request.session:
-            self._enqueue(Item(connection.asker, 0, answer=request, since=self.heard_at))
+            self._enqueue(Item(connection.requester, 0, answer=request, since=self.heard_at))
         elif request.zxid > self.tree.zxid:
             connection.close(
                 f"has seen zxid {request.zxid:#x}, and the last one here is {self.tree.zxid:#x}", abort=True
@@ -292,10 +291,10 @@ class Service:
         elif len(self.tree.sessions) >= self.settings.max_sessions:
             connection.close("wants one session more than maxSessions", abort=True)
         else:
-            self.change(connection.asker, 0, CreateSession(connection.timeout, os.urandom(16)))
+            self.change(connection.requester, 0, CreateSession(connection.timeout, os.urandom(16)))
 
     def _resume(self, connection: Connection, number: int) -> None:
-        """Give a connection a session that is open, if it still is."""
+        """Attach a connection to a session, if that is still open."""
         session = self.tree.sessions.get(number)
         if session is None:
             connection.refused()
@@ -309,14 +308,14 @@ class Service:
             connection.established(session, timeout, password)
 
     def _hear(self, session: int, timeout: int) -> None:
-        """A session lives for its timeout from now on."""
+        """Extend a session by its timeout from now."""
         raise NotImplementedError
 
     def _tick(self) -> None:
         now = self.now()
         for session in self.expiry.due(now):
             _logger.info("session %#x expires", session)
-            self.change(Asker(None, session, ()), 0, CloseSession(expired=True))
+            self.change(Requester(None, session, ()), 0, CloseSession(expired=True))
         patience = self.settings.sessionless_cnxn_timeout
         for connection in list(self.connections):
             if (not connection.session or connection.is_stranger) and now - connection.since >= patience:
@@ -325,13 +324,13 @@ class Service:
 
     def _delete_due(self) -> None:
         for deletion in self.tree.due(self.wall_clock()):
-            self.change(Asker(None, 0, ()), 0, deletion)
+            self.change(Requester(None, 0, ()), 0, deletion)
 
     # -- the queue ----------------------------------------------------------------------------------------------------
 
-    def has_room(self, asker: Asker[Any], change: Change, length: int) -> bool:
-        """Whether a change that came in so many bytes keeps within the limits on its record, and on znodes and their
-        bytes as far as they are applied.
+    def has_room(self, requester: Requester[Any], change: Change, length: int) -> bool:
+        """Return whether a change with a message of this size is within the limits: on its record, and on znodes and
+        their bytes, as far as changes are applied.
         """
         operations = change.operations if isinstance(change, Multi) else (change,)
         tree, settings = self.tree, self.settings
@@ -339,7 +338,7 @@ class Service:
         nodes, size, of_auth = len(tree.nodes), held, 0
         for each in operations:
             if isinstance(each, Create | SetACL):
-                of_acl = acls.size(each.acl, asker.ids)
+                of_acl = acls.size(each.acl, requester.ids)
                 size += of_acl
                 of_auth += of_acl - acls.size(each.acl, ()) if of_acl else 0
             if isinstance(each, Create):
@@ -351,7 +350,7 @@ class Service:
                     size += len(each.data or b"") - (0 if node is None else len(node.data or b""))
                 else:
                     size -= 0 if node is None else acls.size(node.acl, ())
-        # What is no UTF-8 takes three bytes for one.
+        # An invalid byte of UTF-8 becomes three bytes.
         if 3 * length + of_auth > settings.jute_maxbuffer:
             length = len(_encode(change))
         if length + of_auth > settings.jute_maxbuffer + settings.max_identity_bytes:
@@ -359,47 +358,47 @@ class Service:
         grows = nodes > len(tree.nodes) or size > held
         return not grows or (nodes <= settings.max_nodes and size <= settings.max_data_bytes)
 
-    def change(self, asker: Asker[Any], xid: int, request: Change, last: bool = False) -> None:
+    def change(self, requester: Requester[Any], xid: int, request: Change, last: bool = False) -> None:
         """Put a change into the queue."""
-        self._enqueue(Item(asker, xid, change=request, last=last, since=self.heard_at))
+        self._enqueue(Item(requester, xid, change=request, last=last, since=self.heard_at))
 
-    def answer(self, asker: Asker[Any], xid: int, request: Query | Code, last: bool = False) -> None:
-        """Answer a request that changes nothing, or with a code: in the queue if its connection waits there already or
-        it is a sync.
+    def answer(self, requester: Requester[Any], xid: int, request: Query | Code, last: bool = False) -> None:
+        """Answer a request that changes nothing, or with a code. It is queued if it is a sync, or its connection has
+        requests in the queue.
         """
-        item = Item(asker, xid, answer=request, last=last, since=self.heard_at)
-        if asker.watcher.waiting or isinstance(request, protocol.Sync):
+        item = Item(requester, xid, answer=request, last=last, since=self.heard_at)
+        if requester.watcher.waiting or isinstance(request, protocol.Sync):
             self._enqueue(item)
         else:
             self.latencies.add(0)
-            self._answer(asker, item, request)
+            self._answer(requester, item, request)
 
     def _enqueue(self, item: Item) -> None:
-        """Have a request answered in its turn."""
+        """Answer a request in its turn."""
         raise NotImplementedError
 
     def _count(self, item: Item) -> None:
-        """A request waits."""
+        """Count a queued request."""
         if item.connection is not None:
             item.connection.waiting += 1
         self.outstanding += 1
         self.outstanding_bytes += item.size
 
     def _uncount(self, item: Item) -> None:
-        """It does not wait any more."""
+        """Count a request that left the queue."""
         self.outstanding -= 1
         self.outstanding_bytes -= item.size
         if item.connection is not None:
             item.connection.waiting -= 1
 
     def flush(self) -> None:
-        """Write what is to be written."""
+        """Write what waits."""
         unflushed, self.unflushed = self.unflushed, {}
         for connection in unflushed:
             connection.write()
 
     def _flush_group(self) -> None:
-        """Write what a group has given, and take what waited for it."""
+        """Write the results of a group, and take the requests that waited for it."""
         self.flush()
         if self._throttled and not self._is_busy():
             throttled, self._throttled = self._throttled, {}
@@ -408,7 +407,7 @@ class Service:
             self.flush()
 
     def _apply(self, entry: Transaction, item: Item | None) -> None:
-        """Apply a change, and answer it if it came over a connection of this service."""
+        """Apply a change, and answer it if its connection is of this service."""
         applied = self.tree.apply(entry)
         if self.trace is not None and applied.code is Code.OK:
             for action, subject, parameters in traces.events(entry, applied.result):
@@ -441,8 +440,8 @@ class Service:
             for watcher in watchers:
                 watcher.notify(frame, event.acl)
 
-    def _answer(self, asker: Asker[Any], item: Item, request: Query | Connect | Code) -> None:
-        """Answer what changes nothing."""
+    def _answer(self, requester: Requester[Any], item: Item, request: Query | Connect | Code) -> None:
+        """Answer a request that changes nothing."""
         connection = item.connection
         if connection is None or connection.closing:
             return
@@ -458,7 +457,7 @@ class Service:
                 more = reads.watches_of(request)
                 if more and more + len(self.watches) > self.settings.max_watches:
                     raise Refusal(Code.QUOTA_EXCEEDED)
-                answer = reads.answer(self.tree, self.watches, asker, request)
+                answer = reads.answer(self.tree, self.watches, requester, request)
             except Refusal as refusal:
                 connection.send(protocol.reply(item.xid, zxid, refusal.code))
             else:
@@ -470,22 +469,22 @@ class Service:
 
 
 _SEES_STATE = (Code.MARSHALLING_ERROR, Code.QUOTA_EXCEEDED)
-"""Errors whose answers have the zxid of the state. Others are those of connections."""
+"""Errors whose answers have the zxid of the state. The others concern the connection."""
 
 
 _WRITE_BUFFER = 1 << 20
-"""Bytes that wait for a client to read them, from which on nothing more is read from it."""
+"""Unread bytes of a client above which nothing more is read from it."""
 _TURN = 200
-"""Requests of a connection that are taken before others have their turn."""
+"""Requests taken from a connection before others have their turn."""
 _NOBODY = bytes(16)
 _OF_STRANGERS = (protocol.SASL, protocol.PING, protocol.CLOSE_SESSION)
-"""What may be asked for by a client that has to authenticate first."""
+"""Requests allowed before a client has to authenticate."""
 _SASL_HOST = "zk-sasl-md5"
-"""What ZooKeeper's clients call every server when they authenticate by DIGEST-MD5."""
+"""The name that ZooKeeper's clients use for any server in DIGEST-MD5."""
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection. It has a session once its connect request is answered."""
+    """A client's connection. It has a session once its connect request is answered."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -493,15 +492,15 @@ class Connection(asyncio.Protocol):
         self.address = ""
         self.session = 0
         self.timeout = 0
-        self.asker: Asker[Any] = Asker(self, 0, ())
+        self.requester: Requester[Any] = Requester(self, 0, ())
         self.user: str | None = None
-        """Who has authenticated by SASL."""
+        """The user that authenticated by SASL."""
         self.waiting = 0
         """Requests in the queue."""
         self.received = 0
         self.sent = 0
         self.message_size = 0
-        """Bytes of the message that is taken at the moment."""
+        """Bytes of the message that is being handled."""
         self.since = service.now()
         self.last_zxid = 0
         self.closing = False
@@ -515,14 +514,14 @@ class Connection(asyncio.Protocol):
         self._is_over = False  # others have their turn
         self._loop = asyncio.get_running_loop()
 
-    # -- what asyncio calls -------------------------------------------------------------------------------------------
+    # -- callbacks of asyncio ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not registered as such
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not registered as asyncio's
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("", 0)
         self.address = f"{host}:{port}"
-        self.asker = Asker(self, 0, (Id("ip", host),))
+        self.requester = Requester(self, 0, (Id("ip", host),))
         self.transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         if not self.service.admits(self, host):
             self.closing = True
@@ -551,7 +550,7 @@ class Connection(asyncio.Protocol):
     # -- input --------------------------------------------------------------------------------------------------------
 
     def parse(self) -> None:
-        """Take the requests that have arrived, as long as the limits let it take more."""
+        """Handle the requests that have arrived, as far as the limits allow."""
         data, at = self._input, 0
         limit = self.service.settings.jute_maxbuffer
         last = self.received + _TURN
@@ -586,7 +585,7 @@ class Connection(asyncio.Protocol):
         self.service.flush()
 
     def _held(self) -> bool:
-        """Whether nothing more is taken for now."""
+        """Return whether no more requests are taken for now."""
         connecting = self._connect is not None and not self.session
         return (
             self._is_over
@@ -614,7 +613,7 @@ class Connection(asyncio.Protocol):
             return
         xid, kind = protocol.read_header(payload)
         if self.is_stranger and kind not in _OF_STRANGERS:
-            service.answer(self.asker, xid, Code.SASL_REQUIRED, last=True)
+            service.answer(self.requester, xid, Code.SASL_REQUIRED, last=True)
         elif kind == protocol.SASL:
             self._take_token(xid, payload)
         elif kind in protocol.CHANGES:
@@ -623,48 +622,50 @@ class Connection(asyncio.Protocol):
             try:
                 query = protocol.read_query(kind, payload, 8)
             except JuteError:
-                service.answer(self.asker, xid, Code.MARSHALLING_ERROR)
+                service.answer(self.requester, xid, Code.MARSHALLING_ERROR)
             else:
-                service.answer(self.asker, xid, query)
+                service.answer(self.requester, xid, query)
         elif kind == protocol.AUTH:
             self._authenticate(xid, protocol.read_auth(payload, 8))
         else:
-            service.answer(self.asker, xid, Code.RECONFIG_DISABLED if kind == protocol.RECONFIG else Code.UNIMPLEMENTED)
+            service.answer(
+                self.requester, xid, Code.RECONFIG_DISABLED if kind == protocol.RECONFIG else Code.UNIMPLEMENTED
+            )
 
     def _take_change(self, xid: int, kind: int, payload: bytes) -> None:
         if kind == protocol.CLOSE_SESSION:
-            self.service.change(self.asker, xid, CloseSession(), last=True)
+            self.service.change(self.requester, xid, CloseSession(), last=True)
             return
         try:
             change = protocol.read_change(kind, payload, 8)
         except JuteError as error:
             if kind == protocol.MULTI and not isinstance(error, protocol.NullACL):
-                # as in ZooKeeper, it takes a zxid
-                self.service.change(self.asker, xid, Refused(Code.MARSHALLING_ERROR))
+                # As in ZooKeeper, it takes a zxid.
+                self.service.change(self.requester, xid, Refused(Code.MARSHALLING_ERROR))
             else:
-                self.service.answer(self.asker, xid, Code.MARSHALLING_ERROR)
+                self.service.answer(self.requester, xid, Code.MARSHALLING_ERROR)
             return
         if self.service.settings.extended_types_enabled:
             change = protocol.with_ttl(change)
-        if self.service.has_room(self.asker, change, len(payload)):
-            self.service.change(self.asker, xid, change)
+        if self.service.has_room(self.requester, change, len(payload)):
+            self.service.change(self.requester, xid, change)
         else:
-            self.service.answer(self.asker, xid, Code.QUOTA_EXCEEDED)
+            self.service.answer(self.requester, xid, Code.QUOTA_EXCEEDED)
 
     def _authenticate(self, xid: int, request: protocol.Auth) -> None:
         if request.scheme == "digest" and request.credentials is not None:
             code = Code.OK if self._prove_password(request.credentials) else Code.AUTH_FAILED
         else:
             code = Code.OK if request.scheme == "ip" else Code.AUTH_FAILED
-        self.service.answer(self.asker, xid, code, last=code is not Code.OK)
+        self.service.answer(self.requester, xid, code, last=code is not Code.OK)
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the client has to authenticate by SASL, and has not."""
+        """Whether the client has to authenticate by SASL and has not."""
         return self.service.settings.session_require_client_sasl_auth and self.user is None
 
     def _take_token(self, xid: int, payload: bytes) -> None:
-        """Take a token of SASL, and answer with the next one."""
+        """Handle a SASL token, and answer with the next one."""
         service = self.service
         if self._sasl is None and service.users is not None:
             self._sasl = sasl.Server("zookeeper", _SASL_HOST, REALM, os.urandom(20).hex(), service.users.secret_of)
@@ -681,13 +682,13 @@ class Connection(asyncio.Protocol):
                 self.user = user
         except sasl.SaslError as error:
             _logger.warning("the client at %s does not authenticate: %s", self.address, error)
-            service.answer(self.asker, xid, Code.SASL_REQUIRED if self.is_stranger else Code.AUTH_FAILED, last=True)
+            service.answer(self.requester, xid, Code.SASL_REQUIRED if self.is_stranger else Code.AUTH_FAILED, last=True)
         else:
-            service.answer(self.asker, xid, protocol.Token(token))
+            service.answer(self.requester, xid, protocol.Token(token))
 
     def _prove_password(self, credentials: bytes) -> bool:
-        """The client proves to be a user of the scheme digest by ``user:password``: any that it likes, but for the one
-        who may do everything.
+        """Check ``user:password`` of the scheme digest. Any pair is accepted as a new identity, except for a wrong
+        password of the superuser, if that is salted.
         """
         settings = self.service.settings
         if len(credentials) > settings.max_identity_bytes:
@@ -697,21 +698,21 @@ class Connection(asyncio.Protocol):
         if users.is_salted(expected):
             user, _, password = credentials.decode("utf-8", "replace").partition(":")
             if user == expected.partition(":")[0]:
-                # Looking takes time, so a connection may be wrong once.
+                # Checking takes time, so a connection gets one wrong attempt.
                 is_super = users.proves(expected, password)
                 if not is_super:
                     return False
         return self._prove(identity) and (not is_super or self._prove(acls.SUPER))
 
     def _prove(self, identity: Id) -> bool:
-        """The client has shown to be somebody; False if that is one identity too many."""
-        ids = self.asker.ids
+        """Record that the client proved an identity. Returns False if it has too many."""
+        ids = self.requester.ids
         if identity not in ids:
             most = self.service.settings.max_identity_bytes
             if acls.size_of((*acls.proven(ids), identity)) > most:
                 _logger.warning("%s proves more than %d bytes of identities: see maxIdentityBytes", self.address, most)
                 return False
-            self.asker = Asker(self, self.session, (*ids, identity))
+            self.requester = Requester(self, self.session, (*ids, identity))
         return True
 
     def _say(self, answer: Callable[[], str]) -> None:
@@ -723,20 +724,20 @@ class Connection(asyncio.Protocol):
     # -- output -------------------------------------------------------------------------------------------------------
 
     def established(self, session: int, timeout: int, password: bytes) -> None:
-        """The session is open; answer the connect request."""
+        """The session is open: answer the connect request."""
         assert self._connect is not None
         self.session, self.timeout = session, timeout
-        self.asker = Asker(self, session, self.asker.ids)
+        self.requester = Requester(self, session, self.requester.ids)
         self.send(protocol.connected(timeout, session, password, self._connect.read_only))
 
     def refused(self) -> None:
-        """There is no such session any more."""
+        """The session does not exist any more."""
         assert self._connect is not None
         self.send(protocol.connected(0, 0, _NOBODY, self._connect.read_only))
         self.close()
 
     def send(self, frame: bytes) -> None:
-        """Have a frame written at the next flush."""
+        """Write a frame at the next flush."""
         if self.closing:
             return
         self._output.append(frame)
@@ -748,12 +749,12 @@ class Connection(asyncio.Protocol):
         self.service.unflushed[self] = None
 
     def notify(self, frame: bytes, acl: acls.ACLs) -> None:
-        """Tell of an event, if the client may learn of it."""
-        if acls.permits(acl, acls.READ, self.asker.ids):
+        """Send a watch event, if the client may see it."""
+        if acls.permits(acl, acls.READ, self.requester.ids):
             self.send(frame)
 
     def write(self) -> None:
-        """Give all frames to the operating system, or as many as it takes."""
+        """Write all frames to the transport, as far as it takes them."""
         if self.transport is None or self.transport.is_closing() or not self._output:
             return
         self.transport.write(b"".join(self._output))
@@ -764,7 +765,7 @@ class Connection(asyncio.Protocol):
             self.close(f"does not read: {waiting:,} bytes wait for it", abort=True)
 
     def close(self, reason: str = "", abort: bool = False) -> None:
-        """Close the connection once everything is written; with ``abort`` at once. The session stays."""
+        """Close the connection once everything is written, or at once with ``abort``. The session stays."""
         if self.closing:
             return
         if reason:

@@ -1,4 +1,4 @@
-"""Runs a metadata service on a directory until it is asked to end: the process behind ``fencepost metadata``."""
+"""Runs a metadata service on a directory until it is stopped: the process of ``fencepost metadata``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from fencepost.traces import TraceWriter
 
 @dataclass(frozen=True)
 class Quorum:
-    """The quorum that a service is a member of, and be it the only one.
+    """The quorum that a service belongs to, perhaps as its only member.
 
-    ``host_id``: its id; None: that of its directory, or 1 if that is empty. ``hosts``: the endpoints of the members
-    that are known, by their ids; without any, an empty directory becomes a quorum of one, at a port that it chooses and
-    keeps. ``listen``: where it listens to them, if that is not its endpoint. ``kafka_port``: where Kafka's tools are
-    answered, too. ``auto_join``: a member that is no voter makes itself one.
+    ``host_id``: its id. None takes the id of its directory, or 1 if that is empty. ``hosts``: endpoints of known
+    members by their ids. Without any, an empty directory becomes a quorum of one, at a free port that it keeps.
+    ``listen``: where it listens for them, if that is not its endpoint. ``kafka_port``: where it serves Kafka's tools.
+    ``auto_join``: become a voter if it is none.
     """
 
     host_id: int | None = None
@@ -51,11 +51,11 @@ def run(
     trace: Path | None = None,
     quorum: Quorum = ALONE,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``serving`` is called as soon as clients can connect. ``trace``: a folder for a
-    trace of what is written, and of what the quorum decides.
+    """Serve until SIGTERM or SIGINT. ``serving`` is called once clients can connect. ``trace``: a folder for a trace of
+    changes and of the quorum's decisions.
 
-    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port cannot be had, or the
-    disk fails.
+    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port is not available, or
+    the disk fails.
     """
     try:
         files = OsFiles(str(directory))
@@ -73,7 +73,7 @@ def run(
 
 
 def _until_ended() -> tuple[asyncio.Future[BaseException | None], Callable[..., None]]:
-    """A future that is done at a signal, or with the reason when the disk fails; and what says so."""
+    """A future that completes at a signal, or with the reason when the disk fails, and the function that fails it."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[BaseException | None] = loop.create_future()
 
@@ -82,8 +82,8 @@ def _until_ended() -> tuple[asyncio.Future[BaseException | None], Callable[..., 
             ended.set_result(reason)
 
     def raised(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What a callback has left undone when it raised is not known, and somebody may wait for it. An error in what a
-        connection has sent ends that connection alone.
+        """A callback raised: end the service, since others may wait for what it left undone. An error in the parsing of
+        a connection's data ends only that connection.
         """
         error = context.get("exception")
         loop.default_exception_handler(context)
@@ -154,7 +154,7 @@ async def _end_trace(tracing: TraceWriter | None, reason: BaseException | None =
 
 
 def _allow_many_connections() -> None:
-    """Take as many files as this user may have, since every connection is one."""
+    """Raise the limit of open files as far as the user may, since every connection takes one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

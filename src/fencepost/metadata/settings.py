@@ -1,6 +1,6 @@
-"""The settings of a metadata service: one TOML file, with ZooKeeper's names where ZooKeeper has one.
+"""The settings of a metadata service: one TOML file, with ZooKeeper's names where ZooKeeper has the setting.
 
-Every limit says what happens when it is reached.
+The help of each limit says what happens when it is reached.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMES = {"jute_maxbuffer": "jute.maxbuffer", "words": "4lw.commands.whitelist",
 
 
 SECRETS = (_NAMES["super_digest"],)
-"""The settings that are told to nobody."""
+"""Settings that are never shown."""
 
 
 def _name(field: str) -> str:
@@ -51,44 +51,44 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
-    secure_client_port: Annotated[
-        int, Meta(ge=-1, le=65_535), "the port on which TLS is spoken; 0: any free one; -1: none"
-    ] = -1
+    secure_client_port: Annotated[int, Meta(ge=-1, le=65_535), "the port for TLS; 0: any free one; -1: none"] = -1
     ssl_key_store: Annotated[str, "the certificate of secureClientPort with its private key, in one file in PEM"] = ""
     ssl_key_store_password: Annotated[str, "a file with the password of that key, if it has one"] = ""
-    ssl_trust_store: Annotated[str, "the authorities by which clients are known, in PEM"] = ""
+    ssl_trust_store: Annotated[str, "the authorities that sign certificates of clients, in PEM"] = ""
     ssl_client_auth: Annotated[
         Literal["need", "none"],
-        "need: clients of secureClientPort have a certificate that is trusted, and there is no clientPort; none: they"
-        " need none, and both ports are there",
+        "need: clients of secureClientPort need a trusted certificate, and there is no clientPort; none: they need no"
+        " certificate, and both ports are open",
     ] = "need"
     ssl_quorum: Annotated[
-        bool, "whether members, fencepost quorum and Kafka's tools speak TLS to members, with certificates"
+        bool, "whether members, fencepost quorum and Kafka's tools use TLS with certificates to talk to members"
     ] = False
     ssl_quorum_key_store: Annotated[str, "the certificate for sslQuorum with its private key, in one file in PEM"] = ""
     ssl_quorum_key_store_password: Annotated[str, "a file with the password of that key, if it has one"] = ""
-    ssl_quorum_trust_store: Annotated[str, "the authorities by which members and operators are known, in PEM"] = ""
+    ssl_quorum_trust_store: Annotated[
+        str, "the authorities that sign certificates of members and operators, in PEM"
+    ] = ""
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
-    tick_time: Annotated[int, Meta(ge=10), "milliseconds between two looks at which sessions have expired"] = 2_000
+    tick_time: Annotated[int, Meta(ge=10), "milliseconds between checks for expired sessions"] = 2_000
     min_session_timeout: Annotated[
-        int, Meta(ge=-1), "milliseconds; a session gets no shorter timeout; -1: two ticks"
+        int, Meta(ge=-1), "milliseconds; the shortest timeout of a session; -1: two ticks"
     ] = -1
     max_session_timeout: Annotated[
-        int, Meta(ge=-1), "milliseconds; a session gets no longer timeout; -1: twenty ticks"
+        int, Meta(ge=-1), "milliseconds; the longest timeout of a session; -1: twenty ticks"
     ] = -1
-    max_sessions: Annotated[Count, "sessions at a time; a client that wants one more has its connection closed"] = (
+    max_sessions: Annotated[Count, "the most sessions; a client that opens one more has its connection closed"] = (
         100_000
     )
 
     # -- connections and their limits ---------------------------------------------------------------------------------
 
     max_cnxns: Annotated[
-        Number, "connections at a time; for one more, one that has said nothing is closed, or the new one; 0: no limit"
+        Number, "the most connections; above it, one that has sent nothing is closed, or else the new one; 0: no limit"
     ] = 10_000
     max_client_cnxns: Annotated[
-        Number, "connections of one address at a time; one more is closed at once; 0: any number"
+        Number, "the most connections from one address; one more is closed at once; 0: no limit"
     ] = 0
     sessionless_cnxn_timeout: Annotated[
         Count, "milliseconds after which a connection that has opened no session is closed"
@@ -101,82 +101,90 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
     max_identity_bytes: Annotated[
         int,
         Meta(ge=64),
-        "bytes of the identities that a connection proves, which the log has with each of its changes; for more the"
-        " connection is closed by error -115, authentication failed",
+        "bytes of the identities that a connection may prove; the log has them with each of its changes; above it, the"
+        " connection is closed with error -115, authentication failed",
     ] = 4_096
     global_outstanding_limit: Annotated[
-        Count, "requests without an answer; with more, connections that have some are not read from"
+        Count, "the most unanswered requests; above it, connections that have some are not read"
     ] = 1_000
     large_request_max_bytes: Annotated[
         int,
         Meta(ge=1_024),
-        "bytes of requests without an answer; with more, connections that have some are not read from",
+        "the most bytes of unanswered requests; above it, connections that have some are not read",
     ] = 100 * MIB
     max_outgoing_bytes: Annotated[
-        int, Meta(ge=1_024), "bytes that wait for a client to read them; with more, its connection is closed"
+        int, Meta(ge=1_024), "the most bytes that a client has not read; above it, its connection is closed"
     ] = 64 * MIB
-    words: Annotated[
-        tuple[str, ...], 'the four-letter words that are answered, ["*"]: all; to others it is said that they are not'
-    ] = ("cons", "conf", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
+    words: Annotated[tuple[str, ...], 'the four-letter words that are answered; ["*"]: all; others get a refusal'] = (
+        "cons",
+        "conf",
+        "dump",
+        "envi",
+        "isro",
+        "mntr",
+        "ruok",
+        "srvr",
+        "stat",
+        "wchs",
+    )
 
     # -- how much it holds --------------------------------------------------------------------------------------------
 
     max_nodes: Annotated[
-        int, Meta(ge=8), "znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded"
+        int, Meta(ge=8), "the most znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded"
     ] = 1_000_000
     max_data_bytes: Annotated[
-        int, Meta(ge=1_024), "bytes of all paths, data and ACLs; what adds to more is refused with error -125"
+        int,
+        Meta(ge=1_024),
+        "the most bytes of paths, data and ACLs; changes that exceed it are refused with error -125",
     ] = 1_024 * MIB
-    max_watches: Annotated[Count, "watches of all clients; a request for one more is refused with error -125"] = (
-        1_000_000
-    )
+    max_watches: Annotated[
+        Count, "the most watches of all clients; a request for one more is refused with error -125"
+    ] = 1_000_000
     container_check_interval: Annotated[
         Count,
-        "milliseconds between two looks at which containers are empty again and which TTLs are over, and these znodes"
-        " are deleted",
+        "milliseconds between checks for empty containers and znodes whose TTL is over, which are then deleted",
     ] = 60_000
     extended_types_enabled: Annotated[
         bool,
         "whether clients of this member can create znodes with a TTL; if not, that is refused with error -6,"
-        " unimplemented; those that are there go when their time is over, whatever is set",
+        " unimplemented; existing ones are deleted when their time is over in either case",
     ] = False
     super_digest: Annotated[
         str,
-        "of the one who may do everything, with the scheme digest: what fencepost user NAME --super prints, or"
-        " user:hash, as a digest ACL has it; empty: nobody; never told",
+        "the superuser of the scheme digest: what fencepost user NAME --super prints, or user:hash, as in a digest ACL;"
+        " empty: none; never shown",
     ] = ""
 
     sasl_users: Annotated[
         str,
-        "a file of users, of the mode 0640 or stricter, who may authenticate by SASL (DIGEST-MD5); it is looked at"
-        " again when it has changed; empty: nobody can",
+        "a file of users who may authenticate by SASL (DIGEST-MD5), with mode 0640 or stricter; it is read again when"
+        " it changes; empty: nobody can",
     ] = ""
     session_require_client_sasl_auth: Annotated[
-        bool, "whether a client can do nothing but authenticate by SASL before it has"
+        bool, "whether a client must authenticate by SASL before it can do anything else"
     ] = False
-    super_user: Annotated[str, "the user of SASL who may do everything; empty: nobody"] = ""
+    super_user: Annotated[str, "the superuser of SASL; empty: none"] = ""
 
     # -- log and snapshots --------------------------------------------------------------------------------------------
 
-    snap_count: Annotated[int, Meta(ge=2), "entries of the log after which a snapshot is written"] = 100_000
-    snap_retain_count: Annotated[
-        Count, "snapshots that are kept, each with the log since then; older ones are removed"
-    ] = 3
-    pre_alloc_size: Annotated[int, Meta(ge=4), "KiB that a file of the log takes on the disk at once"] = 1_024
+    snap_count: Annotated[int, Meta(ge=2), "log entries between snapshots"] = 100_000
+    snap_retain_count: Annotated[Count, "snapshots to keep, each with the log since then; older ones are removed"] = 3
+    pre_alloc_size: Annotated[int, Meta(ge=4), "KiB of disk that a log file allocates at once"] = 1_024
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"  # some are told to nobody
+        return f"{type(self).__name__}()"  # some settings are secret
 
     @property
     def timeouts(self) -> tuple[int, int]:
-        """The shortest and the longest timeout of a session, in milliseconds."""
+        """The shortest and longest session timeouts, in milliseconds."""
         least = 2 * self.tick_time if self.min_session_timeout < 0 else self.min_session_timeout
         most = 20 * self.tick_time if self.max_session_timeout < 0 else self.max_session_timeout
         return least, max(least, most)
 
     @property
     def ports(self) -> list[tuple[int, Tls | None]]:
-        """The ports for clients, and their TLS. Raises :class:`fencepost.OptionError` for unusable files."""
+        """The client ports, and their TLS. Raises :class:`fencepost.OptionError` for unusable files."""
         if self.secure_client_port < 0:
             return [(self.client_port, None)]
         asks = self.ssl_client_auth == "need"
@@ -188,7 +196,7 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
 
     @property
     def tls_of_quorum(self) -> PeerTls | None:
-        """The TLS among members, if it is on. Raises :class:`fencepost.OptionError` for files that cannot be used."""
+        """The TLS between members, if it is on. Raises :class:`fencepost.OptionError` for unusable files."""
         if not self.ssl_quorum:
             return None
         return PeerTls.of(
@@ -200,7 +208,7 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
         )
 
     def check(self, origin: str) -> None:
-        """Raise if settings are at odds with each other."""
+        """Raise if settings contradict each other."""
         needed = {
             "secureClientPort": (self.secure_client_port >= 0, "ssl.keyStore.location", self.ssl_key_store),
             "ssl.clientAuth": (
@@ -220,7 +228,7 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
             raise OptionError(f"{origin}: with sessionRequireClientSASLAuth, saslUsers says who can authenticate")
 
     def value(self, name: str) -> object:
-        """The value of a setting by its name in files of settings."""
+        """The value of a setting, by its name in a file of settings."""
         return next(getattr(self, field.name) for field in msgspec.structs.fields(self) if field.encode_name == name)
 
     @classmethod
@@ -229,12 +237,12 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
         return _flat(found)
 
 
-def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """TOML reads a dot in a name as a table in a table: the names with their dots again."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+def _flat(nested: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Restore dots in names: TOML reads a dotted name as nested tables."""
+    flat: dict[str, Any] = {}
+    for name, value in nested.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{name}.")
+            flat |= _flat(value, f"{before}{name}.")
         else:
-            found[before + name] = value
-    return found
+            flat[before + name] = value
+    return flat

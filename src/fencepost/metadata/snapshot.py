@@ -1,7 +1,7 @@
-"""Snapshots: the records of a whole state, and the state again.
+"""Encodes a whole state as the records of a snapshot, and decodes it.
 
-The first record says what it is of, the ones after it hold sessions and znodes, a few hundred each, and the last one
-says how many there were: without it the snapshot is no snapshot.
+The first record has the format and the counters. The next ones hold sessions and znodes, a few hundred each. The last
+one has their numbers; without it the snapshot is incomplete.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fencepost.metadata.acl import ACLs
 from fencepost.metadata.tree import Node, Session, Tree
 
 FORMATS = 1, 2
-"""The second one has znodes with a time to live, and is written only if there are any."""
+"""Format 2 has znodes with a TTL, and is written only if there are any."""
 _CHUNK = 400
 
 
@@ -32,13 +32,13 @@ class Sessions(msgspec.Struct, frozen=True, array_like=True, tag="sessions"):
 
 
 class Nodes(msgspec.Struct, frozen=True, array_like=True, tag="nodes"):
-    """Paths and znodes, in the order in which they were created."""
+    """Paths and znodes, in the order of their creation."""
 
     nodes: list[tuple[str, Node]]
 
 
 class Tail(msgspec.Struct, frozen=True, array_like=True, tag="tail"):
-    """The last record: how many sessions and znodes there are."""
+    """The last record: the number of sessions and znodes."""
 
     sessions: int
     nodes: int
@@ -49,7 +49,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def records(tree: Tree) -> Iterator[list[bytes]]:
-    """The records of a snapshot, some at a time. The state is as it was at the first step, whatever is applied to it
+    """Yield the records of a snapshot in groups. It has the state at the first step, even if changes are applied
     meanwhile.
     """
     sessions, nodes = list(tree.sessions.items()), list(tree.nodes.items())
@@ -62,8 +62,8 @@ def records(tree: Tree) -> Iterator[list[bytes]]:
 
 
 def read(of_tree: Sequence[bytes], name: str) -> Tree:
-    """The state of :func:`records`. Raises :class:`fencepost.ledger.disk.journal.Damage`, which names the snapshot, for
-    others.
+    """Decode the state of :func:`records`. Raises :class:`fencepost.ledger.disk.journal.Damage`, which names the
+    snapshot.
     """
     try:
         decoded = [_decoder.decode(record) for record in of_tree]
@@ -82,7 +82,7 @@ def read(of_tree: Sequence[bytes], name: str) -> Tree:
 
 
 def _shared(nodes: list[tuple[str, Node]]) -> Iterator[tuple[str, Node]]:
-    """The znodes, with one object for all ACLs that are equal."""
+    """The znodes, with equal ACLs as one shared object."""
     acls: dict[ACLs, ACLs] = {}
     for path, node in nodes:
         acl = acls.setdefault(node.acl, node.acl)

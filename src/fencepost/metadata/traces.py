@@ -1,6 +1,4 @@
-"""The events of changes in a trace: which znode was written, with which version, in which transaction, by which
-session.
-"""
+"""The trace events of changes: which znode was written, with which version, in which transaction, by which session."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ from fencepost.metadata.codes import Code
 from fencepost.metadata.tree import Transaction
 
 _LEDGER = re.compile(r"/(?:\d{2}/\d{4}|\d{3}/\d{4}/\d{4}/\d{4})/L\d{4}$")
-"""How the paths of the ledgers of BookKeeper end, whose digits are the id."""
+"""How the paths of BookKeeper ledgers end. Their digits are the id."""
 _LOG = re.compile(r"/logs/([A-Za-z0-9_-][A-Za-z0-9._-]*)$")
-"""How the paths of the lists of ledgers of logs end."""
+"""How the paths of logs end."""
 
 
 def events(entry: Transaction, result: protocol.Result | None) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
-    """The action, the subject and the parameters of all that an entry has done, which was not refused."""
+    """Yield the action, subject and fields of each effect of an entry that was not refused."""
     request = entry.request
     if isinstance(request, protocol.CloseSession):
         yield (
@@ -52,14 +50,14 @@ def _event(
 
 
 def subject_of(path: str) -> str | None:
-    """Whose metadata are at a path: the id of a ledger, in decimal, or ``log/`` and the name of a log; None for all
-    else.
+    """The subject of the metadata at a path: the id of a ledger in decimal, or ``log/`` and the name of a log. None for
+    other paths.
     """
     log = _LOG.search(path)
     return f"log/{log[1]}" if log is not None else ledger_of(path)
 
 
 def ledger_of(path: str) -> str | None:
-    """The id of the ledger whose metadata are at a path, in decimal; None if it is no ledger's."""
-    found = _LEDGER.search(path)
-    return None if found is None else str(int(re.sub(r"\D", "", found[0])))
+    """The id of the ledger with metadata at a path, in decimal. None if there is none."""
+    match = _LEDGER.search(path)
+    return None if match is None else str(int(re.sub(r"\D", "", match[0])))

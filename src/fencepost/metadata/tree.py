@@ -1,10 +1,9 @@
 """The znodes and the sessions: a deterministic state machine without I/O.
 
-Everything that changes the state is a :class:`Transaction`: an entry of a log. The values that a driver draws, such as
-the time or a password, are in the entry. So every server that applies the same entries in the same order has the same
-state, gives the same results and tells of the same events. A request is examined when its entry is applied: one that is
-refused has an entry, and a zxid, too. The order in which a request is examined, and so the error that it gets when
-there are several reasons to refuse it, is ZooKeeper's (``PrepRequestProcessor``).
+Every change is a :class:`Transaction`, an entry of the log. It contains the values that the driver supplies, such as
+the time or a password. So every server that applies the same entries in the same order has the same state, results and
+events. Requests are checked when their entry is applied; a refused one takes an entry and a zxid, too. Checks come in
+ZooKeeper's order (``PrepRequestProcessor``), so that a request with several faults gets the same error.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ from fencepost.metadata.protocol import (
 CONTAINER = -(1 << 63)
 """The owner of a container: a znode that is deleted when its last child is gone."""
 TTL = -(1 << 56)
-"""With a time to live in milliseconds added, the owner of a znode that is deleted once it has had neither children nor
-new data for so long. No session has a negative number.
+"""Plus a TTL in milliseconds, the owner of a znode with a TTL. It is deleted after that time without children or new
+data. No session has a negative number.
 """
 MAX_TTL = (1 << 40) - 1
-"""Of ZooKeeper, as the two above (``EphemeralType``)."""
+"""As in ZooKeeper, like the two above (``EphemeralType``)."""
 
 NODE_CREATED = 1
 NODE_DELETED = 2
@@ -55,9 +54,9 @@ NODE_CHILDREN_CHANGED = 4
 
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A znode as it is between two changes. ``cversion`` counts the children that were ever created.
+    """A znode between two changes. ``cversion`` counts the children that were ever created.
 
-    ``owner`` is the session of an ephemeral, CONTAINER, TTL and a time to live, or 0.
+    ``owner`` is the session of an ephemeral, CONTAINER, TTL plus a TTL in milliseconds, or 0.
     """
 
     data: bytes | None
@@ -74,14 +73,14 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Session(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An open session: its timeout in milliseconds, and the password by which its client proves to be the same."""
+    """An open session: its timeout in milliseconds, and the password with which its client resumes it."""
 
     timeout: int
     password: bytes
 
 
 class Transaction(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An entry of the log: a change that a session with certain identities asked for, at a time in milliseconds since
+    """An entry of the log: a change, the session and identities that requested it, and the time in milliseconds since
     1970.
     """
 
@@ -93,7 +92,7 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """Something happened to a znode; ``acl`` says who may learn of it."""
+    """An event of a znode. ``acl`` decides who may see it."""
 
     kind: int
     path: str
@@ -101,7 +100,7 @@ class WatchEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of an entry: its result, unless ``code`` says why there is none, and the events, in order."""
+    """The outcome of an entry: its result, or the ``code`` of its refusal; and the events, in order."""
 
     zxid: int
     code: Code
@@ -110,9 +109,9 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tree:
-    """The state: znodes by path, open sessions, and the zxid of the last entry that was applied.
+    """The state: znodes by path, open sessions, and the zxid of the last applied entry.
 
-    It is read freely and changed by :meth:`apply` alone.
+    Anybody may read it; only :meth:`apply` changes it.
     """
 
     def __init__(self) -> None:
@@ -127,7 +126,7 @@ class Tree:
         self.size = 0
         """Characters of all paths and bytes of all data."""
         self.acl_size = 0
-        """Bytes of all ACLs but the one that is open to all."""
+        """Bytes of all ACLs except the one that is open to all."""
         self._undo: list[tuple[str, Node | None]] | None = None
         self._events: list[WatchEvent] = []
         self._put(paths.ROOT, Node(b"", acls.OPEN))
@@ -138,15 +137,15 @@ class Tree:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def node(self, path: str) -> Node:
-        """The znode at a path; refuses with NO_NODE. The empty path is the root's too, as in ZooKeeper."""
-        found = self.nodes.get(path or paths.ROOT)
-        if found is None:
+        """The znode at a path. Refuses with NO_NODE. The empty path is the root too, as in ZooKeeper."""
+        node = self.nodes.get(path or paths.ROOT)
+        if node is None:
             raise Refusal(Code.NO_NODE)
-        return found
+        return node
 
     def permitted(self, path: str, perms: int, ids: Ids) -> Node:
-        """The znode at a path, for somebody with these identities; refuses with NO_NODE, and with NO_AUTH unless the
-        identities have one of the permissions.
+        """The znode at a path, if one of these identities has one of the permissions. Refuses with NO_NODE and
+        NO_AUTH.
         """
         node = self.node(path)
         if not acls.permits(node.acl, perms, ids):
@@ -154,11 +153,11 @@ class Tree:
         return node
 
     def names(self, path: str) -> dict[str, None]:
-        """The names of the children of a znode, in the order in which they were created."""
+        """The names of a znode's children, in the order of their creation."""
         return self.children.get(path or paths.ROOT, _NONE)
 
     def stat(self, path: str, node: Node) -> Stat:
-        """The state of a znode as a client reads it."""
+        """The stat of a znode."""
         children = len(self.names(path))
         return Stat(
             node.czxid,
@@ -166,32 +165,32 @@ class Tree:
             node.ctime,
             node.mtime,
             node.version,
-            # Creations of children, and their deletions: as many, but for the children that are there.
+            # Created and deleted children: twice the created ones, less those that exist.
             _int32(node.cversion * 2 - children),
             node.aversion,
-            max(node.owner, 0),  # ZooKeeper tells of sessions alone
+            max(node.owner, 0),  # ZooKeeper shows only sessions
             len(node.data or b""),
             children,
             node.pzxid,
         )
 
     def due(self, now: int) -> list[DeleteContainer]:
-        """The deletions of containers that had children and have none any more, and of znodes without children whose
-        time to live is over, ``now`` being milliseconds since 1970.
+        """The deletions that are due: of containers that had children and have none, and of childless znodes whose TTL
+        is over. ``now`` is in milliseconds since 1970.
         """
-        found = [DeleteContainer(path) for path in self.containers if self.nodes[path].cversion > 0]
+        deletions = [DeleteContainer(path) for path in self.containers if self.nodes[path].cversion > 0]
         for path in self.ttls:
             node = self.nodes[path]
             if now - node.mtime > node.owner - TTL:
-                found.append(DeleteContainer(path, node.mzxid))
-        return [each for each in found if not self.names(each.path)]
+                deletions.append(DeleteContainer(path, node.mzxid))
+        return [each for each in deletions if not self.names(each.path)]
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def apply(self, entry: Transaction) -> Applied:
         """Apply the next entry of the log.
 
-        Raises ValueError if it is not the next: zxids have no gaps.
+        Raises ValueError if it is not the next one: zxids have no gaps.
         """
         if entry.zxid != self.zxid + 1:
             raise ValueError(f"after zxid {self.zxid:#x} comes {self.zxid + 1:#x}, not {entry.zxid:#x}")
@@ -312,8 +311,7 @@ class Tree:
         return MultiResult(tuple(results))
 
     def _create_session(self, entry: Transaction, request: CreateSession) -> protocol.NumberOf:
-        # As ZooKeeper's: 40 bits of the time and a counter, so that no two are ever the same, also after all data were
-        # lost.
+        # As in ZooKeeper: 40 bits of the time and a counter, so that numbers are unique even after all data were lost.
         session = max(self.last_session + 1, (entry.time << 16) & 0xFF_FFFF_FFFF_FFFF)
         self.last_session = session
         self.sessions[session] = Session(request.timeout, request.password)
@@ -342,7 +340,7 @@ class Tree:
         self._events.append(WatchEvent(NODE_CHILDREN_CHANGED, parent_path, parent.acl))
 
     def _put(self, path: str, node: Node | None) -> None:
-        """Create, replace or remove a znode, with all that is derived from it."""
+        """Create, replace or remove a znode, and update what is derived from it."""
         old = self.nodes.get(path)
         if self._undo is not None:
             self._undo.append((path, old))
@@ -379,7 +377,7 @@ class Tree:
             self.ephemerals.setdefault(node.owner, {})[path] = None
 
     def _list_of(self, node: Node) -> dict[str, None]:
-        """Where a znode is listed that the service itself deletes."""
+        """The index that lists a znode which the service itself deletes."""
         return self.containers if node.owner == CONTAINER else self.ttls
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
@@ -388,7 +386,7 @@ class Tree:
     def restored(
         cls, zxid: int, last_session: int, sessions: dict[int, Session], nodes: Iterator[tuple[str, Node]]
     ) -> Tree:
-        """The state of a snapshot: its znodes in the order in which ``nodes`` had them."""
+        """The state of a snapshot, with the znodes in the order of ``nodes``."""
         tree = cls()
         tree.zxid, tree.last_session, tree.sessions = zxid, last_session, sessions
         for path, node in nodes:
@@ -423,12 +421,12 @@ _KINDS = {Delete: protocol.DELETE, SetData: protocol.SET_DATA, Check: protocol.C
 
 
 def _next_version(version: int, expected: int) -> int:
-    """The version after a change that expects a version, -1 being any; refuses with BAD_VERSION."""
+    """The version after a change that expects ``expected``; -1 is any. Refuses with BAD_VERSION."""
     if expected not in (-1, version):
         raise Refusal(Code.BAD_VERSION)
     return _int32(version + 1)
 
 
 def _int32(number: int) -> int:
-    """A counter of 32 bits, which goes on below zero as Java's do."""
+    """A 32-bit counter that wraps to negative numbers, as Java's do."""
     return (number + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000

@@ -1,8 +1,7 @@
-"""The watches of znodes: once, again and again, or with everything below it. Watches belong to a connection, and are
-nobody's state.
+"""The watches of znodes: one-time, persistent, or persistent and recursive. They belong to connections, and are not
+part of the state.
 
-There are two tables, as in ZooKeeper: one of watches for the data and the existence of znodes, one of watches for their
-children.
+As in ZooKeeper there are two tables: watches for the data and existence of znodes, and watches for children.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ ONCE = 1
 PERSISTENT = 2
 RECURSIVE = 4
 
-_CHILDREN, _DATA, _ANY, _PERSISTENT, _RECURSIVE = range(1, 6)  # the kinds of watchers of the protocol
+_CHILDREN, _DATA, _ANY, _PERSISTENT, _RECURSIVE = range(1, 6)  # the protocol's kinds of watchers
 
 
 class Watches(Generic[W]):
@@ -34,7 +33,7 @@ class Watches(Generic[W]):
         return sum(table.count for table in self.tables)
 
     def add(self, path: str, watcher: W, recursive: bool) -> None:
-        """Watch a path until the watch is removed: the znode and its children, or everything from there on down."""
+        """Add a persistent watch of a path: the znode and its children, or its whole subtree if ``recursive``."""
         if recursive:
             self.data.add(path, watcher, RECURSIVE)
         else:
@@ -42,7 +41,7 @@ class Watches(Generic[W]):
             self.children.add(path, watcher, PERSISTENT)
 
     def triggered(self, event: WatchEvent) -> list[W]:
-        """The watchers to notify of an event; a watch that is good for once is removed."""
+        """The watchers to notify of an event. One-time watches are removed."""
         if event.kind == NODE_CHILDREN_CHANGED:
             return list(self.children.triggered(event.path))
         watchers = self.data.triggered(event.path)
@@ -51,7 +50,9 @@ class Watches(Generic[W]):
         return list(watchers)
 
     def has(self, path: str, kind: int, watcher: W) -> bool:
-        """Whether somebody has a watch of a kind of the protocol: children, data, any, persistent or recursive."""
+        """Return whether a watcher has a watch of one of the protocol's kinds: children, data, any, persistent or
+        recursive.
+        """
         if kind == _CHILDREN:
             return bool(self.children.modes(path, watcher) & ONCE)
         if kind == _ANY:
@@ -59,7 +60,7 @@ class Watches(Generic[W]):
         return bool(self.data.modes(path, watcher) & _MODES[kind])
 
     def remove(self, path: str, kind: int, watcher: W) -> bool:
-        """Remove the watches of a kind; whether there was one."""
+        """Remove the watches of a kind. Returns whether there was one."""
         removed = False
         if kind in (_CHILDREN, _ANY, _PERSISTENT):
             removed = self.children.remove(path, watcher, _MODES[kind])
@@ -68,7 +69,7 @@ class Watches(Generic[W]):
         return removed
 
     def forget(self, watcher: W) -> None:
-        """Remove all watches of somebody who is gone."""
+        """Remove all watches of a watcher that is gone."""
         self.data.forget(watcher)
         self.children.forget(watcher)
 
@@ -83,7 +84,7 @@ _MODES = {
 
 
 class Table(Generic[W]):
-    """Watches by path and watcher; each is a sum of ONCE, PERSISTENT and RECURSIVE."""
+    """Watches by path and watcher. Each is a sum of ONCE, PERSISTENT and RECURSIVE."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, dict[W, int]] = {}
@@ -106,19 +107,19 @@ class Table(Generic[W]):
         return self.by_path.get(path, {}).get(watcher, 0)
 
     def triggered(self, path: str) -> dict[W, None]:
-        """The watchers of a path, or recursively of one above it. Watches that are good for once are removed."""
-        found: dict[W, None] = {}
+        """The watchers of a path, and the recursive ones of paths above it. One-time watches are removed."""
+        triggered: dict[W, None] = {}
         watchers = self.by_path.get(path)
         if watchers:
             for watcher, modes in list(watchers.items()):
-                found[watcher] = None
+                triggered[watcher] = None
                 self._set(path, watcher, watchers, modes, modes & ~ONCE)
         if self._recursive:
             for above in _above(path):
                 for watcher, modes in self.by_path.get(above, {}).items():
                     if modes & RECURSIVE:
-                        found[watcher] = None
-        return found
+                        triggered[watcher] = None
+        return triggered
 
     def forget(self, watcher: W) -> None:
         for path in list(self.by_watcher.get(watcher, ())):

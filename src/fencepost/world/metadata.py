@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost.metadata.member import Member
 from fencepost.metadata.protocol import CloseSession, Multi
-from fencepost.metadata.reads import Asker
+from fencepost.metadata.reads import Requester
 from fencepost.metadata.server import Connection, Item
 from fencepost.metadata.settings import MetadataSettings
 from fencepost.metadata.tree import Node as Znode
@@ -90,7 +90,7 @@ class SimMember(Member):
 
     def expire(self, session: int) -> None:
         """End a session earlier than anybody thought."""
-        self.change(Asker(None, session, ()), 0, CloseSession(expired=True))
+        self.change(Requester(None, session, ()), 0, CloseSession(expired=True))
 
 
 def _is_of(request: object) -> bool:

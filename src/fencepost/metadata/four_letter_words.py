@@ -1,4 +1,4 @@
-"""The four-letter words: what an operator can ask the port without a client, answered as ZooKeeper does."""
+"""The four-letter words: commands for operators, sent to the port without a session, and answered as in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fencepost.metadata.settings import SECRETS, MetadataSettings
 
 
 def answers(service: Service) -> dict[bytes, Callable[[], str]]:
-    """For each word a function that gives the answer of this service."""
+    """The function that answers each word."""
     return {word.encode(): partial(_answer, word, service) for word in _WORDS}
 
 
@@ -80,7 +80,7 @@ def _not_known(word: str, reason: str) -> Callable[[Service], str]:
 
 
 def _envi(_: Service) -> str:
-    found = {
+    variables = {
         "zookeeper.version": _version(),
         "host.name": platform.node(),
         "python.version": platform.python_version(),
@@ -90,7 +90,7 @@ def _envi(_: Service) -> str:
         "os.version": platform.release(),
         "user.dir": os.getcwd(),
     }
-    return "Environment:\n" + _lines("=", found)
+    return "Environment:\n" + _lines("=", variables)
 
 
 def _conf(service: Service) -> str:
@@ -145,7 +145,7 @@ def _wchc(service: Service) -> str:
 
 
 def _indented(groups: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """Each group as a line, its members indented in lines below."""
+    """Each group as a line, with its members on indented lines below."""
     return "".join(f"{name}\n" + "".join(f"\t{each}\n" for each in members) for name, members in groups) + "\n"
 
 
@@ -182,7 +182,7 @@ def _lines(between: str, values: Mapping[str, object]) -> str:
 
 
 def _version() -> str:
-    """The version of ZooKeeper whose protocol is spoken, and when this one came onto the machine: clients parse it."""
+    """The version of ZooKeeper whose protocol is spoken, and when this package was installed. Clients parse it."""
     installed = time.gmtime(os.path.getmtime(version.__file__))
     return f"3.9.3-fencepost-{version.VERSION}, built on {time.strftime('%Y-%m-%d %H:%M UTC', installed)}"
 
