@@ -46,7 +46,7 @@ def test_every_error_of_logs_is_described() -> None:
 
 
 def test_every_metric_is_described() -> None:
-    sources = (ROOT / "src" / "fencepost" / "store" / "bookie").glob("*.py")
+    sources = (ROOT / "src" / "fencepost" / "ledger" / "bookie").glob("*.py")
     names = {
         name for source in sources for name in re.findall(r'"((?:bookie|bookkeeper_server)_\w+)"', source.read_text())
     }
@@ -60,7 +60,7 @@ def test_every_metric_is_described() -> None:
 
 
 def test_every_metric_of_auto_recovery_is_described() -> None:
-    sources = (ROOT / "src" / "fencepost" / "store" / "autorecovery").glob("*.py")
+    sources = (ROOT / "src" / "fencepost" / "ledger" / "autorecovery").glob("*.py")
     names = {
         name for source in sources for name in re.findall(r'"((?:auditor|replication_worker)_\w+)"', source.read_text())
     }

@@ -593,15 +593,15 @@ def test_close_forces_what_was_confirmed() -> None:
 def test_an_idle_writer_tells_its_lac() -> None:
     story = Story(explicit_lac_interval=1000)
     story.append()
-    assert story.answer("ab", 0) == [SetTimer("tell LAC", 1000), confirmed(0)][::-1]
-    story.happen(TimerFired("tell LAC"))
+    assert story.answer("ab", 0) == [SetTimer("send LAC", 1000), confirmed(0)][::-1]
+    story.happen(TimerFired("send LAC"))
     request = story.sent["b", WriteLac].request
     assert isinstance(request, WriteLac) and request.lac == 0
     assert Digests(DigestType.CRC32, b"p").open_lac(request.body, 1) == 0
     assert story.answer("ab", WriteLac) == []
     assert story.answer("c", WriteLac, None) == [], "no bookie is replaced for that"
     story.append(2)
-    assert story.answer("ab", 1) == [confirmed(1), SetTimer("tell LAC", 1000)]
+    assert story.answer("ab", 1) == [confirmed(1), SetTimer("send LAC", 1000)]
     assert story.answer("ab", 2) == [confirmed(2)], "one timer is enough"
 
 
@@ -610,7 +610,7 @@ def test_a_lac_that_an_entry_has_carried_is_not_told_by_itself() -> None:
     story.append()
     story.answer("ab", 0)
     story.append()
-    story.happen(TimerFired("tell LAC"))
+    story.happen(TimerFired("send LAC"))
     assert ("a", WriteLac) not in story.sent
 
 

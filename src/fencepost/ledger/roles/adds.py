@@ -1,6 +1,4 @@
-"""Adds that are under way: what the owner of a ledger and a recovery do alike to get entries to an ack quorum of
-bookies.
-"""
+"""Pending adds: how a ledger's owner and a recovery bring entries to an ack quorum of bookies."""
 
 from __future__ import annotations
 
@@ -29,16 +27,16 @@ from fencepost.ledger.rules.ensembles import (
 from fencepost.ledger.rules.protections import ALL, Protections
 
 Masks: TypeAlias = "array[int] | list[int]"
-"""A ring with a mask for each entry in flight, at its id modulo the length, a power of two: a bit for each bookie that
-has confirmed it.
+"""A ring of masks, one for each entry in flight, at its id modulo the length (a power of two). A bit is set for each
+bookie that has confirmed the entry.
 """
 
 _BITS = 63
-"""Bits that a mask in an array has. Ensembles that are larger have a list of masks, for which there are no loops."""
+"""The bits of a mask in an array. Larger ensembles use a list of masks, for which there are no compiled loops."""
 
 
 def trace_of_answer(who: str, ledger: int, bookie: str, entries: Runs, code: Code | None, outcome: AddOutcome) -> Trace:
-    """The trace of an answer to adds, or (no code) of none; ``who`` begins the names of its actions."""
+    """The trace of an answer to adds, or with no code of a missing answer. Action names begin with ``who``."""
     fields: dict[str, Any] = {"bookie": bookie, "entries": entries}
     if outcome is AddOutcome.CONFIRMED:
         return Trace(f"{who}_receives_add_confirmed_response", ledger, fields)
@@ -48,7 +46,7 @@ def trace_of_answer(who: str, ledger: int, bookie: str, entries: Runs, code: Cod
 
 
 class PlainAdds:
-    """Entries that follow one another, an object for each. ``lengths``: bytes of data of the ledger up to and including
+    """Consecutive entries, with an object for each. ``lengths``: bytes of data in the ledger up to and including
     each.
     """
 
@@ -69,16 +67,16 @@ class PlainAdds:
         return self.requests[index]
 
     def length(self, index: int) -> int:
-        """Bytes of data of the ledger up to and including one of the entries."""
+        """Bytes of data in the ledger up to and including one of the entries."""
         return self.lengths[index]
 
 
 class PlainLoops(msgspec.Struct, frozen=True):
-    """The work on many entries at once, done for one after another. There are others that do more at once."""
+    """Work on many entries, done one at a time. Compiled loops do the same for many at once."""
 
     def batch(self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> AddBatch:
-        """Entries that follow one another from ``first`` on, which has all that they share, and no body. ``length``: of
-        the ledger before.
+        """Consecutive entries from ``first``, which has their shared fields and no body. ``length``: bytes in the
+        ledger before them.
         """
         requests, lengths = [], []
         for entry_id, data in enumerate(entries, first.entry_id):
@@ -99,10 +97,10 @@ class PlainLoops(msgspec.Struct, frozen=True):
         pending: tuple[int, int],
         quorums: tuple[int, int],
     ) -> None:
-        """Set the bit ``number`` of entries that the bookie at a place has confirmed, of those that count.
+        """Set the bit ``number`` of the entries that the bookie at ``place`` has confirmed. Only pending entries of its
+        write sets count.
 
-        ``pending``: the last entry that is confirmed, and the last that was sent. ``quorums``: ensemble size and write
-        quorum.
+        ``pending``: the last confirmed and the last sent entry. ``quorums``: ensemble size and write quorum.
         """
         confirmed, pushed = pending
         for entry_id in entry_ids:
@@ -112,7 +110,7 @@ class PlainLoops(msgspec.Struct, frozen=True):
     def reached(
         self, masks: Masks, pending: tuple[int, int], ack_quorum: int, changing_ensemble: bool, protections: Protections
     ) -> int:
-        """How far all entries are committed, as :func:`lac_reached` says."""
+        """The last entry up to which all are committed, see :func:`lac_reached`."""
 
         def committed(entry_id: int) -> bool:
             return is_committed(masks[entry_id & len(masks) - 1].bit_count(), ack_quorum)
@@ -124,15 +122,17 @@ PLAIN = PlainLoops()
 
 
 class PendingAdds(msgspec.Struct):
-    """Entries that were sent together and are not all confirmed. ``token``: of their call, which may have more."""
+    """Entries that were sent together and are not all confirmed. ``token``: of their call, which may have more
+    entries.
+    """
 
     adds: AddBatch
     token: int
 
 
 class Failure(msgspec.Struct):
-    """A bookie that failed: up to which entry all were sent when it did so last, the entries that it has failed to
-    confirm, and whether it works again. Entries may be among them that are confirmed since.
+    """A failed bookie. ``pushed``: the last entry sent before its latest failure. ``missed``: entries that it has
+    failed to confirm, some of them possibly confirmed since. ``is_over``: whether it works again.
     """
 
     pushed: int
@@ -141,12 +141,12 @@ class Failure(msgspec.Struct):
 
 
 class Adds:
-    """The entries that a client has sent and that are not confirmed, and the ensemble they are sent to.
+    """A client's unconfirmed entries, and the ensemble that they are sent to.
 
-    ``confirmed``: the last entry that is committed together with all before it, and ``length`` the bytes of data up to
-    there. ``failed``: bookies of the ensemble that are to be replaced, in the order in which they failed;
-    ``failed_before``: those that were. One that cannot be replaced is sent what comes all the same, and counts again
-    when it confirms some of that. ``attempt``: answers to adds of another attempt of the same client mean nothing.
+    ``confirmed``: the last entry that is committed together with all before it, with ``length`` bytes of data up to
+    there. ``failed``: bookies of the ensemble to replace, in the order in which they failed. ``failed_before``: those
+    already replaced. A bookie that cannot be replaced still receives new entries. It counts again once it confirms some
+    of them. ``attempt``: answers with another attempt number are ignored.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Adds:
         self.confirmed = self.pushed = confirmed
         self.length = length
         self.pending: dict[int, PendingAdds] = {}
-        """The entries that are not confirmed, in order, by the first one."""
+        """The unconfirmed entries, in order, by the first of each batch."""
         self.failed: dict[str, Failure] = {}
         self.failed_before: list[str] = []
         self.numbers: dict[str, int] = {}
@@ -183,7 +183,7 @@ class Adds:
     # -- who has confirmed ---------------------------------------------------------------------------------------------
 
     def _number(self, ensemble: Iterable[str]) -> None:
-        """Give a bit to each bookie that has none."""
+        """Assign a bit to each bookie that has none."""
         taken = {*self.numbers.values()}
         free = (number for number in count() if number not in taken)
         for bookie in ensemble:
@@ -193,12 +193,12 @@ class Adds:
             self.masks = [*self.masks]
 
     def confirmed_by(self, entry_id: int) -> frozenset[str]:
-        """The bookies that have confirmed an entry that is pending, as far as they count."""
+        """The bookies of the ensemble that have confirmed a pending entry."""
         mask = self.masks[entry_id & len(self.masks) - 1]
         return frozenset(bookie for bookie, number in self.numbers.items() if mask >> number & 1)
 
     def _make_room(self, entries: int) -> None:
-        """For the masks of so many more entries."""
+        """Make room for the masks of ``entries`` more entries."""
         masks, size = self.masks, len(self.masks)
         in_flight = self.pushed - self.confirmed
         if in_flight + entries <= size:
@@ -212,7 +212,7 @@ class Adds:
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def push(self, adds: AddBatch, token: int, effects: list[Effect]) -> None:
-        """Send the next entries, each to its write set."""
+        """Send the next entries to their write sets."""
         self._make_room(len(adds))
         self.pushed = adds.first + len(adds) - 1
         self.pending[adds.first] = PendingAdds(adds, token)
@@ -220,14 +220,14 @@ class Adds:
             self._send(bookie, place, adds, effects)
 
     def _send(self, bookie: str, place: int, adds: AddBatch, effects: list[Effect]) -> None:
-        """Send those of a batch that are for a bookie, if there are some."""
+        """Send a bookie its entries of a batch, if there are any."""
         quorums = len(self.ensemble), self.write_quorum
         some = range(adds.first, adds.first + min(len(adds), quorums[0]))
         if any(is_in_write_set(place, entry_id, *quorums) for entry_id in some):
             effects.append(SendAdds(bookie, adds, place, *quorums, self.attempt))
 
     def _send_one(self, bookie: str, add: PendingAdds, entry_id: int, effects: list[Effect]) -> None:
-        """Send one entry of a batch again."""
+        """Resend one entry of a batch."""
         at = entry_id - add.adds.first
         one = PlainAdds((add.adds[at],), (add.adds.length(at),))
         self._send(bookie, self.ensemble.index(bookie), one, effects)
@@ -235,7 +235,7 @@ class Adds:
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def take(self, event: AddsAnswered) -> AddOutcome | None:
-        """Take the answer to adds, or that there is none; what it means. None if it means nothing any more."""
+        """Take the answer to adds, or its absence. Gives the outcome; None if the answer no longer matters."""
         if event.attempt != self.attempt:
             return None
         outcome = outcome_of_add(event.code)
@@ -258,12 +258,12 @@ class Adds:
         return outcome
 
     def confirm(self, changing_ensemble: bool = False) -> None:
-        """Go on with the entries that are confirmed now."""
+        """Confirm the entries that are committed now."""
         masks, ring, before = self.masks, len(self.masks) - 1, self.confirmed
         if self.protections.confirmed_in_order and not is_committed(
             masks[before + 1 & ring].bit_count(), self.ack_quorum
         ):
-            return  # as after most answers
+            return  # the usual case: most answers confirm nothing
         pending = before, self.pushed
         reached = self.loops.reached(masks, pending, self.ack_quorum, changing_ensemble, self.protections)
         if reached == before:
@@ -282,7 +282,7 @@ class Adds:
         self.confirmed = reached
 
     def _clear(self, first: int, last: int) -> None:
-        """Forget who has confirmed entries that are not pending any more."""
+        """Clear the masks of entries that are no longer pending."""
         masks, size = self.masks, len(self.masks)
         if isinstance(masks, list) or last - first < 4:
             for entry_id in range(first, last + 1):
@@ -298,7 +298,7 @@ class Adds:
     # -- bookies that fail ---------------------------------------------------------------------------------------------
 
     def _fails(self, bookie: str, entry_ids: Iterable[int]) -> None:
-        """A bookie of the ensemble has failed to confirm entries."""
+        """A bookie of the ensemble failed to confirm entries."""
         failure = self.failed.setdefault(bookie, Failure(self.pushed, set()))
         failure.pushed, failure.is_over = self.pushed, False
         place, quorums = self.ensemble.index(bookie), (len(self.ensemble), self.write_quorum)
@@ -309,20 +309,20 @@ class Adds:
             failure.missed = {entry_id for entry_id in failure.missed if self._is_missed(bookie, entry_id)}
 
     def _works(self, failure: Failure, entry_ids: Sequence[int]) -> None:
-        """A bookie that had failed has confirmed entries. It works again if one of them was sent after it was known to
-        fail: its answer to an earlier one may have been on its way then.
+        """A failed bookie confirmed entries. It works again if one of them was sent after its failure was known. An
+        answer to an earlier entry may have been on its way already.
         """
         failure.missed.difference_update(map(int, entry_ids))
         failure.is_over = failure.is_over or int(max(entry_ids)) > failure.pushed
 
     def _is_missed(self, bookie: str, entry_id: int) -> bool:
-        """Whether an entry is pending, and a bookie has not confirmed it."""
+        """Whether an entry is pending and the bookie has not confirmed it."""
         is_pending = self.confirmed < entry_id <= self.pushed
         return is_pending and not self.masks[entry_id & len(self.masks) - 1] >> self.numbers[bookie] & 1
 
     def send_missed(self, effects: list[Effect]) -> list[dict[str, Any]]:
-        """Send to bookies that work again what they have missed, as far as that is not committed without them. They
-        have not failed any more. What a trace tells of it, for each bookie.
+        """Send bookies that work again the entries they missed, except those committed without them. They no longer
+        count as failed. Gives the fields of a trace for each bookie.
         """
         sent: list[dict[str, Any]] = []
         for bookie in [bookie for bookie, failure in self.failed.items() if failure.is_over]:
@@ -339,8 +339,8 @@ class Adds:
         return sent
 
     def replacement(self, ensemble: tuple[str, ...], bookies: Sequence[str]) -> tuple[str, ...] | None:
-        """An ensemble without as many as possible of those that failed, given all bookies that there are; None if none
-        can be replaced.
+        """An ensemble with as many failed bookies replaced as possible, given all available bookies. None if none can
+        be replaced.
         """
         failed, candidates = [*self.failed], preferred(bookies, self.failed_before)
         for number in range(len(failed), 0, -1):
@@ -350,9 +350,9 @@ class Adds:
         return None
 
     def may_go_on(self) -> bool:
-        """Whether all that is pending can be committed by bookies that have not failed to confirm it."""
+        """Whether every pending entry can still be committed by bookies that have not failed to confirm it."""
         if may_be_committed(len(self.failed), self.write_quorum, self.ack_quorum):
-            return True  # as mostly: even if all of these have failed the same entry
+            return True  # the usual case: enough even if all of these failed the same entry
         missed_by = Counter(
             entry_id
             for bookie, failure in self.failed.items()
@@ -362,7 +362,7 @@ class Adds:
         return may_be_committed(max(missed_by.values(), default=0), self.write_quorum, self.ack_quorum)
 
     def give_up(self) -> list[PendingAdds]:
-        """The entries that are not confirmed, and will not be."""
+        """Give up the unconfirmed entries. Gives their batches."""
         adds = [*self.pending.values()]
         self.pending.clear()
         self._clear(self.confirmed + 1, self.pushed)
@@ -370,15 +370,15 @@ class Adds:
         return adds
 
     def resent(self, ensemble: Sequence[str]) -> dict[str, Any]:
-        """The fields of the trace of a change of the ensemble: what is sent anew, each entry to those that are new in
-        its write set.
+        """The fields of the trace of an ensemble change. Each pending entry is sent again to the bookies new in its
+        write set.
         """
         entries = ((self.confirmed + 1, self.pushed),) if self.pending else ()
         return {"entries": entries, "before": list(self.ensemble), "ensemble": list(ensemble)}
 
     def change_ensemble(self, ensemble: Sequence[str], effects: list[Effect]) -> None:
-        """Go on with another ensemble: bookies that left it no longer count, and those that are new are sent what they
-        lack.
+        """Switch to another ensemble. Confirmations of removed bookies no longer count, and new bookies are sent the
+        entries they lack.
         """
         before, self.ensemble = self.ensemble, ensemble
         left = [bookie for bookie in before if bookie not in ensemble]
@@ -388,7 +388,7 @@ class Adds:
         joined = [] if len(before) != len(ensemble) else [bookie for bookie in ensemble if bookie not in before]
         for first, add in self.pending.items():
             by_batch = joined if first > self.confirmed else []
-            for bookie in by_batch:  # all that it is to have of these is new to it
+            for bookie in by_batch:  # all of its entries in these batches are new to it
                 self._send(bookie, ensemble.index(bookie), add.adds, effects)
             for entry_id in range(max(first, self.confirmed + 1), first + len(add.adds)):
                 still = still_confirmed(self.confirmed_by(entry_id), left, self.protections)

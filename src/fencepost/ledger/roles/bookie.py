@@ -1,9 +1,9 @@
-"""The bookie: stores entries, serves them, and lets itself be fenced.
+"""The bookie: stores entries, serves them, and can be fenced.
 
-Every answer waits until what it shows is durable: an add until its entry is, a refusal or a fencing read until the
-fence is, whoever asked for that first, and a read until the entry that it returns is. Only an add with deferred sync
-does not wait. (A real bookie answers some fencing reads before the fence is in its journal, and forgets it when it is
-killed.)
+Every answer waits until what it shows is durable. An add waits for its entry. A refusal or a fencing read waits for the
+fence, whichever client requested it first. A read waits for the entry that it returns. Only an add with deferred sync
+does not wait. (BookKeeper's bookie answers some fencing reads before the fence is in its journal, and forgets the fence
+when it is killed.)
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ from fencepost.ledger.rules.recovery import is_fenced_by_read
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits of the requests that a bookie has in flight; a request beyond them is answered ``TOO_MANY_REQUESTS``.
+    """Limits on requests in flight at a bookie. A request beyond them is answered ``TOO_MANY_REQUESTS``.
 
-    ``lookups``: requests that wait for storage. ``polls`` and ``polls_of_ledger``: long polls that wait for a LAC.
-    ``poll_wait``: microseconds that one waits, whatever it asks for. ``batch_entries`` and ``batch_size``, in bytes:
-    what a response to a batch read has at most.
+    ``lookups``: requests waiting for storage. ``polls`` and ``polls_of_ledger``: long polls waiting for a LAC.
+    ``poll_wait``: the longest wait of a long poll, in microseconds. ``batch_entries`` and ``batch_size``, in bytes: the
+    limits of a response to a batch read.
     """
 
     lookups: int = 10_000
@@ -109,9 +109,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Ledger(msgspec.Struct):
-    """The state of a ledger at a bookie besides its entries. ``position``: the position of the last record in the
-    journal about this state.
-    """
+    """A bookie's state of a ledger, without its entries. ``position``: of the last journal record about this state."""
 
     master_key: bytes | None = None
     fenced: bool = False
@@ -123,13 +121,13 @@ class Ledger(msgspec.Struct):
 
 
 class Bookie:
-    """One bookie. ``read_only``: it takes entries from recoveries alone. ``traces``: it says what it does, see
+    """One bookie. ``read_only``: it takes entries only from recoveries. ``traces``: it records its actions, see
     :class:`Trace`.
 
-    It answers these calls when what they change is durable: ``fence``, ``enter limbo`` (which fences too) and ``leave
-    limbo``, each with a ledger; ``store entries``, with :class:`Adds` of entries that were copied from other bookies,
-    whose key and flags mean nothing. It answers these at once: ``read only``, with whether it is to be that, and
-    ``forget``, with a ledger that was deleted.
+    These calls are answered once their changes are durable: ``fence``, ``enter limbo`` (which also fences) and ``leave
+    limbo``, each with a ledger, and ``store entries``, with :class:`Adds` of entries copied from other bookies, whose
+    key and flags are ignored. These calls are answered at once: ``read only``, with the new value, and ``forget``, with
+    a deleted ledger.
     """
 
     def __init__(self, protections: Protections = ALL, limits: Limits | None = None, traces: bool = False) -> None:
@@ -142,31 +140,31 @@ class Bookie:
         self.read_only = False
         self.stopped = False
         self.waiting: deque[tuple[int, Answer | AnswerAdds | AnswerReads | Result]] = deque()
-        """Answers that wait for the journal, in the order of the positions that have to be durable."""
+        """Answers waiting for the journal, in the order of the positions that must be durable."""
         self.unsynced: dict[int, deque[tuple[int, Adds]]] = {}
-        """Adds that are not durable yet, by ledger, with the position of the first; and ``batches``: in order of
-        arrival, with the position of the last.
+        """Adds not yet durable: by ledger, with the position of the first, and in ``batches`` in order of arrival, with
+        the position of the last.
         """
         self.batches: deque[tuple[int, tuple[Adds, ...]]] = deque()
         self.adds_under_way = 0
-        """The adds that are not durable yet."""
+        """The number of adds not yet durable."""
         self.lookups: dict[int, Asked] = {}
         self.reads: dict[int, tuple[int, int]] = {}
-        """Reads that came together and wait for storage, by number: the connection, and how many are left."""
+        """Reads that arrived together and wait for storage, by number: the connection, and how many are left."""
         self.reads_under_way = 0
-        """All of these."""
+        """The total number of these reads."""
         self.asked_at: dict[int, int] = {}
-        """For a trace: the position of the journal when a look-up began, by its number."""
+        """For a trace: the journal position when each look-up began, by its number."""
         self.polls: dict[int, int] = {}
-        """The ledgers of the long polls that wait, by the numbers of these."""
+        """The ledger of each waiting long poll, by its number."""
         self.number = 0
-        """That of the last look-up or long poll."""
+        """The number of the last look-up or long poll."""
 
     def __repr__(self) -> str:
         return f"Bookie({', '.join(f'{name}={value!r}' for name, value in vars(self).items() if value)})"
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event; what is to be done about it. Once the journal has failed, nothing is."""
+        """Take an event and give its effects. There are none after the journal has failed."""
         effects: list[Effect] = []
         if self.stopped:
             return effects
@@ -180,8 +178,8 @@ class Bookie:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _adds(self, event: AskedToAdd, effects: list[Effect]) -> None:
-        """Take adds that came together. No add changes what another one is answered, but that the first key of a ledger
-        is its key from then on: keys are journalled first, and all entries after them.
+        """Take adds that arrived together. They do not affect each other's answers, except that a ledger's first key
+        becomes its key. Keys are journalled before all entries.
         """
         connection, taken = event.connection, list[Adds]()
         for adds in event.adds:
@@ -216,7 +214,7 @@ class Bookie:
         if batch:
             self.waiting.append((self.position, AnswerAdds(connection, batch, Code.OK)))
         for adds in taken:
-            self._hear_of_lac(self.ledgers[adds.ledger], adds.lac, effects)
+            self._raise_lac(self.ledgers[adds.ledger], adds.lac, effects)
 
     def _read(self, asked: Asked, request: ReadEntry, effects: list[Effect]) -> None:
         assert not is_plain_read(request), "plain reads come together"
@@ -270,7 +268,7 @@ class Bookie:
         response = WriteLacResponse(request.ledger, code)
         self._reply(Answer(asked.connection, asked.txn, response), ledger.position, effects)
         if code is Code.OK:
-            self._hear_of_lac(ledger, request.lac, effects, request.body)
+            self._raise_lac(ledger, request.lac, effects, request.body)
 
     def _force(self, asked: Asked, request: ForceLedger, effects: list[Effect]) -> None:
         response = ForceLedgerResponse(request.ledger, Code.OK)
@@ -290,7 +288,7 @@ class Bookie:
         effects.append(Answer(asked.connection, asked.txn, AuthResponse(Code.OK, NO_AUTHENTICATION)))
 
     def _start_tls(self, asked: Asked, request: StartTls, effects: list[Effect]) -> None:
-        """TLS is the driver's: it asks the role only if it has none."""
+        """Refuse TLS. The driver handles TLS, and passes this request on only if it has none."""
         effects.append(Answer(asked.connection, asked.txn, StartTlsResponse(Code.BAD_REQUEST)))
 
     # -- what comes back from the journal, from storage and from timers ------------------------------------------------
@@ -358,9 +356,7 @@ class Bookie:
             self._reply(AnswerReads(connection, reads, code, ledger.lac), max(ledger.position, after), effects)
 
     def _by_position(self, of_ledger: int, reads: Reads) -> list[tuple[int, Reads]]:
-        """Reads by the positions that have to be durable before what they have found is shown, in the order of
-        these.
-        """
+        """Group reads by the journal position that must be durable before their entries are shown, in order."""
         unsynced = self.unsynced.get(of_ledger)
         if unsynced is None or all(adds.high < reads.low or adds.low > reads.high for _, adds in unsynced):
             return [(0, reads)]
@@ -433,7 +429,7 @@ class Bookie:
             self._end_poll(ledger.polls.pop(number), ledger, effects)
 
     def _connection_closed(self, event: ConnectionClosed, effects: list[Effect]) -> None:
-        """Nobody is left to whom the long polls of a connection could be answered."""
+        """Drop the long polls of a closed connection."""
         for number, of_ledger in list(self.polls.items()):
             if self.ledgers[of_ledger].polls[number].connection == event.connection:
                 del self.polls[number], self.ledgers[of_ledger].polls[number]
@@ -455,7 +451,7 @@ class Bookie:
                 fields = {"entries": runs_of(adds.entry_ids()), "lac": adds.lac, "position": self.position}
                 effects.append(Trace("bookie_copies_entry", adds.ledger, fields))
             self.waiting.append((self.position, Result(event.token)))
-            self._hear_of_lac(ledger, adds.lac, effects)
+            self._raise_lac(ledger, adds.lac, effects)
         elif event.operation in ("fence", "enter limbo", "leave limbo"):
             (of_ledger,) = event.arguments
             ledger = self.ledgers.setdefault(of_ledger, Ledger())
@@ -480,7 +476,7 @@ class Bookie:
         elif type(record) is LedgerFenced:
             ledger.fenced = True
         elif type(record) is LacWritten:
-            self._hear_of_lac(ledger, record.lac, effects, record.body)
+            self._raise_lac(ledger, record.lac, effects, record.body)
         elif type(record) is LimboChanged:
             ledger.limbo = record.limbo
 
@@ -530,9 +526,7 @@ class Bookie:
         positions: tuple[int, int],
         effects: list[Effect],
     ) -> None:
-        """``positions`` of the journal: when the look-up began, and up to which it must be durable before the answer is
-        given.
-        """
+        """``positions`` of the journal: when the look-up began, and the one that must be durable before the answer."""
         since, position = positions
         fields = {"entries": entries, "fence": fence, "code": code.name, "position": position}
         if code is not Code.OK:
@@ -554,7 +548,7 @@ class Bookie:
         effects.append(JournalAdds(self.position, batch))
 
     def _position_of(self, of_ledger: int, entry_id: int) -> int:
-        """That of the last add of an entry, if it is not durable yet, and otherwise one that is."""
+        """The position of the last add of an entry that is not durable yet. 0 if there is none."""
         for first, adds in reversed(self.unsynced.get(of_ledger, ())):
             place = adds.last_place(entry_id)
             if place >= 0:
@@ -562,7 +556,7 @@ class Bookie:
         return 0
 
     def _reply(self, reply: Answer | AnswerAdds | AnswerReads | Result, after: int, effects: list[Effect]) -> None:
-        """Give an answer when all records up to a position are durable, and not ahead of what waits already."""
+        """Answer once all records up to a position are durable, and after all answers already waiting."""
         if after <= self.synced:
             effects.append(reply)
         else:
@@ -570,7 +564,7 @@ class Bookie:
             waiting.append((max(after, waiting[-1][0]) if waiting else after, reply))
 
     def _learn(self, of_ledger: int, key: bytes | None, effects: list[Effect]) -> Ledger:
-        """The ledger, which is known from now on, and its key."""
+        """The state of a ledger, created if it was unknown. Records its key if it has none."""
         ledger = self.ledgers.get(of_ledger)
         if ledger is None:
             ledger = self.ledgers[of_ledger] = Ledger()
@@ -583,8 +577,8 @@ class Bookie:
     def _fence_by_read(
         self, connection: int, request: ReadEntry | BatchRead, ledger: Ledger, effects: list[Effect]
     ) -> tuple[Code, Ledger]:
-        """Fence as a read asks for; whether the read may go on, and the ledger, which is known from now on if it
-        may.
+        """Fence as a read requests. Gives whether the read may go on, and the state of the ledger, which is created if
+        so.
         """
         code = answer_to_key(ledger.master_key, request.master_key, self.protections)
         of_last = request.entry_id == NO_ENTRY_YET
@@ -604,9 +598,7 @@ class Bookie:
             self._end_polls(ledger, effects)
 
     def _forget(self, of_ledger: int, effects: list[Effect]) -> None:
-        """Know nothing of a ledger any more. Whatever the journal still has of it comes back after a start, to be
-        forgotten again.
-        """
+        """Forget a ledger. Records still in the journal bring it back after a restart, to be forgotten again."""
         ledger = self.ledgers.pop(of_ledger, None)
         if ledger is not None:
             for number, poll in ledger.polls.items():
@@ -614,7 +606,7 @@ class Bookie:
                 effects.append(Answer(poll.connection, poll.txn, _failure(poll.request, Code.NO_LEDGER)))
         effects.append(Forget(of_ledger))
 
-    def _hear_of_lac(self, ledger: Ledger, lac: int, effects: list[Effect], body: bytes | None = None) -> None:
+    def _raise_lac(self, ledger: Ledger, lac: int, effects: list[Effect], body: bytes | None = None) -> None:
         before = ledger.lac
         ledger.lac = lac_of_bookie(before, lac)
         if ledger.lac > before:
@@ -633,8 +625,8 @@ class Bookie:
             self._end_poll(ledger.polls.pop(number), ledger, effects)
 
     def _end_poll(self, poll: Asked, ledger: Ledger, effects: list[Effect]) -> None:
-        """Answer a long poll: with the entry after the LAC that the reader had, if that is confirmed now, or the one it
-        asked for.
+        """Answer a long poll: with the entry after the reader's LAC if that is confirmed, otherwise with the requested
+        entry.
         """
         request = poll.request
         assert type(request) is ReadEntry
@@ -652,7 +644,7 @@ class Bookie:
             effects.append(LookUp(self.number, asked.request.ledger, entry_id))
 
     def _begin(self, asked: Asked, effects: list[Effect]) -> bool:
-        """Count what waits for storage, under a new number; or answer that too much does."""
+        """Register a request that waits for storage under a new number, or refuse it if too many wait."""
         if len(self.lookups) + self.reads_under_way < self.limits.lookups:
             self.number += 1
             self.lookups[self.number] = asked
@@ -664,7 +656,7 @@ class Bookie:
 
 
 def _failure(request: Request, code: Code) -> Response:
-    """The response to a request that has come to nothing, for one of those that wait for storage or a LAC."""
+    """The failure response to a request that waits for storage or a LAC."""
     if type(request) is ReadEntry:
         return ReadEntryResponse(request.ledger, request.entry_id, code)
     if type(request) is BatchRead:
@@ -687,7 +679,7 @@ def _previous_lac(poll: Asked) -> int:
 
 
 _UNKNOWN = Ledger()
-"""The state of a ledger that is unknown to a bookie. It is never changed."""
+"""The state of a ledger unknown to a bookie. Never modified."""
 
 _REQUESTS: dict[type, Callable[[Bookie, Asked, Any, list[Effect]], None]] = {
     ReadEntry: Bookie._read,

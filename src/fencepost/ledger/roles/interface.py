@@ -1,8 +1,7 @@
-"""The events of a role and its effects: what happens to it, and what it wants done.
+"""The events and effects of a role: what happens to it, and what it wants done.
 
-Whoever drives a role gives it events one at a time, in the order in which they happen, and carries its effects out in
-the order in which they are given. A request of a client is known by its number, ``txn``, on which the answer, the
-failure or the timer comes back.
+A driver delivers events one at a time, in the order in which they happen, and carries out effects in the order it
+receives them. A client's request has a number, ``txn``. Its answer, failure or timer carries the same number.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
 
 
 class Role(Protocol):
-    """A state machine. It does nothing by itself: it has effects when something happens to it."""
+    """A state machine. Only events cause effects."""
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event at a time in microseconds, which never goes back; what is to be done about it, in order."""
+        """Take an event at a time in microseconds, which never decreases. Gives the effects in order."""
 
 
 # -- timers, for every role -------------------------------------------------------------------------------------------
 
 
 class SetTimer(Effect, frozen=True, gc=False):
-    """Give back ``key`` as a :class:`TimerFired` in ``delay`` microseconds, and up to ``jitter`` more, as the driver
-    draws.
+    """Deliver a :class:`TimerFired` with ``key`` after ``delay`` microseconds, plus a random part of ``jitter`` drawn
+    by the driver.
 
     A role ignores timers that it no longer waits for.
     """
@@ -50,7 +49,7 @@ class SetTimer(Effect, frozen=True, gc=False):
 
 
 class TimerFired(Event, frozen=True, gc=False):
-    """The time of a timer has come."""
+    """A timer fired."""
 
     key: Any
 
@@ -59,11 +58,11 @@ class TimerFired(Event, frozen=True, gc=False):
 
 
 class Trace(Effect, frozen=True, gc=False):
-    """Write to the trace that the role has done something, at the place among its effects where that takes effect.
+    """Record an action of the role in the trace. Its position among the effects is where the action takes effect.
 
-    ``action`` is its name in the protocol, if it has one; ``ledger`` is None for what concerns all of them.
-    ``connection``: the one by which a bookie was asked. Roles have this effect only if they are made with ``traces``;
-    whoever carries it out does nothing else with it.
+    ``action`` is the action's name in the protocol, if it has one. ``ledger`` is None for actions about all ledgers.
+    ``connection``: the one over which a bookie received the request. A role has this effect only if it was created with
+    ``traces``. Drivers only record it.
     """
 
     action: str
@@ -73,7 +72,7 @@ class Trace(Effect, frozen=True, gc=False):
 
 
 class OfLedger:
-    """The common part of the roles of clients: the ledger that each is about, and that it can say what it does."""
+    """The common part of client roles: the role's ledger, and its trace."""
 
     ledger: int
     traces: bool
@@ -90,8 +89,8 @@ class OfLedger:
 
 
 class Send(Effect, frozen=True, gc=False):
-    """Send a request to a bookie; exactly one :class:`Received` or :class:`Unanswered` with this ``txn`` is to come of
-    it.
+    """Send a request to a bookie. Exactly one :class:`Received` or :class:`Unanswered` with this ``txn`` must
+    follow.
     """
 
     txn: int
@@ -108,29 +107,29 @@ class Received(Event, frozen=True, gc=False):
 
 
 class Unanswered(Event, frozen=True, gc=False):
-    """A bookie did not answer in time, or the connection to it broke. Whether it did what was asked is not known."""
+    """A bookie did not answer in time, or the connection broke. It may or may not have carried out the request."""
 
     txn: int
     bookie: str
 
 
 class AddBatch(Protocol):
-    """Adds of entries of one ledger that follow one another from ``first`` on."""
+    """Adds of consecutive entries of one ledger, from ``first``."""
 
     first: int
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> AddEntry:
-        """One of them as a request."""
+        """One of the adds as a request."""
 
     def length(self, index: int) -> int:
-        """Bytes of data of the ledger up to and including one of the entries."""
+        """Bytes of data in the ledger up to and including one of the entries."""
 
 
 class SendAdds(Effect, frozen=True, gc=False):
-    """Send the adds of a batch that are for the bookie at this place of the ensemble; each of their entries is to come
-    back once in an :class:`AddsAnswered` with the same ``attempt``.
+    """Send the adds of a batch that belong to the bookie at ``place`` in the ensemble. Each entry must come back once,
+    in an :class:`AddsAnswered` with the same ``attempt``.
     """
 
     bookie: str
@@ -142,8 +141,8 @@ class SendAdds(Effect, frozen=True, gc=False):
 
 
 class AddsAnswered(Event, frozen=True, gc=False):
-    """A bookie gave the same answer to the adds of some entries, or (None) did not answer in time, or the connection to
-    it broke.
+    """A bookie gave the adds of these entries the same answer. None: it did not answer in time, or the connection
+    broke.
     """
 
     bookie: str
@@ -153,7 +152,7 @@ class AddsAnswered(Event, frozen=True, gc=False):
 
 
 class SendReads(Effect, frozen=True, gc=False):
-    """Ask a bookie for entries of a reading; each of them is to come back once in a :class:`ReadsAnswered`."""
+    """Request entries of a reading from a bookie. Each entry must come back once, in a :class:`ReadsAnswered`."""
 
     reading: int
     bookie: str
@@ -161,9 +160,11 @@ class SendReads(Effect, frozen=True, gc=False):
 
 
 class ReadsAnswered(Event, frozen=True, gc=False):
-    """A bookie gave the same answer to the reads of some entries of a reading, or (None) did not answer in time, or the
-    connection to it broke. OK with the entries, the driver has their data, and ``lac`` is the highest that came along;
-    or what came ``is_damaged``: it is no copy of them.
+    """A bookie gave the reads of these entries the same answer. None: it did not answer in time, or the connection
+    broke.
+
+    With OK the driver holds the data, and ``lac`` is the highest LAC received with them. ``is_damaged``: the bookie's
+    data are no copies of the entries.
     """
 
     reading: int
@@ -175,9 +176,9 @@ class ReadsAnswered(Event, frozen=True, gc=False):
 
 
 class Disconnected(Event, frozen=True, gc=False):
-    """The connection to a bookie is gone; comes before anything is sent over the next one.
+    """The connection to a bookie was lost. This event comes before anything is sent over the next connection.
 
-    The bookie may be started anew by then, and may have forgotten what it had not made durable.
+    The bookie may have restarted, and may have lost what was not durable.
     """
 
     bookie: str
@@ -187,7 +188,7 @@ class Disconnected(Event, frozen=True, gc=False):
 
 
 class CreateMetadata(Effect, frozen=True, gc=False):
-    """Create the metadata of a ledger that has none; a :class:`MetadataAnswer` comes back."""
+    """Create the metadata of a new ledger. A :class:`MetadataAnswer` follows."""
 
     txn: int
     ledger: int
@@ -195,7 +196,7 @@ class CreateMetadata(Effect, frozen=True, gc=False):
 
 
 class ReadMetadata(Effect, frozen=True, gc=False):
-    """Read the metadata of a ledger; with ``watch``, tell once when they change."""
+    """Read the metadata of a ledger. ``watch``: send one notification when they change."""
 
     txn: int
     ledger: int
@@ -203,7 +204,7 @@ class ReadMetadata(Effect, frozen=True, gc=False):
 
 
 class WriteMetadata(Effect, frozen=True, gc=False):
-    """Replace the metadata of a ledger if their version is still this one."""
+    """Replace the metadata of a ledger if they still have this version."""
 
     txn: int
     ledger: int
@@ -219,11 +220,11 @@ class Outcome(enum.Enum):
     EXISTS = "exists"
     BAD_VERSION = "bad version"
     UNKNOWN = "unknown"
-    """The connection or the session was lost, and whether it was done, or will yet be, is not known."""
+    """The connection or the session was lost. The operation may have been done, or may still be done."""
 
 
 class MetadataAnswer(Event, frozen=True, gc=False):
-    """The outcome of an operation on the metadata service: after OK the version, and the metadata if they were read."""
+    """The outcome of an operation on metadata. OK comes with the version, and with the metadata if they were read."""
 
     txn: int
     outcome: Outcome
@@ -232,23 +233,21 @@ class MetadataAnswer(Event, frozen=True, gc=False):
 
 
 class MetadataChanged(Event, frozen=True, gc=False):
-    """The metadata of a ledger that were read with a watch have changed; there is no other notice before they are read
-    again.
-    """
+    """The metadata of a watched ledger have changed. There is no further notification until they are read again."""
 
     ledger: int
 
 
 class BookiesChanged(Event, frozen=True, gc=False):
-    """The bookies that are registered as writable, in the order in which to choose among them."""
+    """The registered writable bookies, in order of preference."""
 
     bookies: tuple[str, ...]
 
 
 class SessionExpired(Event, frozen=True, gc=False):
-    """The session with the metadata service is over: its watches are gone, and the driver opens another.
+    """The session with the metadata service expired. Its watches are gone, and the driver opens a new session.
 
-    Operations that were under way have an answer of their own, :attr:`Outcome.UNKNOWN`.
+    Operations in progress are answered separately, with :attr:`Outcome.UNKNOWN`.
     """
 
 
@@ -256,7 +255,7 @@ class SessionExpired(Event, frozen=True, gc=False):
 
 
 class Call(Event, frozen=True, gc=False):
-    """The caller asks for something, by name and arguments; the answer has the same ``token``."""
+    """The caller starts an operation. The :class:`Result` has the same ``token``."""
 
     token: int
     operation: str
@@ -264,8 +263,8 @@ class Call(Event, frozen=True, gc=False):
 
 
 class Append(Event, frozen=True, gc=False):
-    """The caller appends entries. What is confirmed of them comes as :class:`Confirmed`, and an error, if there is one,
-    with the ``token``.
+    """The caller appends entries. :class:`Confirmed` reports the confirmed ones. A :class:`Result` with the ``token``
+    reports an error, if there is one.
     """
 
     token: int
@@ -273,8 +272,8 @@ class Append(Event, frozen=True, gc=False):
 
 
 class Confirmed(Effect, frozen=True, gc=False):
-    """Entries that were appended by :class:`Append` are confirmed up to this one, at which the ledger has so many bytes
-    of data.
+    """The entries from :class:`Append` are confirmed up to ``entry_id``. ``length``: bytes of data in the ledger up to
+    there.
     """
 
     entry_id: int
@@ -282,7 +281,7 @@ class Confirmed(Effect, frozen=True, gc=False):
 
 
 class Error(enum.StrEnum):
-    """Why a call failed, by the names of BookKeeper's exceptions; empty if it did not."""
+    """Why a call failed, as the name of BookKeeper's exception. Empty for success."""
 
     NONE = ""
     LEDGER_EXISTS = "LedgerExistException"
@@ -296,9 +295,9 @@ class Error(enum.StrEnum):
     READ_FAILED = "ReadException"
     RECOVERY_FAILED = "LedgerRecoveryException"
     DATA_UNKNOWN = "DataUnknownException"
-    """Too many bookies could not say whether they have an entry: whether it was committed cannot be known now."""
+    """Too many bookies cannot say whether they have an entry, so it is unknown whether the entry was committed."""
     DIGEST_MISMATCH = "DigestMatchException"
-    """No copy of an entry is undamaged."""
+    """Every copy of an entry is damaged."""
     BAD_CALL = "IllegalOpException"
 
 
@@ -311,8 +310,8 @@ class Result(Effect, frozen=True, gc=False):
 
 
 class ReadEntries(Event, frozen=True, gc=False):
-    """The caller wants the entries from ``first`` to ``last``, both included. What comes of it is one
-    :class:`ReadOver` with the ``token``, a number above 0.
+    """The caller wants the entries from ``first`` to ``last`` inclusive. One :class:`ReadOver` with the ``token``,
+    which is above 0, must follow.
     """
 
     token: int
@@ -321,22 +320,22 @@ class ReadEntries(Event, frozen=True, gc=False):
 
 
 class WantEntries(Event, frozen=True, gc=False):
-    """Callers want entries, each by itself, none of which is wanted so already. What comes of one is its data, or a
-    :class:`ReadOver` of it alone.
+    """Callers want single entries, none of them wanted before. Each entry ends with its data, or with a
+    :class:`ReadOver` of its own.
     """
 
     entry_ids: Sequence[int]
 
 
 class ForgetReads(Event, frozen=True, gc=False):
-    """Nobody wants the entries of a token any more, or (0) those that were wanted by themselves."""
+    """The entries of a token are no longer wanted. 0: all single entries."""
 
     token: int
 
 
 class ReadOver(Effect, frozen=True, gc=False):
-    """The entries that were wanted together are there, up to before ``stop``: that one cannot be had, if there is an
-    ``error``. With a ``token`` that is not above 0: so it is with ``stop``, which was wanted by itself.
+    """A read ended. With a ``token`` above 0, the entries before ``stop`` have arrived, and with an ``error`` the entry
+    ``stop`` cannot be read. Otherwise ``stop`` is a single entry that cannot be read.
     """
 
     token: int
@@ -348,7 +347,7 @@ class ReadOver(Effect, frozen=True, gc=False):
 
 
 class Asked(Event, frozen=True, gc=False):
-    """A request came over a connection that is neither an add nor a plain read: for those see :class:`AskedToAdd` and
+    """A request arrived that is neither an add nor a plain read: for those see :class:`AskedToAdd` and
     :class:`AskedToRead`.
     """
 
@@ -358,7 +357,7 @@ class Asked(Event, frozen=True, gc=False):
 
 
 class Answer(Effect, frozen=True, gc=False):
-    """Answer a request over the connection it came by; nothing happens if that is gone."""
+    """Answer a request over its connection. Ignored if the connection is gone."""
 
     connection: int
     txn: int
@@ -366,10 +365,9 @@ class Answer(Effect, frozen=True, gc=False):
 
 
 class Adds(Protocol):
-    """Adds of one ledger that came together, with the same master key and flags. ``lac`` is the highest that they
-    carry.
+    """Adds of one ledger that arrived together, with the same master key and flags. ``lac`` is the highest LAC in them.
 
-    The entries themselves are the driver's: the role knows how many they are, and where among them one is.
+    The driver holds the entries. The role knows their number and their order.
     """
 
     @property
@@ -389,25 +387,25 @@ class Adds(Protocol):
 
     @property
     def low(self) -> int:
-        """The lowest id of an entry among them."""
+        """The lowest entry id."""
 
     @property
     def high(self) -> int:
-        """The highest id."""
+        """The highest entry id."""
 
     def __len__(self) -> int:
         """The number of adds."""
 
     def entry_ids(self) -> Sequence[int]:
-        """The entries that are added, in order."""
+        """The ids of the added entries, in order."""
 
     def last_place(self, entry_id: int) -> int:
-        """The place among them of the last add of an entry, -1 if there is none."""
+        """The index of the last add of an entry, -1 if there is none."""
 
 
 class AskedToAdd(Event, frozen=True, gc=False):
-    """Adds came over a connection one after another; those of a ledger are one of ``adds``. What comes of them is what
-    would come of each by itself.
+    """Consecutive adds arrived over a connection. Each of ``adds`` has those of one ledger. The outcome is the same as
+    if each arrived alone.
     """
 
     connection: int
@@ -415,7 +413,7 @@ class AskedToAdd(Event, frozen=True, gc=False):
 
 
 class AnswerAdds(Effect, frozen=True, gc=False):
-    """Answer every one of these adds over the connection they came by; nothing happens if that is gone."""
+    """Answer all of these adds over their connection. Ignored if the connection is gone."""
 
     connection: int
     adds: tuple[Adds, ...]
@@ -423,37 +421,35 @@ class AnswerAdds(Effect, frozen=True, gc=False):
 
 
 class Reads(Protocol):
-    """Plain reads of one ledger that came together, without fences and long polls, and have come to one code. What was
-    found is the driver's.
+    """Plain reads of one ledger that arrived together and have the same code. They have no fence and no long poll. The
+    driver holds the data.
     """
 
     low: int
-    """The lowest id of an entry that is read."""
+    """The lowest entry id."""
     high: int
-    """The highest id."""
+    """The highest entry id."""
 
     def __len__(self) -> int:
         """The number of reads."""
 
     def entry_ids(self) -> list[int]:
-        """The entries that are read, in order."""
+        """The ids of the entries, in order."""
 
     def only(self, which: list[int]) -> Reads:
-        """Those at some places among them."""
+        """The reads at some indices."""
 
 
 class AskedToRead(Event, frozen=True, gc=False):
-    """So many plain reads came over a connection one after another. What comes of them is what would come of each by
-    itself.
-    """
+    """``count`` consecutive plain reads arrived over a connection. The outcome is the same as if each arrived alone."""
 
     connection: int
     count: int
 
 
 class LookUpReads(Effect, frozen=True, gc=False):
-    """Find the entries of the first ``count`` reads of those that were asked for; :class:`ReadsFound` come back until
-    all of them have. The reads after them are answered ``TOO_MANY_REQUESTS``.
+    """Look up the entries of the first ``count`` reads. :class:`ReadsFound` follow for all of them. The remaining reads
+    are answered ``TOO_MANY_REQUESTS``.
     """
 
     number: int
@@ -462,7 +458,7 @@ class LookUpReads(Effect, frozen=True, gc=False):
 
 
 class ReadsFound(Event, frozen=True, gc=False):
-    """The outcome of some of the look-ups of a :class:`LookUpReads`, of one ledger and with one code."""
+    """The outcome of some look-ups of a :class:`LookUpReads`, of one ledger and with one code."""
 
     number: int
     ledger: int
@@ -471,8 +467,8 @@ class ReadsFound(Event, frozen=True, gc=False):
 
 
 class AnswerReads(Effect, frozen=True, gc=False):
-    """Answer every one of these reads over the connection they came by, with what was found if the code is OK; nothing
-    happens if that is gone.
+    """Answer all of these reads over their connection, with the entries if the code is OK. Ignored if the connection is
+    gone.
     """
 
     connection: int
@@ -482,14 +478,14 @@ class AnswerReads(Effect, frozen=True, gc=False):
 
 
 class ConnectionClosed(Event, frozen=True, gc=False):
-    """A connection is gone: whatever came by it need not be answered."""
+    """A connection is gone. Its requests need no answers."""
 
     connection: int
 
 
 class Journal(Effect, frozen=True, gc=False):
-    """Append a record to the journal. ``position`` counts the records of this process from 1; they become durable in
-    that order.
+    """Append a record to the journal. ``position`` counts this process's records from 1. They become durable in this
+    order.
     """
 
     position: int
@@ -497,9 +493,8 @@ class Journal(Effect, frozen=True, gc=False):
 
 
 class JournalAdds(Effect, frozen=True, gc=False):
-    """Append the entries of these adds to the journal, one after another, the last one at ``position``, and keep them
-    where :class:`LookUp` finds them from now on: each replaces what was there with its id. They become durable
-    together.
+    """Append the entries of these adds to the journal, the last one at ``position``, and store them for
+    :class:`LookUp`. An entry replaces an earlier one with its id. The entries become durable together.
     """
 
     position: int
@@ -507,8 +502,8 @@ class JournalAdds(Effect, frozen=True, gc=False):
 
 
 class Replayed(Event, frozen=True, gc=False):
-    """A record that the journal holds since before the process began. They are replayed in their order, ahead of
-    everything else. Whoever replays them keeps the entries that are there; of these it tells the LACs alone, as
+    """A journal record from before the process started. Records are replayed in order, before any other event. The
+    driver keeps the entries in them. For an entry it replays only the LAC, as a
     :class:`fencepost.ledger.records.LacWritten` without a body.
     """
 
@@ -522,11 +517,11 @@ class JournalSynced(Event, frozen=True, gc=False):
 
 
 class JournalFailed(Event, frozen=True, gc=False):
-    """A write or a sync of the journal failed. The bookie must not go on: what it holds may never become durable."""
+    """A write or a sync of the journal failed. The bookie must stop, because its state may never become durable."""
 
 
 class LookUp(Effect, frozen=True, gc=False):
-    """Find an entry, or, with entry id -1, the last of the ledger; a :class:`Found` comes back."""
+    """Look up an entry, or with entry id -1 the last entry of the ledger. A :class:`Found` follows."""
 
     number: int
     ledger: int
@@ -534,8 +529,8 @@ class LookUp(Effect, frozen=True, gc=False):
 
 
 class Found(Event, frozen=True, gc=False):
-    """The outcome of a look-up. OK with the entry, ``NO_ENTRY``, or ``IO_ERROR``: it should be there and cannot be
-    read.
+    """The outcome of a look-up: OK with the entry, ``NO_ENTRY``, or ``IO_ERROR`` for an entry that should exist but
+    cannot be read.
     """
 
     number: int
@@ -545,8 +540,8 @@ class Found(Event, frozen=True, gc=False):
 
 
 class LookUpBatch(Effect, frozen=True, gc=False):
-    """Find entries one after another, as :func:`fencepost.ledger.rules.reading.batch` does; a :class:`BatchFound` comes
-    back.
+    """Look up consecutive entries, as :func:`fencepost.ledger.rules.reading.batch` does. A :class:`BatchFound`
+    follows.
     """
 
     number: int
@@ -557,7 +552,7 @@ class LookUpBatch(Effect, frozen=True, gc=False):
 
 
 class BatchFound(Event, frozen=True, gc=False):
-    """The outcome of the look-ups of a batch. OK with one entry at least, or the code of the first."""
+    """The outcome of a batch: OK with at least one entry, or the code for the first entry."""
 
     number: int
     code: Code
@@ -565,15 +560,15 @@ class BatchFound(Event, frozen=True, gc=False):
 
 
 class FindRuns(Effect, frozen=True, gc=False):
-    """Find which entries of a ledger there are; a :class:`RunsFound` comes back."""
+    """List the stored entries of a ledger. A :class:`RunsFound` follows."""
 
     number: int
     ledger: int
 
 
 class RunsFound(Event, frozen=True, gc=False):
-    """The entries that there are, as runs from a first to a last id, ascending and not adjacent. ``IO_ERROR``: that
-    cannot be read.
+    """The stored entries, as runs of a first and a last id: ascending and not adjacent. ``IO_ERROR``: they cannot be
+    listed.
     """
 
     number: int
@@ -582,13 +577,13 @@ class RunsFound(Event, frozen=True, gc=False):
 
 
 class Measure(Effect, frozen=True, gc=False):
-    """Find how large the disks with entries are and how much of them is free; a :class:`Measured` comes back."""
+    """Measure the size and the free space of the disks with entries. A :class:`Measured` follows."""
 
     number: int
 
 
 class Measured(Event, frozen=True, gc=False):
-    """The size of the disks and what is free of it, in bytes."""
+    """The size and the free space of the disks, in bytes."""
 
     number: int
     total: int
@@ -596,12 +591,12 @@ class Measured(Event, frozen=True, gc=False):
 
 
 class Forget(Effect, frozen=True, gc=False):
-    """Keep nothing of a ledger any more, which was deleted: :class:`LookUp` finds none of the entries stored before."""
+    """Delete everything of a deleted ledger. :class:`LookUp` no longer finds its entries."""
 
     ledger: int
 
 
 class Stop(Effect, frozen=True, gc=False):
-    """The role cannot go on, for this reason: the process ends."""
+    """The role cannot continue, for this reason. The process exits."""
 
     reason: str

@@ -1,4 +1,4 @@
-"""A client's view of the metadata of its ledger, and its changes of them: through conflicts, lost answers and expired
+"""A client's view of its ledger's metadata, and its changes to them: it handles conflicts, lost answers and expired
 sessions.
 """
 
@@ -21,18 +21,18 @@ from fencepost.ledger.rules.metadata import LedgerMetadata, is_stable
 
 
 class Seen(enum.Enum):
-    """The state of the metadata after an answer that decides an operation."""
+    """What an answer shows about the metadata, once an operation is decided."""
 
     WRITTEN = "written"
-    """The metadata are as the client has created or replaced them."""
+    """The metadata are as the client created or replaced them."""
     READ = "read"
-    """The metadata are as they were read: the client has to decide anew."""
+    """The metadata are as they were read. The client has to decide again."""
     GONE = "gone"
-    """There are none."""
+    """There are no metadata."""
 
 
 def described(metadata: LedgerMetadata | None) -> dict[str, Any] | None:
-    """Metadata as an event of a trace has them, without what only their owner may know."""
+    """Metadata as fields of a trace, without what only their owner may know."""
     if metadata is None:
         return None
     return {
@@ -48,9 +48,9 @@ def described(metadata: LedgerMetadata | None) -> dict[str, Any] | None:
 class MetadataView:
     """The metadata of one ledger as a client last saw them. One operation is in flight at a time.
 
-    Wherever an operation was refused, or its answer lost, the metadata are read: a write whose answer was lost may have
-    been done. After a lost answer the read is tried again every ``retry_delay`` microseconds. A view that ``watches``
-    is notified of the next change.
+    After a refused operation or a lost answer the metadata are read, because a write with a lost answer may have been
+    done. After a lost answer the read is retried every ``retry_delay`` microseconds. A view that ``watches`` is
+    notified of the next change.
     """
 
     def __init__(self, ledger: int, retry_delay: int, watches: bool = False) -> None:
@@ -60,23 +60,23 @@ class MetadataView:
         self.metadata: LedgerMetadata | None = None
         self.version = -1
         self.offered: LedgerMetadata | None = None
-        """The metadata that are being written; None during a read."""
+        """The metadata being written; None during a read."""
         self.tried_on: int | None = None
-        """The version on which a write depends whose answer was lost."""
+        """The version that a write with a lost answer depended on."""
         self.txn = 0
 
     def __repr__(self) -> str:
         return f"MetadataView({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def known(self) -> LedgerMetadata:
-        """The metadata, once there are any."""
+        """The metadata. They must have been read or written before."""
         assert self.metadata is not None
         return self.metadata
 
     @property
     def is_stable(self) -> bool:
-        """Whether the metadata stay as they were last seen unless somebody begins to change them: no write of this
-        client may yet do it.
+        """Whether the metadata can only change by a new operation: no earlier write of this client is still
+        undecided.
         """
         return is_stable(self.version, self.tried_on)
 
@@ -87,26 +87,24 @@ class MetadataView:
         return CreateMetadata(self.txn, self.ledger, metadata)
 
     def read(self) -> Effect:
-        """Read the metadata. An operation that was in flight before is forgotten."""
+        """Read the metadata. An operation in flight is forgotten."""
         self.txn += 1
         self.offered = None
         return ReadMetadata(self.txn, self.ledger, self.watches)
 
     def write(self, metadata: LedgerMetadata) -> Effect:
-        """Replace the metadata, on condition that they are still those that were last seen."""
+        """Replace the metadata if they still have the version last seen."""
         self.txn += 1
         self.offered = metadata
         return WriteMetadata(self.txn, self.ledger, metadata, self.version)
 
     def fields(self, offered: LedgerMetadata | None = None) -> dict[str, Any]:
-        """The fields of an event of a trace: the version that was last seen, and its metadata, or the metadata that are
-        to replace them.
-        """
+        """The fields of a trace event: the version last seen, and its metadata or the metadata to replace them."""
         return {"version": self.version, "metadata": described(offered or self.metadata)}
 
     def take(self, event: MetadataAnswer | TimerFired, effects: list[Effect]) -> Seen | None:
-        """Take an answer, or the timer after a lost one; None while the outcome is open, or for the answer to an
-        operation that is forgotten.
+        """Take an answer, or the timer after a lost one. None while the outcome is open, or if the operation was
+        forgotten.
         """
         if type(event) is TimerFired:
             if event.key == ("metadata", self.txn):

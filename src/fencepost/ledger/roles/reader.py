@@ -1,7 +1,8 @@
-"""The reader: reads a ledger without recovering it, up to what is confirmed, and follows it while it is written.
+"""The reader: reads a ledger up to the last confirmed entry without recovering it, and can follow a ledger being
+written.
 
-How entries are read is in :mod:`.reading`. Whoever waits for an entry polls one bookie at a time for the LAC, and
-watches the metadata for the next fragment and for the end.
+:mod:`.reading` reads entries. To follow a ledger, the reader long-polls one bookie at a time for the LAC, and watches
+the metadata for the next fragment and for the end.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ from fencepost.ledger.rules.recovery import confirmed_before
 class ReaderSettings(msgspec.Struct, frozen=True):
     """How a ledger is read. Times are in microseconds.
 
-    ``speculation_delay``: how long to wait for a bookie before the next one is asked too, or anew; ``poll_wait``: how
-    long a bookie is to hold a question for a higher LAC. ``lac``: the highest LAC that another reader has
-    learnt already; then no bookie is asked when the ledger is opened.
+    ``speculation_delay``: how long to wait for a bookie before also asking the next one, or asking again.
+    ``poll_wait``: how long a bookie holds a long poll for a higher LAC. ``lac``: the highest LAC already known from
+    another reader; if it is set, opening the ledger asks no bookie.
     """
 
     password: bytes = b""
@@ -64,7 +65,7 @@ class ReaderSettings(msgspec.Struct, frozen=True):
 
 
 class ReaderStatus(enum.Enum):
-    """Whether there is a ledger to read."""
+    """The status of a reader."""
 
     NEW = "new"
     OPENING = "opening"
@@ -73,7 +74,7 @@ class ReaderStatus(enum.Enum):
 
 
 class LacRead(msgspec.Struct):
-    """The question for the LAC to a whole ensemble. ``tokens``: who wants to know."""
+    """A request for the LAC to a whole ensemble. ``tokens``: the calls waiting for it."""
 
     tokens: list[int]
     ensemble: Ensemble[str]
@@ -84,18 +85,18 @@ class LacRead(msgspec.Struct):
 
 
 class Poll(msgspec.Struct):
-    """The question for a LAC beyond ``lac``, which the bookie may hold until ``over_at``."""
+    """A long poll for a LAC above ``lac``. The bookie may hold it until ``over_at``."""
 
     lac: int
     over_at: int
 
 
 class Reader(OfLedger):
-    """A client that reads one ledger. ``traces``: it traces the answers that it receives, see :class:`Trace`.
+    """A client that reads one ledger. ``traces``: it records the answers it receives, see :class:`Trace`.
 
-    Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), and ``tail`` of an entry: True as
-    soon as it can be read, or its data where they have come with that news, or None when the ledger has ended before
-    it. Entries are read by :class:`ReadEntries` and :class:`WantEntries`.
+    Calls: ``open`` and ``lac`` give the LAC, or the last entry of a closed ledger. ``tail`` of an entry gives True once
+    the entry can be read, or its data if they came along, or None if the ledger ended before it. Entries are read by
+    :class:`ReadEntries` and :class:`WantEntries`.
     """
 
     def __init__(
@@ -114,25 +115,25 @@ class Reader(OfLedger):
         self.txn = 0
         """The number of the last request."""
         self.requests: dict[int, int | None] = {}
-        """Requests that are not answered: the number of the read of the LAC that each is of, None for the poll."""
+        """Unanswered requests: the number of the LAC read that each belongs to, None for the poll."""
         self.opens: list[int] = []
         self.lac_reads: dict[int, LacRead] = {}
         """By the number of its first request."""
         self.tails: dict[int, list[int]] = {}
-        """Entries that are waited for, and the tokens of those who do."""
+        """Awaited entries, and the tokens waiting for each."""
         self.poll: Poll | None = None
         view = MetadataView(ledger, settings.metadata_retry_delay, watches=True)
         self.readings = Readings(ledger, view, settings.speculation_delay, traces)
         self.polled = 0
-        """How many polls there have been: each goes to the next bookie."""
+        """The number of polls so far. Each goes to the next bookie."""
 
     @property
     def view(self) -> MetadataView:
-        """The metadata as they were last seen."""
+        """The metadata as last seen."""
         return self.readings.view
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event; what is to be done about it."""
+        """Take an event and give its effects."""
         effects: list[Effect] = []
         _EVENTS[type(event)](self, event, now, effects)
         return effects
@@ -177,7 +178,7 @@ class Reader(OfLedger):
         elif seen is Seen.READ and self.status is ReaderStatus.OPENING:
             self._opened(effects)
         elif seen is Seen.READ:
-            self.readings.look_again(now, effects)
+            self.readings.metadata_read(now, effects)
             self._serve_tails(now, effects)
 
     def _metadata_changed(self, event: MetadataChanged | SessionExpired, now: int, effects: list[Effect]) -> None:
@@ -199,7 +200,7 @@ class Reader(OfLedger):
             effects.extend(Result(token, error=Error.UNAUTHORIZED) for token in opens)
 
     def _gone(self, effects: list[Effect]) -> None:
-        """The ledger was deleted, or has never been: all calls that wait get the error."""
+        """The ledger was deleted, or never existed: fail all waiting calls."""
         self.status = ReaderStatus.GONE
         asking = [token for lac_read in self.lac_reads.values() for token in lac_read.tokens]
         waiting = [token for tokens in self.tails.values() for token in tokens]
@@ -217,7 +218,7 @@ class Reader(OfLedger):
 
     def _answered(self, event: Received | Unanswered, now: int, effects: list[Effect]) -> None:
         response = event.response if type(event) is Received else None
-        self.readings.hear(event.bookie, response is not None)
+        self.readings.note_answer(event.bookie, response is not None)
         if event.txn not in self.requests:
             return
         number = self.requests.pop(event.txn)
@@ -231,7 +232,7 @@ class Reader(OfLedger):
     # -- entries -------------------------------------------------------------------------------------------------------
 
     def _read(self, event: ReadEntries, now: int, effects: list[Effect]) -> None:
-        """Read entries that follow one another, as far as they can be read."""
+        """Read consecutive entries, as far as they are readable."""
         readable = last_readable(self.lac, self.end) if self.status is ReaderStatus.OPEN else NO_ENTRY_YET
         last = min(event.last, readable)
         error = Error.NONE if last == event.last else self._refusal()
@@ -241,7 +242,7 @@ class Reader(OfLedger):
             effects.append(ReadOver(event.token, event.first, error or Error.READ_FAILED))
 
     def _want(self, event: WantEntries, now: int, effects: list[Effect]) -> None:
-        """Read entries that are wanted by themselves, those that can be read."""
+        """Read single entries that are readable."""
         wanted = event.entry_ids
         readable = last_readable(self.lac, self.end) if self.status is ReaderStatus.OPEN else NO_ENTRY_YET
         if max(wanted) > readable:
@@ -304,7 +305,7 @@ class Reader(OfLedger):
                 asked.lacs.append(last.lac)
         metadata = self.view.known()
         quorums = (metadata.write_quorum, metadata.ack_quorum)
-        # One of every ack quorum is enough: none has a LAC that is far ahead of the answer.
+        # One bookie of every ack quorum is enough. The LAC of a missing bookie cannot be far ahead of the result.
         verdict = coverage(asked.answered, asked.failed, asked.ensemble, *quorums)
         if verdict is Verdict.WAITING:
             return
@@ -318,9 +319,7 @@ class Reader(OfLedger):
     # -- following a ledger that is written ----------------------------------------------------------------------------
 
     def _serve_tails(self, now: int, effects: list[Effect]) -> None:
-        """Tell of the entries that are waited for and can be read, and of those that will never be, and poll for the
-        others.
-        """
+        """Report awaited entries that can be read, and those that will never exist. Poll for the others."""
         for entry_id in [*self.tails]:
             if is_readable(entry_id, self.lac, self.end):
                 effects.extend(Result(token, True) for token in self.tails.pop(entry_id))
@@ -353,7 +352,7 @@ class Reader(OfLedger):
         if self.poll is not None or not self.tails:
             return
         if now < poll.over_at and self.lac <= poll.lac:
-            # A bookie that is fenced, or lacks the ledger, or is gone answers at once: it is not asked in a loop.
+            # A bookie that is fenced, lacks the ledger or is down answers at once. Do not poll it in a tight loop.
             self.poll = poll
             effects.append(SetTimer(("poll", self.polled), self.settings.speculation_delay))
         else:
@@ -375,7 +374,7 @@ class Reader(OfLedger):
             self._metadata_answered(event, now, effects)
 
     def _ignore(self, event: BookiesChanged | Disconnected, now: int, effects: list[Effect]) -> None:
-        """The reader chooses no bookies."""
+        """Ignored: the reader does not choose bookies."""
 
 
 _EVENTS: dict[type, Callable[[Reader, Any, int, list[Effect]], None]] = {

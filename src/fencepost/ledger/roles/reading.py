@@ -1,12 +1,12 @@
-"""The entries that callers of a reader want, many together or each by itself, until they are there or cannot be had.
+"""Reads the entries that a reader's callers want, in batches or one by one, until they arrive or cannot be read.
 
-All that is wanted is read by *readings*, of one entry or of many. A bookie is asked for many entries at once, another
-one in each turn. What it lacks, fails to send or takes long with is asked of the next bookie that should have it, all
-of it together. An entry that no bookie gives is in doubt: before its read ends badly the metadata are read once more,
-since the entry may be in a fragment that the reader does not know of yet. (The Java client relies on its watch alone.)
+Everything is read by *readings*, of one entry or of many. A bookie is asked for many entries at once, and bookies take
+turns. What a bookie lacks, fails to send or is slow with is requested from the next bookie of the write set, all of it
+together. An entry that no bookie has is in doubt. Before its read fails, the metadata are read again, since the entry
+may be in a fragment still unknown to the reader. (The Java client relies only on its watch.)
 
-Entries that are wanted one by one are grouped: while bookies are busy with others of their kind, more of them gather,
-and then the bookie with the fewest under way is asked for many. The data of entries are the driver's.
+Single entries are grouped. While bookies are busy with other single entries, more of them collect. Then the bookie with
+the fewest in flight is asked for many. The driver holds the data of entries.
 """
 
 from __future__ import annotations
@@ -34,18 +34,16 @@ from fencepost.ledger.rules.reading import (
 )
 
 ENOUGH = 64
-"""Entries that are wanted one by one which are asked for at once, however many are under way: their number saves no
-more work.
-"""
+"""This many single entries are requested at once, however many are in flight. Larger groups save no more work."""
 MANY = 256
-"""Entries that are wanted one by one which a bookie is asked for together at most: all bookies have something to do,
-and callers have their results and make new ones by and by, or Python would look for garbage all the time.
+"""The most single entries requested from one bookie together. This keeps all bookies busy and delivers results
+steadily. Otherwise Python's garbage collector would run all the time.
 """
 
 
 class Search(msgspec.Struct):
-    """The read of an entry that the first bookie did not give at once: whom to ask, in this order, who was asked, who
-    lacks it, who failed, and whether somebody sent a copy that is damaged.
+    """The search for an entry that the first bookie did not give at once: the bookies to ask in order, those asked,
+    those that lack it, those that failed, and whether a damaged copy came.
     """
 
     entry_id: int
@@ -57,10 +55,10 @@ class Search(msgspec.Struct):
 
 
 class Reading(msgspec.Struct):
-    """Entries that are read together: for the caller with a ``token`` above 0, who wants those that come before
-    ``stop``; or, by a number below 0, some that are wanted one by one. It has begun as the ``number``-th of all.
+    """Entries that are read together. A ``token`` above 0 is a caller's, who wants the entries before ``stop``. A token
+    below 0 is for single entries. ``number``: the position of its latest request in the order of all requests.
 
-    ``asked``: the bookies, and what each was asked for, until it is late.
+    ``asked``: the bookies, and the entries requested from each, until they are late.
     """
 
     token: int
@@ -77,13 +75,15 @@ class Reading(msgspec.Struct):
 
     @property
     def missing(self) -> set[int]:
-        """The entries that are not there. As long as each is asked of one bookie alone, nobody needs to know."""
+        """The entries that have not arrived. Computed only when needed: while each entry is requested from one bookie,
+        a count is enough.
+        """
         if self.known_missing is None:
             self.known_missing = set(self.entry_ids).difference(*self.came)
         return self.known_missing
 
     def take(self, entry_ids: Sequence[int]) -> None:
-        """These are there, or not wanted any more."""
+        """Mark entries as arrived or no longer wanted."""
         if self.known_missing is None:
             self.came.append(entry_ids)
             self.left -= len(entry_ids)
@@ -93,13 +93,13 @@ class Reading(msgspec.Struct):
 
 
 Asks = dict[str, list[int]]
-"""What bookies are to be asked for."""
+"""The entries to request from each bookie."""
 
 
 class Readings(OfLedger):
-    """The readings of a reader that are under way, and the metadata and the bookies as it knows them.
+    """The running readings of a reader, with the metadata and the bookies as it knows them.
 
-    ``delay``: microseconds after which a bookie that has not answered is not waited for alone.
+    ``delay``: microseconds after which a slow bookie's entries are also requested from another.
     """
 
     def __init__(self, ledger: int, view: MetadataView, delay: int, traces: bool) -> None:
@@ -107,37 +107,37 @@ class Readings(OfLedger):
         self.traces = traces
         self.view = view
         self.suspects: set[str] = set()
-        """Bookies that left the last question unanswered."""
+        """Bookies that did not answer their last request."""
         self.delay = delay
         self.under_way: dict[int, Reading] = {}
         self.doubted: list[tuple[Reading, Search]] = []
-        """The entries that nobody gave, which wait for the metadata."""
+        """Entries that no bookie gave, waiting for the metadata."""
         self.begun = 0
         self.heard: dict[str, tuple[int, int]] = {}
-        """When each bookie sent entries last, and the latest of the readings that they were of."""
+        """When each bookie last sent entries, and the latest reading that they belonged to."""
         self.due: int | None = None
-        """When it is seen which readings are late."""
+        """When to check for late readings."""
         self.turn = 0
-        """The readings of many entries that were begun: a bookie has its turn for each."""
+        """The number of readings of many entries so far. Bookies take turns by it."""
         self.wanted: list[int] = []
-        """Entries that are wanted one by one, and not asked for yet."""
+        """Single entries that are not requested yet."""
         self.single_turn = 0
-        """The entries that were asked for one by one. A bookie has its turn for some, which it is likely to read
-        ahead.
+        """The number of single entries requested so far. A bookie's turn lasts for several entries, since it probably
+        reads ahead.
         """
         self.asked: dict[str, int] = {}
-        """The entries that each bookie was asked for one by one, and has not answered."""
+        """The number of unanswered single entries of each bookie."""
         self.lacking: dict[str, int] = {}
-        """Entries that each bookie lacked, less those that it had since then; half as many whenever it is seen who is
-        late.
+        """How many single entries each bookie lacked, less those it had since. Halved at each check for late
+        readings.
         """
         self.is_gathering = False
-        """Whether callers who had entries have a moment to want more."""
+        """Whether callers that just received entries have a moment to ask for more."""
 
     # -- what callers want ---------------------------------------------------------------------------------------------
 
     def read(self, token: int, entry_ids: range, error: Error, now: int, effects: list[Effect]) -> None:
-        """Read entries that follow one another. ``error``: what those behind them come to, which are wanted too."""
+        """Read consecutive entries. ``error``: why the wanted entries after them cannot be read."""
         reading = Reading(token, entry_ids, len(entry_ids), entry_ids.stop, error)
         turn, self.turn = self.turn, self.turn + 1
         first, *others = self._by_fragment(entry_ids)
@@ -148,9 +148,7 @@ class Readings(OfLedger):
         self._send(reading, asks, now, effects)
 
     def want(self, entry_ids: Sequence[int], now: int, effects: list[Effect]) -> None:
-        """Ask for these entries and all others that are wanted by themselves, unless it is better to wait for answers
-        that are under way.
-        """
+        """Request these and all other wanted single entries, unless it is better to wait for answers in flight."""
         self.is_gathering = False
         self.wanted += entry_ids
         if not self.wanted:
@@ -169,7 +167,7 @@ class Readings(OfLedger):
             self._send(self._group(entry_ids), {bookie: entry_ids}, now, effects)
 
     def _least_asked(self, ensemble: Sequence[str]) -> int:
-        """The place of the bookie that is to be asked for entries that are wanted one by one."""
+        """The index of the bookie to ask for single entries."""
         asked, lacking, suspects = self.asked, self.lacking, self.suspects
         counts = [asked.get(bookie, 0) for bookie in ensemble] if asked else [0] * len(ensemble)
         if lacking:
@@ -178,7 +176,7 @@ class Readings(OfLedger):
         return least_asked(counts, suspected, self.single_turn // ENOUGH)
 
     def _ask_by_entry(self, now: int, effects: list[Effect]) -> None:
-        """The same where bookies have different entries."""
+        """Request single entries where bookies have different entries."""
         entry_ids, self.wanted = self.wanted, []
         turn = self.single_turn if len(entry_ids) <= ENOUGH else None
         self.single_turn += 1
@@ -186,11 +184,11 @@ class Readings(OfLedger):
             self._send(self._group(of_fragment), self._first_asks(ensemble, of_fragment, turn), now, effects)
 
     def _group(self, entry_ids: Sequence[int]) -> Reading:
-        """Entries that are wanted one by one, to be read together."""
+        """A reading of single entries."""
         return Reading(-1 - self.begun, entry_ids, len(entry_ids))
 
     def _by_fragment(self, entry_ids: Sequence[int]) -> Iterable[tuple[Sequence[str], Sequence[int]]]:
-        """The same entries, those of each fragment with its ensemble."""
+        """The entries by fragment, each group with the fragment's ensemble."""
         fragments = self.view.known().fragments
         if len(fragments) == 1:
             return ((tuple(fragments[0].ensemble), entry_ids),)
@@ -206,8 +204,8 @@ class Readings(OfLedger):
     def _first_asks(
         self, ensemble: Sequence[str], entry_ids: Sequence[int], turn: int | None
     ) -> dict[str, Sequence[int]]:
-        """Which bookie is asked first for each entry of a fragment: the one whose ``turn`` it is (None: from entry to
-        entry another one), unless it is a suspect.
+        """The first bookie to ask for each entry of a fragment: by ``turn`` (None: a different one for each entry),
+        avoiding suspects.
         """
         size, quorum, suspects = len(ensemble), self.view.known().write_quorum, self.suspects
         if turn is not None and quorum == size and not suspects:
@@ -221,26 +219,26 @@ class Readings(OfLedger):
         return {**asks}
 
     def forget(self, token: int) -> None:
-        """Nobody wants the entries of a reading any more, or (0) those that are wanted one by one."""
+        """Drop a reading that is no longer wanted. 0: all single entries."""
         if not token:
             self.wanted = []
         for each in [each for each in self.under_way if (each == token if token else each < 0)]:
             del self.under_way[each]
 
     def fail(self, error: Error, effects: list[Effect]) -> None:
-        """No entry can be had any more, for this error."""
+        """Fail all reads with this error."""
         self.doubted = []
         for reading in [*self.under_way.values()]:
             for entry_id in sorted(reading.missing):
                 if entry_id in reading.missing:
-                    self._can_not_be_had(reading, entry_id, error, effects)
+                    self._unreadable(reading, entry_id, error, effects)
         effects.extend(ReadOver(0, entry_id, error) for entry_id in self.wanted)
         self.wanted = []
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     def _send(self, reading: Reading, asks: Mapping[str, Sequence[int]], now: int, effects: list[Effect]) -> None:
-        """Ask bookies for entries of a reading. Whoever is asked only now has as much time as any."""
+        """Request entries of a reading. The new bookies get the full delay."""
         if not asks:
             return
         self.begun += 1
@@ -254,17 +252,17 @@ class Readings(OfLedger):
         if self.due is None:
             self._sweep_at(reading.late_at, now, effects)
 
-    def hear(self, bookie: str, has_answered: bool) -> None:
-        """A bookie answered a question, whatever it was, or did not."""
+    def note_answer(self, bookie: str, has_answered: bool) -> None:
+        """A bookie answered any request, or did not."""
         if not has_answered:
             self.suspects.add(bookie)
         elif self.suspects:
             self.suspects.discard(bookie)
 
     def answered(self, event: ReadsAnswered, now: int, effects: list[Effect]) -> bool:
-        """A bookie answered, or did not; whether it sent the entries."""
+        """A bookie answered, or did not. Gives whether it sent the entries."""
         bookie, entry_ids = event.bookie, event.entry_ids
-        self.hear(bookie, event.code is not None)
+        self.note_answer(bookie, event.code is not None)
         outcome = outcome_of_read(event.code, not event.is_damaged)
         found = outcome is ReadOutcome.FOUND
         if self.traces and (found or outcome is ReadOutcome.NEGATIVE):
@@ -288,19 +286,19 @@ class Readings(OfLedger):
             self.heard[bookie] = now, max(reading.number, latest)
             self._take(reading, entry_ids, effects)
         else:
-            self._not_given(reading, event, outcome is ReadOutcome.NEGATIVE, now, effects)
+            self._not_sent(reading, event, outcome is ReadOutcome.NEGATIVE, now, effects)
         return found
 
     def _take(self, reading: Reading, entry_ids: Sequence[int], effects: list[Effect]) -> None:
-        """Entries are there, or not wanted any more."""
+        """Mark entries as arrived or no longer wanted. Ends the reading if none are left."""
         reading.take(entry_ids)
         if not reading.left:
             del self.under_way[reading.token]
             if reading.token > 0:
                 effects.append(ReadOver(reading.token, reading.stop, reading.error))
 
-    def _can_not_be_had(self, reading: Reading, entry_id: int, error: Error, effects: list[Effect]) -> None:
-        """An entry cannot be had. Of those that are wanted together the ones before it are still wanted."""
+    def _unreadable(self, reading: Reading, entry_id: int, error: Error, effects: list[Effect]) -> None:
+        """Fail an entry. In a reading of many, the entries before it are still wanted."""
         if reading.token > 0:
             reading.stop, reading.error = entry_id, error
             self._take(reading, [each for each in reading.missing if each >= entry_id], effects)
@@ -310,10 +308,10 @@ class Readings(OfLedger):
 
     # -- what a bookie does not give -----------------------------------------------------------------------------------
 
-    def _not_given(
+    def _not_sent(
         self, reading: Reading, event: ReadsAnswered, is_negative: bool, now: int, effects: list[Effect]
     ) -> None:
-        """A bookie lacks entries, or failed: others are asked for them, or they are in doubt."""
+        """A bookie lacks entries, or failed: request them from others, or put them in doubt."""
         asks: Asks = {}
         doubted = len(self.doubted)
         for entry_id in event.entry_ids:
@@ -331,11 +329,11 @@ class Readings(OfLedger):
         self._send(reading, asks, now, effects)
 
     def _search(self, reading: Reading, entry_id: int, asked: Sequence[str]) -> Search:
-        """The search for an entry; one that begins with the bookies that were asked, if there is none."""
+        """The search for an entry. A new search starts with the bookies asked so far."""
         if entry_id not in reading.searches:
             bookies = self._write_set(entry_id)
             ensemble = fragment_of(self.view.known().fragments, entry_id).ensemble
-            # Those that are on all bookies are asked of one: they follow one another.
+            # Consecutive entries that all bookies have are requested from the same one.
             start = entry_id if len(bookies) < len(ensemble) else reading.entry_ids[0]
             order = order_to_ask(bookies, start, self.suspects)
             reading.searches[entry_id] = Search(entry_id, order, [*asked], [], [])
@@ -345,10 +343,8 @@ class Readings(OfLedger):
         metadata = self.view.known()
         return write_set(entry_id, fragment_of(metadata.fragments, entry_id).ensemble, metadata.write_quorum)
 
-    def look_again(self, now: int, effects: list[Effect]) -> None:
-        """The metadata have been read: entries that were looked for in the wrong place are read anew, the others are
-        not there.
-        """
+    def metadata_read(self, now: int, effects: list[Effect]) -> None:
+        """The metadata were read again: search again for entries that may be elsewhere, and fail the others."""
         doubted, self.doubted = self.doubted, []
         again: dict[int, Asks] = {}
         for reading, search in doubted:
@@ -360,10 +356,10 @@ class Readings(OfLedger):
                 _ask_next(self._search(reading, entry_id, ()), False, again.setdefault(reading.token, {}))
             elif ordinary_read(False, search.negative, search.failed, search.write_set) is Verdict.NEGATIVE:
                 self._trace(effects, "reader_finds_no_entry", {"entry": entry_id})
-                self._can_not_be_had(reading, entry_id, Error.NO_ENTRY, effects)
+                self._unreadable(reading, entry_id, Error.NO_ENTRY, effects)
             else:
                 error = Error.DIGEST_MISMATCH if search.is_damaged else Error.READ_FAILED
-                self._can_not_be_had(reading, entry_id, error, effects)
+                self._unreadable(reading, entry_id, error, effects)
         for token, asks in again.items():
             if token in self.under_way:
                 self._send(self.under_way[token], asks, now, effects)
@@ -371,11 +367,11 @@ class Readings(OfLedger):
     # -- what takes long -----------------------------------------------------------------------------------------------
 
     def sweep(self, now: int, effects: list[Effect]) -> None:
-        """Ask others for what takes long."""
+        """Request slow entries from other bookies."""
         assert self.due is not None
-        was_held_up = now > self.due + self.delay // 4
+        was_blocked = now > self.due + self.delay // 4
         for reading in [*self.under_way.values()]:
-            if was_held_up:  # it is this process that was late, and what came meanwhile is still to be read
+            if was_blocked:  # this process was late, so answers may still be waiting to be read
                 reading.late_at = max(reading.late_at, now + self.delay // 4)
             elif reading.late_at <= now:
                 self._late(reading, now, effects)
@@ -389,7 +385,7 @@ class Readings(OfLedger):
         effects.append(SetTimer(("late", 0), due - now))
 
     def _late(self, reading: Reading, now: int, effects: list[Effect]) -> None:
-        """Ask others for what is missing of those bookies that are late, though they may yet answer."""
+        """Request what late bookies have not sent from others. The late ones may still answer."""
         reading.late_at = now + self.delay
         asked, reading.asked = reading.asked, []
         asks: Asks = {}
@@ -405,7 +401,7 @@ class Readings(OfLedger):
         self._send(reading, asks, now, effects)
 
     def _is_in_line(self, bookie: str, reading: Reading, now: int) -> bool:
-        """Whether a bookie is still sending what was asked for before, and has not gone past this."""
+        """Whether a bookie is still sending earlier requests and has not gone past this reading."""
         heard_at, latest = self.heard.get(bookie, (0, 0))
         return heard_at + self.delay > now and latest <= reading.number
 
@@ -418,7 +414,7 @@ def _ask_next(search: Search, has_waited: bool, asks: Asks) -> None:
 
 
 class Answers:
-    """Answers to requests for single entries, as a driver collects them: those that are alike are one event."""
+    """Collects a driver's answers for single entries. Answers of the same kind become one event."""
 
     def __init__(self) -> None:
         self.alike: dict[tuple[int, str, Code | None, bool], tuple[list[int], list[int]]] = {}
@@ -426,8 +422,8 @@ class Answers:
     def add(
         self, digests: Digests, reading: int, bookie: str, asked: tuple[int, int], response: ReadEntryResponse | None
     ) -> Entry | None:
-        """A bookie was ``asked`` for an entry of a ledger, and answered, or (None) did not; the entry, if that is what
-        came.
+        """A bookie answered a request ``asked`` for a ledger and an entry, or (None) did not. Gives the entry, if it
+        came intact.
         """
         entry, code = None, response.code if response is not None else None
         if response is not None and code is Code.OK:
@@ -440,7 +436,7 @@ class Answers:
         return entry
 
     def taken(self) -> list[ReadsAnswered]:
-        """What was collected."""
+        """Take the collected answers as events."""
         alike, self.alike = self.alike, {}
         return [
             ReadsAnswered(reading, bookie, entry_ids, code, is_damaged, max(lacs))

@@ -1,10 +1,10 @@
-"""The recoverer: closes a ledger whose owner is gone, or taken for gone, so that no confirmed entry is lost.
+"""The recoverer: closes a ledger whose owner is gone, or presumed gone, without losing a confirmed entry.
 
-It marks the ledger as in recovery, fences the last ensemble, reads forward from the highest LAC that it learns, several
-entries at once, and writes back the entries that it finds while it reads on. Entries are read from the ensemble that
-the recovery began with; where bookies fail that are written to, it goes on with others, and writes no metadata before
-it closes the ledger. It closes on the version that it has marked: when somebody else has marked the ledger since, it
-begins anew. (The Java client closes on the newer version.)
+It marks the ledger as in recovery and fences the last ensemble. From the highest LAC that it learns, it reads forward,
+several entries at once, and writes back the entries found while it reads on. It reads from the ensemble that the
+recovery began with. If bookies fail while it writes, it continues with others, but writes no metadata before it closes
+the ledger. It closes the version that it marked. If another client has marked the ledger since, it starts over. (The
+Java client closes the newer version.)
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ from fencepost.ledger.rules.recovery import (
 
 
 class RecovererSettings(msgspec.Struct, frozen=True):
-    """How a ledger is recovered. Times are in microseconds. ``in_flight_limit``: entries that are read at once.
+    """How a ledger is recovered. Times are in microseconds. ``in_flight_limit``: entries read at once.
 
-    When somebody else recovers the ledger too, it begins anew after ``restart_delay``, doubled each time up to 64
-    times, and up to ``restart_jitter`` more.
+    If another client recovers the ledger too, the recovery restarts after ``restart_delay``, doubled each time up to
+    64-fold, plus a random part of ``restart_jitter``.
     """
 
     password: bytes = b""
@@ -85,20 +85,20 @@ class RecovererSettings(msgspec.Struct, frozen=True):
 
 
 class RecoveryStatus(enum.Enum):
-    """How far a recovery is. Reading and writing back go on at once."""
+    """The state of a recovery. Reading and writing back run at the same time."""
 
     IDLE = "idle"
     MARKING = "marking"
     FENCING = "fencing"
     READING = "reading"
-    TELLING_FRAGMENTS = "telling fragments"
-    """Only without the protection that a recovery keeps its fragments to itself."""
+    ANNOUNCING_FRAGMENTS = "announcing fragments"
+    """Only without the protection that a recovery does not publish its fragments."""
     CLOSING = "closing"
     RESTARTING = "restarting"
 
 
 class RecoveryRead(msgspec.Struct):
-    """The read of one entry: whom it was sent to, who lacks it, who did not answer or could not, and what was found."""
+    """The read of one entry: the bookies asked, those that lack the entry, those that failed, and the entry found."""
 
     write_set: Collection[str]
     negative: list[str]
@@ -107,10 +107,10 @@ class RecoveryRead(msgspec.Struct):
 
 
 class Recoverer(OfLedger):
-    """A client that recovers one ledger. ``traces``: it says what it does, see :class:`Trace`.
+    """A client that recovers one ledger. ``traces``: it records its actions, see :class:`Trace`.
 
-    Call: ``recover`` gives the metadata of the closed ledger, which it may have been already. After an error it may be
-    called again.
+    Call: ``recover`` gives the metadata of the closed ledger, which may have been closed before. It may be called again
+    after an error.
     """
 
     def __init__(
@@ -129,22 +129,22 @@ class Recoverer(OfLedger):
         self.txn = 0
         """The number of the last request."""
         self.begun = 0
-        """The attempts so far, which tell apart the answers to their adds."""
+        """The number of attempts. It distinguishes the answers to their adds."""
         self._forget()
 
     def _forget(self) -> None:
-        """As before anything of this attempt; answers that come late mean nothing any more."""
+        """Reset all state of this attempt. Later answers to it are ignored."""
         self.status = RecoveryStatus.IDLE
         self.has_opened = False
-        """Whether the metadata were read since it began."""
+        """Whether this attempt has read the metadata."""
         self.version = -1
-        """That of the metadata with the mark of this recovery."""
+        """The version of the metadata with this recovery's mark."""
         self.metadata: LedgerMetadata | None = None
-        """The metadata as they were marked, with the fragments of this recovery since."""
+        """The metadata as marked, with this recovery's fragments added."""
         self.ensemble: tuple[str, ...] = ()
         """The ensemble that the recovery began with."""
         self.requests: dict[int, int] = {}
-        """The entry of each unanswered request that fences or reads."""
+        """The entry of each unanswered fencing or read request."""
         self.fenced: list[str] = []
         self.unfenced: list[str] = []
         """Bookies that could not be fenced."""
@@ -155,15 +155,15 @@ class Recoverer(OfLedger):
         self.next_read = 0
         self.reads: dict[int, RecoveryRead] = {}
         self.found = NO_ENTRY_YET
-        """The last entry that was found."""
+        """The last entry found."""
         self.length: int | None = None
-        """Bytes of data up to there, if known."""
+        """Bytes of data up to that entry, if known."""
         self.end_known = False
         self.begun += 1
         self.adds = Adds((), 0, 0, NO_ENTRY_YET, 0, self.protections, attempt=self.begun)
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event; what is to be done about it."""
+        """Take an event and give its effects."""
         effects: list[Effect] = []
         _EVENTS[type(event)](self, event, effects)
         return effects
@@ -201,7 +201,7 @@ class Recoverer(OfLedger):
             self._end(effects, Error.NO_LEDGER)
         elif seen is not None and self.status is RecoveryStatus.MARKING:
             self._mark(seen, effects)
-        elif seen is not None and self.status is RecoveryStatus.TELLING_FRAGMENTS:
+        elif seen is not None and self.status is RecoveryStatus.ANNOUNCING_FRAGMENTS:
             self._announce_fragments(seen, effects)
         elif seen is not None and self.status is RecoveryStatus.CLOSING:
             self._close(effects)
@@ -218,7 +218,7 @@ class Recoverer(OfLedger):
             self._end(effects)
 
     def _restart(self, effects: list[Effect]) -> None:
-        """Somebody else recovers the ledger, or has: begin anew after a while."""
+        """Another client recovers the ledger, or has recovered it: start over after a delay."""
         self._trace(effects, "client_ends", {"error": "overtaken"})
         self._forget()
         self.status = RecoveryStatus.RESTARTING
@@ -300,9 +300,7 @@ class Recoverer(OfLedger):
             self.next_read += 1
 
     def _read(self, entry_id: int, ensemble: Sequence[str], fence: bool, effects: list[Effect]) -> None:
-        """Ask the whole write set at once, so that it is all fenced. (The Java client asks one bookie after
-        another.)
-        """
+        """Ask the whole write set at once, which fences all of it. (The Java client asks one bookie after another.)"""
         bookies = write_set(entry_id, ensemble, self._marked().write_quorum)
         self.reads[entry_id] = RecoveryRead(bookies, [], [])
         action = "client_sends_recovery_read_requests" if fence else "client_reads_length"
@@ -332,7 +330,7 @@ class Recoverer(OfLedger):
             self._decide_reads(effects)
 
     def _decide_reads(self, effects: list[Effect]) -> None:
-        """Decide on the reads, entry by entry in their order."""
+        """Decide the reads, entry by entry in order."""
         while read := self.reads.get(self.found + 1):
             ack_quorum = self._marked().ack_quorum
             verdict = recovery_read(
@@ -373,7 +371,7 @@ class Recoverer(OfLedger):
             entries = runs_of(event.entry_ids)
             effects.append(trace_of_answer("recovery_client", self.ledger, event.bookie, entries, event.code, outcome))
         if outcome is AddOutcome.CONFIRMED:
-            self.adds.confirm(self.status is RecoveryStatus.TELLING_FRAGMENTS)
+            self.adds.confirm(self.status is RecoveryStatus.ANNOUNCING_FRAGMENTS)
             sent = self.adds.send_missed(effects)
             if self.traces:
                 effects.extend(Trace("recovery_client_sends_add_again", self.ledger, fields) for fields in sent)
@@ -404,7 +402,7 @@ class Recoverer(OfLedger):
             )
             self._go_on_with(changed, effects)
         else:
-            self.status = RecoveryStatus.TELLING_FRAGMENTS
+            self.status = RecoveryStatus.ANNOUNCING_FRAGMENTS
             self._write("recovery_client_changes_ensemble", self.metadata, effects)
 
     def _go_on_with(self, ensemble: tuple[str, ...], effects: list[Effect]) -> None:
@@ -441,13 +439,11 @@ class Recoverer(OfLedger):
                 self._read_length(effects)
             else:
                 self.status = RecoveryStatus.CLOSING
-                self.requests.clear()  # what is still to be answered can change nothing any more
+                self.requests.clear()  # later answers cannot change anything
                 self._close(effects)
 
     def _read_length(self, effects: list[Effect]) -> None:
-        """No entry was found after the LAC, and no bookie has answered with the entry at the LAC, which has the length
-        of the ledger.
-        """
+        """Read the ledger's length from the entry at the LAC, if no entry follows it and no bookie has sent it yet."""
         if not self.reads:
             fragment = fragment_of(self._marked().fragments, self.found)
             self._read(self.found, tuple(fragment.ensemble), False, effects)
@@ -487,7 +483,7 @@ class Recoverer(OfLedger):
             self._replace_bookies(effects)
 
     def _ignore(self, event: Disconnected | MetadataChanged | SessionExpired, effects: list[Effect]) -> None:
-        """The recoverer watches nothing, and counts on nothing that is not durable."""
+        """Ignored: the recoverer has no watches, and depends only on durable state."""
 
 
 _EVENTS: dict[type, Callable[[Recoverer, Any, list[Effect]], None]] = {

@@ -1,10 +1,9 @@
-"""The repair of a bookie that may have lost entries (BP-46): its ledgers are marked before it serves, and made whole
-while it does.
+"""The repair of a bookie that may have lost entries (BP-46): its ledgers are marked before it serves, and restored
+while it serves.
 
-Phase one puts every ledger in limbo that is not closed, and fences those that are, durably. Phase two has each of them
-closed by a recovery, has copied what belongs here and is missing from other bookies, and only then ends the limbo of
-the ledger. It looks through them again until nothing is missing. It goes on after any crash: limbo is in the journal,
-and that there is a repair is noted in the directories.
+Phase one durably puts every open ledger in limbo and fences every closed one. For each ledger, phase two closes it by a
+recovery, copies the bookie's missing entries from other bookies, and only then ends limbo. It repeats until nothing is
+missing. A repair survives any crash: limbo is in the journal, and the directories record that a repair is running.
 """
 
 from __future__ import annotations
@@ -20,31 +19,27 @@ from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.ledger.rules.protections import ALL, Protections
 
 MARKS_AT_ONCE = 1_000
-"""Marks that are not durable yet, at the most, together with those of one page of ledgers: they share the syncs of the
-journal.
-"""
+"""The most marks not yet durable, plus one page of ledgers. They share the syncs of the journal."""
 
 PAUSE = 3_000_000
-"""Microseconds after which what could not be repaired is tried again."""
+"""Microseconds until a failed repair of ledgers is retried."""
 
 MAY_LACK = "bookie_may_lack_entries"
-"""The event of a trace for each ledger that is checked. The driver of the role adds the entries of the ledger that the
-bookie has.
-"""
+"""The trace event for each checked ledger. The driver adds the ledger's entries that the bookie has."""
 
 _AGAIN = "again"
 
 
 class ListLedgers(Effect, frozen=True, gc=False):
-    """Give some ledgers with their metadata as :class:`LedgersListed`: those that come after the ones that were given
-    before; ``anew``: the first ones, as they are now or later.
+    """List some ledgers with their metadata, as :class:`LedgersListed`: the next ones, or with ``anew`` the first ones,
+    as they are now or later.
     """
 
     anew: bool
 
 
 class LedgersListed(Event, frozen=True, gc=False):
-    """Some ledgers with their metadata; ``is_last``: there are no more."""
+    """Some ledgers with their metadata. ``is_last``: no more follow."""
 
     ledgers: Sequence[tuple[int, LedgerMetadata]]
     is_last: bool
@@ -55,7 +50,7 @@ class ListingFailed(Event, frozen=True, gc=False):
 
 
 class AskBookie(Effect, frozen=True, gc=False):
-    """Give the bookie a :class:`Call`; its result is to come back as :class:`Done`."""
+    """Pass a :class:`Call` to the bookie. A :class:`Done` must follow."""
 
     token: int
     operation: str
@@ -63,21 +58,21 @@ class AskBookie(Effect, frozen=True, gc=False):
 
 
 class Done(Event, frozen=True, gc=False):
-    """The records that the bookie was asked to write are durable."""
+    """The records of a call to the bookie are durable."""
 
     token: int
 
 
 class RecoverLedger(Effect, frozen=True, gc=False):
-    """Read the metadata of a ledger, have it closed by a recovery if it is not, and give what came of it as
-    :class:`LedgerRecovered`.
+    """Read the metadata of a ledger, and close the ledger by a recovery if it is open. A :class:`LedgerRecovered`
+    follows.
     """
 
     ledger: int
 
 
 class LedgerRecovered(Event, frozen=True, gc=False):
-    """The metadata of a closed ledger; None with the error."""
+    """The metadata of a closed ledger; None with an error."""
 
     ledger: int
     metadata: LedgerMetadata | None
@@ -85,8 +80,8 @@ class LedgerRecovered(Event, frozen=True, gc=False):
 
 
 class CopyEntries(Effect, frozen=True, gc=False):
-    """Copy the entries of a closed ledger that belong to the bookie and are missing; how many are missing still is to
-    come as :class:`EntriesCopied`.
+    """Copy missing entries of a closed ledger that belong to the bookie. An :class:`EntriesCopied` with the number
+    still missing follows.
     """
 
     ledger: int
@@ -94,19 +89,19 @@ class CopyEntries(Effect, frozen=True, gc=False):
 
 
 class EntriesCopied(Event, frozen=True, gc=False):
-    """Entries were copied, durably as far as the bookie makes entries that; so many could not be had."""
+    """Entries were copied, as durably as the bookie stores them. ``lacking`` of them could not be read."""
 
     ledger: int
     lacking: int
 
 
 class Repair:
-    """The repair of one ``bookie``, whose state it reads, and which it changes by calls alone. ``left``: the ledgers
-    that are still to be looked at in this round, and those that could not be repaired.
+    """The repair of one ``bookie``. It reads the bookie's state directly, but changes it only by calls. ``left``:
+    ledgers still to check in this round, plus those that could not be repaired.
 
-    Calls: ``mark ledgers``, phase one, gives how many ledgers are in limbo and how many are only fenced when all of
-    that is durable, or an error if the metadata cannot be read: it may be called again. ``repair``, phase two, gives
-    nothing, when nothing is missing any more.
+    Calls: ``mark ledgers``, phase one, gives the number of ledgers in limbo and of those only fenced, once all marks
+    are durable. It fails if the metadata cannot be read, and may then be called again. ``repair``, phase two, gives
+    nothing, and ends when nothing is missing.
     """
 
     def __init__(
@@ -120,17 +115,17 @@ class Repair:
         self.marking: int | None = None
         """The token of the call for phase one."""
         self.repairing: int | None = None
-        """That of the call for phase two."""
+        """The token of the call for phase two."""
         self.count = 0
         self.under_way: set[int] = set()
-        """Calls to the bookie whose records are not durable yet, by number."""
+        """Calls to the bookie with records not yet durable, by number."""
         self.is_listing = False
         self.has_more = False
         self.marked = {Mark.LIMBO: 0, Mark.FENCE: 0}
         self.ledgers: deque[int] = deque()
         self.current = -1
         self.status: LedgerStatus | None = None
-        """That of the ledger that is being repaired."""
+        """The status of the ledger being repaired."""
         self.unrepaired = 0
 
     @property
@@ -139,7 +134,7 @@ class Repair:
         return len(self.ledgers) + (self.current >= 0) + self.unrepaired
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event; what is to be done about it."""
+        """Take an event and give its effects."""
         effects: list[Effect] = []
         _EVENTS[type(event)](self, event, effects)
         return effects
@@ -166,7 +161,7 @@ class Repair:
         if self.marking is not None:
             for ledger, metadata in event.ledgers:
                 self._mark(ledger, metadata, effects)
-            self._mark_on(effects)
+            self._continue_marking(effects)
             return
         self.ledgers += (
             ledger
@@ -193,11 +188,11 @@ class Repair:
         effects.append(AskBookie(self.count, operation, arguments))
 
     def _done(self, event: Done, effects: list[Effect]) -> None:
-        if event.token not in self.under_way:  # asked for by a call that came to nothing
+        if event.token not in self.under_way:  # from an earlier call that failed
             return
         self.under_way.remove(event.token)
         if self.marking is not None:
-            self._mark_on(effects)
+            self._continue_marking(effects)
         else:
             self._next(effects)
 
@@ -214,8 +209,8 @@ class Repair:
         self.marked[mark] += 1
         self._ask(effects, "enter limbo" if mark is Mark.LIMBO else "fence", ledger)
 
-    def _mark_on(self, effects: list[Effect]) -> None:
-        """Go on with further ledgers when few enough marks are under way, and end when there are none."""
+    def _continue_marking(self, effects: list[Effect]) -> None:
+        """Mark more ledgers while few marks are pending. Finish when none are."""
         if self.is_listing:
             return
         if self.has_more:
@@ -236,7 +231,7 @@ class Repair:
         return known is not None and known.limbo
 
     def _begin_round(self, effects: list[Effect]) -> None:
-        """Look through all ledgers in limbo, and then through those that are closed."""
+        """Check all ledgers in limbo, then all closed ones."""
         self.unrepaired, self.current = 0, -1
         self.ledgers = deque(ledger for ledger, known in self.bookie.ledgers.items() if known.limbo)
         self._list(effects, anew=True)

@@ -1,5 +1,5 @@
-"""Requests that came to a bookie together, an object for each: what its role and its driver speak of where they are no
-rows (:mod:`fencepost.ledger.kernels.requests`).
+"""Requests that arrived at a bookie together, as one object each. Its role and its driver use them where they do not
+use rows (:mod:`fencepost.ledger.kernels.requests`).
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.rules.codes import Code
 
 _set = object.__setattr__
-"""Sets what never changes after that."""
+"""Sets attributes of frozen objects in ``__init__``."""
 
 
 def is_plain_read(request: Request) -> bool:
-    """Whether a request is a read of an entry without a fence or a long poll: those that come together are read
-    together.
-    """
+    """Whether a request reads one entry without a fence or a long poll. Such reads are looked up together."""
     return type(request) is ReadEntry and request.entry_id >= 0 and not request.fence and request.previous_lac is None
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False, slots=True)
 class AddRequests:
-    """Adds of one ledger with the same master key and flags (:class:`fencepost.ledger.roles.interface.Adds`), each with
-    its number.
+    """Numbered adds of one ledger with the same master key and flags
+    (:class:`fencepost.ledger.roles.interface.Adds`).
     """
 
     requests: Sequence[tuple[int, AddEntry]]
@@ -59,29 +57,29 @@ class AddRequests:
         return len(self.requests)
 
     def entry_ids(self) -> list[int]:
-        """The entries that are added, in order."""
+        """The ids of the added entries, in order."""
         return [request.entry_id for _, request in self.requests]
 
     def last_place(self, entry_id: int) -> int:
-        """The place among them of the last add of an entry, -1 if there is none."""
+        """The index of the last add of an entry, -1 if there is none."""
         ids = self.entry_ids()
         return len(ids) - 1 - ids[::-1].index(entry_id) if entry_id in ids else -1
 
     def responses(self, code: Code) -> Iterator[tuple[int, AddEntryResponse]]:
-        """The response to each, with its number."""
+        """The response to each add, with its number."""
         for txn, request in self.requests:
             yield txn, AddEntryResponse(self.ledger, request.entry_id, code)
 
     def records(self) -> Iterator[EntryAdded]:
-        """Their records for the journal."""
+        """The journal records of the adds."""
         for _, each in self.requests:
             yield EntryAdded(each.ledger, each.entry_id, each.lac, each.body, each.recovery)
 
 
 def grouped(requests: Sequence[tuple[int, AddEntry]]) -> Iterator[tuple[AddRequests, ...]]:
-    """Adds that came one after another over a connection, with their numbers, as the events of
-    :class:`fencepost.ledger.roles.interface.AskedToAdd` have them: by ledger, in the order of the first of each.
-    Another key or other flags for the same ledger begin the next event.
+    """Group numbered adds of a connection into events (:class:`fencepost.ledger.roles.interface.AskedToAdd`): by
+    ledger, in the order of each ledger's first add. Another key or other flags for the same ledger start a new
+    event.
     """
     groups: dict[int, list[tuple[int, AddEntry]]] = {}
     for numbered in requests:
@@ -100,13 +98,13 @@ def _of_each(groups: dict[int, list[tuple[int, AddEntry]]]) -> tuple[AddRequests
 
 
 def _of_all(add: AddEntry) -> tuple[bytes, bool, bool]:
-    """What the adds of a group have in common besides the ledger."""
+    """What the adds of a group share besides the ledger."""
     return add.master_key, add.recovery, add.deferred_sync
 
 
 class FoundRequests:
-    """Plain reads of one ledger that have come to one code (:class:`fencepost.ledger.roles.interface.Reads`): the
-    number of each, its entry, and the body that was found.
+    """Plain reads of one ledger with the same code (:class:`fencepost.ledger.roles.interface.Reads`): the number of
+    each, its entry id, and the body found.
     """
 
     __slots__ = ("high", "ledger", "low", "reads")
@@ -126,14 +124,14 @@ class FoundRequests:
         return len(self.reads)
 
     def entry_ids(self) -> list[int]:
-        """The entries that are read, in order."""
+        """The ids of the entries, in order."""
         return [entry_id for _, entry_id, _ in self.reads]
 
     def only(self, which: list[int]) -> FoundRequests:
-        """Those at some places among them."""
+        """The reads at some indices."""
         return FoundRequests(self.ledger, [self.reads[place] for place in which])
 
     def responses(self, code: Code, lac: int) -> Iterator[tuple[int, ReadEntryResponse]]:
-        """The response to each, with its number."""
+        """The response to each read, with its number."""
         for txn, entry_id, body in self.reads:
             yield txn, ReadEntryResponse(self.ledger, entry_id, code, lac, body if code is Code.OK else None)

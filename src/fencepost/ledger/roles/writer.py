@@ -1,10 +1,12 @@
 """The writer: creates a ledger, owns it, appends to it and closes it.
 
-Entries are sent as they come, up to a limit, each with the LAC; they are confirmed in order. Bookies that fail are
-replaced, all that failed meanwhile at once, and nothing is confirmed until the metadata say so. Whatever tells that the
-ledger is somebody else's now ends the writer. Unlike the Java client's, it does not close a ledger that is in recovery,
-it goes on without a bookie that it cannot replace while the others are enough for every entry, and with that bookie
-when it works again; where they are not enough it leaves the closing to its caller.
+Entries are sent as they come, up to a limit, each with the LAC. They are confirmed in order. All bookies that have
+failed are replaced together, and nothing is confirmed until the metadata show the new ensemble. Any sign that the
+ledger has another owner ends the writer.
+
+Unlike the Java client's writer, it does not close a ledger that is in recovery. If a failed bookie cannot be replaced,
+it continues while the others suffice for every entry, and uses the bookie again once it works. If they do not suffice,
+the caller decides about closing.
 """
 
 from __future__ import annotations
@@ -74,12 +76,11 @@ from fencepost.ledger.rules.protections import ALL, Protections
 
 
 class WriterSettings(msgspec.Struct, frozen=True):
-    """How a ledger is written. Times are in microseconds; ``explicit_lac_interval`` 0: the LAC is sent with entries
-    alone.
+    """How a ledger is written. Times are in microseconds. ``explicit_lac_interval`` 0: only entries carry the LAC.
 
-    ``deferred_sync``: entries are confirmed before they are durable, and the LAC moves only when the caller forces them
-    to be. ``creation_token``: a number that no other client draws. ``reserves``: a ledger is created for another
-    writer, who adopts it.
+    ``deferred_sync``: entries are confirmed before they are durable, and the LAC advances only when the caller forces.
+    ``creation_token``: a random number that no other client draws. ``reserves``: the ledger is created for another
+    writer to adopt.
     """
 
     ensemble_size: int = 3
@@ -97,8 +98,8 @@ class WriterSettings(msgspec.Struct, frozen=True):
 
 
 _STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED, Error.UNAUTHORIZED)
-"""Errors after which the ledger may still be closed by its writer. Of an owner that is not authorized a stranger has
-given the ledger's id another key on a bookie: that stranger cannot have changed the metadata.
+"""Errors after which the writer may still close the ledger. If the owner is unauthorized, a stranger has set another
+key for the ledger's id on a bookie. That stranger cannot have changed the metadata.
 """
 
 
@@ -109,15 +110,15 @@ class WriterStatus(enum.Enum):
     CREATING = "creating"
     OPEN = "open"
     DRAINING = "draining"
-    """The caller wants the ledger closed; it waits for the entries that are under way."""
+    """The caller wants to close the ledger. The writer waits for the entries in flight."""
     CLOSING = "closing"
     CLOSED = "closed"
     FAILED = "failed"
 
 
 class Force(msgspec.Struct):
-    """A force that is under way: up to which entry, and which bookies have done it. It is the writer's own before it
-    closes. ``number``: of all that it has begun.
+    """A running force: its last entry, and the bookies that have completed it. A force before closing has no token.
+    ``number``: counts all forces.
     """
 
     number: int
@@ -128,7 +129,7 @@ class Force(msgspec.Struct):
 
 
 class WaitingAppend(msgspec.Struct):
-    """Entries that wait for room, from the one at ``next`` on."""
+    """Entries waiting for room, starting at index ``next``."""
 
     token: int
     entries: Sequence[bytes]
@@ -136,11 +137,11 @@ class WaitingAppend(msgspec.Struct):
 
 
 class Writer(OfLedger):
-    """The owner of one ledger. ``traces``: it says what it does, see :class:`Trace`.
+    """The owner of one ledger. ``traces``: it records its actions, see :class:`Trace`.
 
-    Calls: ``create`` (gives the ledger), or ``adopt`` of one that is reserved, with the settings that this has;
-    ``force`` (the LAC), ``close`` (the last entry). After an error other than fencing, ``close`` still closes the
-    ledger, at its LAC. Entries come by :class:`Append`, and ``loops`` do for many at once what is done for each.
+    Calls: ``create`` gives the ledger, or ``adopt`` takes a reserved one with these settings. ``force`` gives the LAC,
+    ``close`` the last entry. After an error other than fencing, ``close`` still closes the ledger at its LAC.
+    :class:`Append` adds entries. ``loops`` do the work for many entries at once.
     """
 
     def __init__(
@@ -172,20 +173,20 @@ class Writer(OfLedger):
         self.loops = loops
         self.adds = Adds((), 0, 0, NO_ENTRY_YET, 0, protections)
         self.length = 0
-        """Bytes of data up to the last entry that was sent."""
+        """Bytes of data up to the last entry sent."""
         self.appends: deque[WaitingAppend] = deque()
         self.closes: list[int] = []
         self.creation = 0
-        """The token of the call that creates the ledger, or adopts it."""
+        """The token of the call that creates or adopts the ledger."""
         self.adopts = False
         self.forced, self.forced_length = NO_ENTRY_YET, 0
         self.forces_begun = 0
         self.forces: dict[int, Force] = {}
-        """Forces by each of their requests that is not answered."""
+        """The force of each unanswered force request."""
         self.sent_lac = NO_ENTRY_YET
-        """The last LAC that was sent."""
+        """The last LAC sent."""
         self.is_lac_timer_set = False
-        """Whether the timer of the explicit LAC is set."""
+        """Whether the timer of the explicit LAC is running."""
 
     @property
     def lac(self) -> int:
@@ -193,7 +194,7 @@ class Writer(OfLedger):
         return lac_of_owner(self.adds.confirmed, self.forced, self.settings.deferred_sync)
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event; what is to be done about it."""
+        """Take an event and give its effects."""
         effects: list[Effect] = []
         _EVENTS[type(event)](self, event, effects)
         return effects
@@ -233,7 +234,7 @@ class Writer(OfLedger):
                 appends.popleft()
 
     def _send_batch(self, append: WaitingAppend, limit: int, effects: list[Effect]) -> None:
-        """Send as many of the entries as there is room for."""
+        """Send as many of the entries as fit."""
         entries, start = append.entries, append.next
         append.next = min(len(entries), start + limit)
         if append.next - start < len(entries):
@@ -294,9 +295,9 @@ class Writer(OfLedger):
         self._close_when_drained(effects)
 
     def _replace_bookies(self, effects: list[Effect]) -> None:
-        """Begin to replace the bookies that failed; those that fail until that is done are replaced after them.
+        """Start to replace the failed bookies. Bookies that fail meanwhile are replaced afterwards.
 
-        With deferred sync a replaced bookie may hold all there is of an entry that was confirmed.
+        With deferred sync this fails the writer: the failed bookie may have the only copy of a confirmed entry.
         """
         if self.changing_ensemble:
             return
@@ -307,7 +308,7 @@ class Writer(OfLedger):
             self._fail(Error.WRITE_FAILED, effects)
 
     def _change_ensemble(self, effects: list[Effect]) -> None:
-        """Go on with the ensemble that is in the metadata now, and replace in it who has failed."""
+        """Switch to the ensemble now in the metadata, and replace failed bookies in it."""
         metadata = self.view.known()
         ensemble = current_ensemble(metadata)
         what_next = to_change_ensemble(metadata.status, needs_change(ensemble, self.adds.failed))
@@ -324,7 +325,7 @@ class Writer(OfLedger):
         elif what_next is Next.WRITE and not self.adds.may_go_on():
             self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
         elif not self.view.is_stable:
-            # Another ensemble might come to be in them, of which this writer knew nothing.
+            # An earlier write may still put an unknown ensemble in the metadata: overwrite it.
             self._write("client_keeps_ensemble", metadata, effects)
         else:
             self.changing_ensemble = False
@@ -383,7 +384,7 @@ class Writer(OfLedger):
         interval = self.settings.explicit_lac_interval
         if interval and not self.is_lac_timer_set and self.lac > self.sent_lac:
             self.is_lac_timer_set = True
-            effects.append(SetTimer("tell LAC", interval))
+            effects.append(SetTimer("send LAC", interval))
 
     def _send_lac(self, effects: list[Effect]) -> None:
         self.is_lac_timer_set = False
@@ -398,7 +399,7 @@ class Writer(OfLedger):
     def _close(self, event: Call, effects: list[Effect]) -> None:
         if self.status is WriterStatus.CLOSED:
             effects.append(Result(event.token, self.lac))
-        elif self.error not in _STILL_OWNER or not self.adds.ensemble:  # it is not its own, or not yet
+        elif self.error not in _STILL_OWNER or not self.adds.ensemble:  # lost, or not created yet
             effects.append(Result(event.token, error=self.error or Error.BAD_CALL))
         else:
             self.closes.append(event.token)
@@ -433,7 +434,7 @@ class Writer(OfLedger):
         self.closes.clear()
 
     def _fail(self, error: Error, effects: list[Effect]) -> None:
-        """Nothing more can be added: all calls that wait get the error."""
+        """Fail the writer and all waiting calls. Nothing more can be added."""
         self.status, self.error = WriterStatus.FAILED, error
         self._trace(effects, "client_ends", {"error": error.value})
         self.changing_ensemble = False
@@ -512,7 +513,7 @@ class Writer(OfLedger):
             self._not_own(Error.LEDGER_CLOSED if end_of(metadata) is not None else Error.LEDGER_EXISTS, effects)
 
     def _own(self, metadata: LedgerMetadata, effects: list[Effect]) -> None:
-        """The ledger is this writer's, and empty."""
+        """The ledger belongs to this writer, and is empty."""
         self.status = WriterStatus.OPEN
         quorums = (metadata.write_quorum, metadata.ack_quorum)
         ensemble = current_ensemble(metadata)
@@ -536,7 +537,7 @@ class Writer(OfLedger):
         elif self.status is WriterStatus.CREATING:
             self._created(effects)
         elif not self.changing_ensemble and self.status is not WriterStatus.CLOSING:
-            return  # the writer has failed meanwhile
+            return  # the writer failed meanwhile
         elif seen is Seen.GONE:
             self._fail(Error.NO_LEDGER, effects)
         elif self.status is WriterStatus.CLOSING:
@@ -545,7 +546,7 @@ class Writer(OfLedger):
             self._change_ensemble(effects)
 
     def _timer_fired(self, event: TimerFired, effects: list[Effect]) -> None:
-        if event.key == "tell LAC":
+        if event.key == "send LAC":
             self._send_lac(effects)
         else:
             self._metadata_answered(event, effects)
@@ -556,7 +557,7 @@ class Writer(OfLedger):
             self._replace_bookies(effects)
 
     def _ignore(self, event: MetadataChanged | SessionExpired, effects: list[Effect]) -> None:
-        """The writer watches nothing."""
+        """Ignored: the writer has no watches."""
 
 
 _EVENTS: dict[type, Callable[[Writer, Any, list[Effect]], None]] = {
