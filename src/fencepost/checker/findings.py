@@ -1,4 +1,4 @@
-"""The findings of a check, as pure values."""
+"""The result of a check as plain values."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ EXIT_CODES = {
     "deadlock": errors.DEADLOCK,
     **dict.fromkeys(TEMPORAL, errors.LIVENESS_VIOLATED),
 }
-"""The exit code for each kind of violation other than of an invariant."""
+"""The exit code for each kind of violation. Violated invariants have SAFETY_VIOLATED instead."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """Something that does not hold, with the shortest behaviour that shows it (of a simulation, with the one that it
-    met).
+    """A property that does not hold, with the shortest behaviour that shows it. In a simulation it is the behaviour of
+    the walk that met it.
 
-    ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``always_eventually``, ``eventually_always``,
-    ``leads_to`` (whose trace is a lasso, and ``fairness`` says how its loop meets each fairness condition),
-    ``deadlock``, or one of two that have no trace: ``assumption``, and ``sometimes``, whose ``never`` says with which
-    parameters it is true in no state. In a simulation ``walk`` is the number of the walk that met it, after ``walked``
-    states, and the trace is what was left of it.
+    ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``deadlock``, a temporal kind
+    (``always_eventually``, ``eventually_always``, ``leads_to``), ``assumption`` or ``sometimes``. The trace of a
+    temporal kind is a lasso, and ``fairness`` says how its loop meets each fairness condition. The last two kinds have
+    no trace; for ``sometimes``, ``never`` lists the parameters for which the property is true in no state. In a
+    simulation, ``walk`` is the number of the walk, ``walked`` the states it had visited, and the trace is the
+    shortened walk.
     """
 
     kind: str
@@ -46,11 +47,11 @@ class Violation:
 
 @dataclass(frozen=True)
 class Witness:
-    """The shortest behaviour (of a simulation, the one that it met) to a state that was asked for, in which ``name`` is
-    true.
+    """The shortest behaviour to a requested state in which ``name`` is true. In a simulation it is the behaviour of the
+    walk that met it.
 
-    ``name`` is that of a ``sometimes`` property, with its parameters, or a condition. ``walk`` and ``walked`` as in a
-    violation.
+    ``name`` is a ``sometimes`` property with its parameters, or a condition. ``walk`` and ``walked``: as in
+    :class:`Violation`.
     """
 
     name: str
@@ -61,8 +62,8 @@ class Witness:
 
 @dataclass(frozen=True)
 class ActionCount:
-    """How often an action was taken and how many distinct states it discovered (0 in a simulation, which does not
-    know). Never taken: flagged in every report.
+    """How often an action was taken, and how many distinct states it discovered (0 in a simulation, which does not
+    know). Every report flags an action that was never taken.
     """
 
     name: str
@@ -75,24 +76,27 @@ class Findings:
     """The findings of a check: the values of a :class:`fencepost.Result`.
 
     ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue``
-    count as TLC does, up to ``symmetry`` of the constants it names; unless ``exact``, some states of a large group were
-    counted more than once up to it, and the counts are upper bounds. ``limit`` names the limit that ended the search
-    early, and ``within_level`` says that it, or the user, did so in the middle of a level, how far into which depends
-    on the moment and on the workers; ``unfinished`` is the evaluation that had not returned by then or when it was
-    interrupted, ``error`` is what the protocol raised, ``failure`` what the machine did not give. ``seconds`` is how
-    long the caller of :func:`fencepost.check` waited: for every engine that was tried, tables, initial states, the
-    judgement of liveness and the replay of counterexamples, and in a resumed search for the runs before it. ``judged``
-    names the temporal properties that were judged, and ``unjudged`` is why they were not although everything was
-    explored. ``violations`` are in order of discovery; ``witnesses`` are the ways to what is to be sometimes true,
-    ``unreached`` names what has none so far, and ``reached`` says that nothing else was looked for and all of it was
-    found: the search may have ended with that; ``collision_probability`` is the chance that two states shared a
-    fingerprint and one was missed.
+    count as TLC does, up to ``symmetry`` of the constants it names. Unless ``exact``, the counts are upper bounds:
+    some states of a large symmetry group were counted more than once.
 
-    Of a simulation, ``walks`` says how it was done and ``walk`` is the one that was asked for, if only one was. It is
-    never complete, ``distinct_states`` is an estimate, and ``depth`` the number of states of the longest walk.
-    ``table``: the state space, if it was written down. ``engine`` is the one that explored; ``on_spark``: whether Spark
-    did a part of it, None if that was not asked for. ``compiling``: of the seconds, those in which loops were compiled,
-    which no rate counts.
+    ``limit`` names the limit that ended the search early. ``within_level``: the limit or the user stopped it in the
+    middle of a level, so the counts depend on timing and on the workers. ``unfinished`` is the evaluation that was
+    still running when the search stopped, ``error`` the exception of the protocol, ``failure`` a resource that the
+    machine lacked. ``seconds`` is how long the caller of :func:`fencepost.check` waited. It includes every engine
+    tried, tables, initial states, liveness and the replay of counterexamples, and in a resumed search the earlier runs.
+    ``compiling`` is the part of it spent compiling loops, which rates leave out.
+
+    ``judged`` names the temporal properties that were judged; ``unjudged`` is why none was although everything was
+    explored. ``violations`` are in order of discovery. ``witnesses`` are the behaviours found for ``sometimes``
+    properties and conditions, ``unreached`` names those without one so far, and ``reached`` says that the search looked
+    for nothing else and found them all, so it may have ended early. ``collision_probability`` is the chance that two
+    states shared a fingerprint and one was missed.
+
+    A simulation has ``walks``, how it was done, and ``walk``, the single walk if only one was requested. It is never
+    complete, ``distinct_states`` is an estimate, and ``depth`` is the length of the longest walk in states.
+
+    ``table``: the state space, if it was written. ``engine``: the one that explored. ``on_spark``: whether Spark did a
+    part of it; None unless Spark was requested.
     """
 
     protocol: Protocol
@@ -136,7 +140,7 @@ class Findings:
 
     @property
     def states_per_second(self) -> float:
-        """Distinct states a second over the whole exploration, but for compiling."""
+        """Distinct states a second over the whole exploration, without the time spent compiling."""
         return self._rate(self.distinct_states)
 
     @property
@@ -156,15 +160,15 @@ class Findings:
     @property
     def holds(self) -> bool:
         """Every state was explored and nothing is violated. A search that reached a limit never holds, unless it looked
-        for witnesses alone and found them all.
+        only for witnesses and found them all.
         """
         wrong = self.violations or self.error or self.failure or self.unjudged or self.interrupted
         return (self.complete or self.reached) and not wrong
 
     @property
     def verdict(self) -> str:
-        """``holds``, ``reached`` (all that was looked for, before every state was explored), the name of what is
-        violated, ``raised``, ``failed``, ``interrupted`` or ``not complete``.
+        """``holds``, ``reached`` (every witness was found before every state was explored), the name of the violated
+        property, ``raised``, ``failed``, ``interrupted`` or ``not complete``.
         """
         if self.violations:
             return self.violations[0].name
@@ -180,7 +184,7 @@ class Findings:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command line, TLC's where TLC has one."""
+        """The exit code of the command line; the same as TLC's where TLC has one."""
         if self.violations:
             return EXIT_CODES.get(self.violations[0].kind, errors.SAFETY_VIOLATED)
         if self.error is not None:

@@ -1,8 +1,8 @@
 """The arrays of the compiled protocol, as compiled loops take them: shapes, types, and who may write them.
 
-Sizes: R roots (properties first, then actions), O outcomes, L leaves, T tries, E entries, S slots, V bit-set words for
-slots (a slot of a step counts as two), G images of a state (none without symmetry). The meaning of a single number
-is in `encoding`. A list that belongs to outcomes is flat: that of outcome o is at [start[o], start[o + 1]).
+Sizes: R roots (properties first, then actions), O outcomes, L leaves, T tries, E entries, S slots, V words of a bit set
+of slots (a slot of a step counts as two), G images of a state (0 without symmetry). `encoding` defines the meaning of a
+single number. A list per outcome is flat: outcome o has [start[o], start[o + 1]).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Growing(NamedTuple):
-    """The arrays by which tries grow. Only `native` and :class:`.tables.Tables` write them."""
+    """The arrays that grow with the tries. Only `native` and :class:`.tables.Tables` write them."""
 
     pool: Array
     """int32: nodes, one after the other."""
@@ -24,23 +24,23 @@ class Growing(NamedTuple):
     roots: Array
     """int32[T]: the word that each trie begins with; the first R are the master tries."""
     tries: Array
-    """int64[1]: how many tries there are."""
+    """int64[1]: the number of tries."""
     trie_root: Array
-    """int32[T]: the root that a trie says something about."""
+    """int32[T]: the root that a trie evaluates."""
     trie_known: Array
-    """uint64[T, V]: bit set of the slots that a residual trie does not test, as the outcome leaves them known."""
+    """uint64[T, V]: bit set of the slots that a residual trie does not test, because its outcome fixes them."""
     trie_change: Array
-    """int32[T]: the change that a residual trie of a refinement is about; 0 for any other."""
+    """int32[T]: the change that a residual trie of a refinement is specialised to; 0 for any other trie."""
     older: Array
-    """int32[T]: the residual trie of a refinement that was in the place of this one, for states found before, or 0."""
+    """int32[T]: the residual trie of a refinement that this one replaced, for states found before; or 0."""
     refines: Array
     """bool[R + 1]: whether a root is a refinement."""
     residual_keys: Array
-    """uint64[a power of two]: hash table of residual tries, by what they are specialised to."""
+    """uint64[a power of two]: keys of the hash table of residual tries: what each is specialised to."""
     residual_tries: Array
-    """int32, beside it: their numbers, 0 where there is none."""
+    """int32, same length: the numbers of the tries, 0 in an empty cell."""
     known_start: Array
-    """int64[O + 1]: where the slots that an outcome's path has read are in the next three."""
+    """int64[O + 1]: where the slots that an outcome's path read begin in the next three arrays."""
     known_slot: Array
     """int32: the slot."""
     known_old: Array
@@ -50,48 +50,48 @@ class Growing(NamedTuple):
     changed: Array
     """uint64[O, V]: bit set of the slots that an outcome writes."""
     change: Array
-    """int32[O]: the number of the change that an outcome is to refinements."""
+    """int32[O]: the number of the change that refinements see in an outcome."""
     like: Array
-    """int32[O]: the first outcome that writes the same slots and leaves the same known, perhaps itself."""
+    """int32[O]: the first outcome that writes the same slots and leaves the same values known; may be itself."""
     drop: Array
     """uint64[O, R // 64 + 1]: bit set of the roots that an outcome can change."""
     root_slots: Array
     """uint64[R, V]: bit set of the slots that a root has read so far."""
     entries: Array
-    """int64[1]: how many entries there are."""
+    """int64[1]: the number of entries."""
     entry_outcome: Array
     """int32[E]: the outcome of an entry."""
     entry_trie: Array
-    """int32[E]: the residual trie that says what the outcome makes of a root."""
+    """int32[E]: the residual trie that evaluates a root after the outcome."""
 
 
 class Entries(NamedTuple):
-    """The entries of every outcome in the order of outcomes, laid out by `native.link`."""
+    """The entries of all outcomes, sorted by outcome; `native.link` lays them out."""
 
     start: Array
-    """int32[O]: where an outcome's entries begin: properties of states first."""
+    """int32[O]: where an outcome's entries begin. State properties come first."""
     middle: Array
-    """int32[O]: where its entries of actions begin."""
+    """int32[O]: where its entries for actions begin."""
     end: Array
     """int32[O]: where they end."""
     word: Array
     """int64[E]: entries."""
     first: Array
-    """int32[E]: the place of the slot that an entry tests first, NO_PLACE if it begins with no test."""
+    """int32[E]: the place of the slot that an entry tests first; NO_PLACE if it does not begin with a test."""
     gate: Array
-    """uint64[E]: bit set of the values of that slot, below 64, at which the entry does not end disabled at once."""
+    """uint64[E]: bit set of the values of that slot, below 64, for which the entry is not disabled at once."""
     trie: Array
     """int32[E]: the trie of each."""
     step_start: Array
-    """int32[O + 1]: where an outcome's step properties are in the next."""
+    """int32[O + 1]: where an outcome's step properties begin in the next array."""
     step_trie: Array
     """int32[E]: their tries."""
 
 
 class Compiled(NamedTuple):
-    """The arrays that the loops read which expand, build and judge states; valid until the tables grow.
+    """The arrays read by the loops that expand, build and judge states. Valid until the tables grow.
 
-    The last four are for canonical labellings, and empty without: see `canonical` and `programs`.
+    The last four are for canonical labellings, and empty otherwise: see `canonical` and `programs`.
     """
 
     pool: Array
@@ -109,7 +109,7 @@ class Compiled(NamedTuple):
     outcome_root: Array
     """int32[O]: the action that an outcome is a step of; -1 for INITIAL."""
     delta: Array
-    """uint64[O]: what an outcome does to a fingerprint, by exclusive or; low half."""
+    """uint64[O]: what an outcome XORs into a fingerprint; low half."""
     delta_high: Array
     """uint64[O]: high half."""
     image_delta: Array
@@ -119,13 +119,13 @@ class Compiled(NamedTuple):
     twin: Array
     """uint8[O]: whether an outcome of another leaf can have the same effect."""
     choice_start: Array
-    """int64[O + 1]: where an outcome's choices are in the next."""
+    """int64[O + 1]: where an outcome's choices begin in the next array."""
     choice: Array
     """int32: the option that was taken."""
     write_start: Array
-    """int64[O + 1]: how many slots all outcomes before one write, together."""
+    """int64[O + 1]: the number of slots written by all earlier outcomes together."""
     row_delta: Array
-    """uint64[O, words]: what an outcome does to a row, by exclusive or."""
+    """uint64[O, words]: what an outcome XORs into a row."""
     start: Array
     middle: Array
     end: Array
@@ -143,10 +143,10 @@ class Compiled(NamedTuple):
     known_new: Array
     """These five: as in :class:`Growing`."""
     colours: Array
-    """int64[members]: the colour of each member of a symmetric constant, at first."""
+    """int64[members]: the initial colour of each member of a symmetric constant."""
     program_base: Array
-    """int64[S]: where the values of a slot begin in the next."""
+    """int64[S]: where the values of a slot begin in the next array."""
     program_at: Array
-    """int64: where the program of the term of a value begins."""
+    """int64: where the program of a value's term begins."""
     program: Array
-    """int64: programs: a mask of the members in the term, where it ends, instructions."""
+    """int64: programs: a bit mask of the members in the term, the end of the program, its instructions."""

@@ -1,5 +1,5 @@
-"""The search for a canonical labelling, as compiled loops: the same arithmetic as `fencepost.semantics.labelling`,
-which explains it.
+"""The search for a canonical labelling, as compiled loops. `fencepost.semantics.labelling` explains the algorithm; the
+arithmetic here is the same.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from fencepost.semantics.labelling import (
 )
 
 REMEMBERED = 1 << 16
-"""Keys that a worker remembers by the fingerprints of their states: most states are found several times."""
+"""Keys that a worker caches by the fingerprints of their states: most states are found several times."""
 
 NUMBERS, CHANGED, SPLIT, CELL, REST = range(1, 6)
-"""Rows of ``Scratch.colours`` besides the first, which holds the colours themselves; from ``REST`` on there are two for
-each choice: the colours it was made with, and the members it is between.
+"""Rows of ``Scratch.colours`` after the first, which holds the colours. From ``REST`` each choice has two rows: the
+colours before it, and the members to choose from.
 """
 AT, SIZE, FRESH, SEEN = range(4)
-"""The counts of a choice: the number of the member tried, of members, whether that trial has come to no end yet,
-hashes seen.
+"""The counts of a choice: the index of the member being tried, the number of members, whether this trial has not
+reached a labelling yet, the number of hashes seen.
 """
 
 
 class Scratch(NamedTuple):
-    """The scratch memory of one worker that labels states. ``most``: labellings of one state that are compared.
-    ``terms``: where the program of each term begins, and which members are in it. ``remembered``: fingerprints and
+    """The scratch memory of one worker that labels states. ``most``: labellings of one state to compare at most.
+    ``terms``: where the program of each term begins, and the members in it. ``remembered``: cached fingerprints and
     keys, low and high halves. ``row``: a state.
     """
 
@@ -58,7 +58,7 @@ class Scratch(NamedTuple):
 
 
 def scratch() -> Scratch:
-    """Room to label states in."""
+    """Scratch memory for one worker."""
     slots, members = MAX_SLOTS + 2, MOST_MEMBERS + 2
     return Scratch(
         most=np.array([labelling.MOST_LABELLINGS]),
@@ -75,7 +75,7 @@ def scratch() -> Scratch:
 
 @inner
 def hashed(program, begin, colours, lane, operands):
-    """The hash of the term whose program begins here, under a colouring; by half."""
+    """One half of the hash of the term whose program begins at ``begin``, under a colouring. ``lane``: which half."""
     start = np.uint64(LANES[0]) if lane == 0 else np.uint64(LANES[1])
     top = 0
     at, end = begin + 2, load(program, begin + 1)
@@ -105,7 +105,7 @@ def hashed(program, begin, colours, lane, operands):
 
 @inner
 def total_of(c, s, terms, mask, colours, lane):
-    """The hashes of all terms together that have one of the members of ``mask`` in them."""
+    """The sum of the hashes of all terms that contain a member of ``mask``."""
     total = np.uint64(0)
     for t in range(terms):
         if s.terms[1, t] & mask:
@@ -115,7 +115,7 @@ def total_of(c, s, terms, mask, colours, lane):
 
 @inner
 def refine(c, s, terms):
-    """Split the colours in ``s.colours[0]`` by signatures until none splits any more."""
+    """Split the colours in ``s.colours[0]`` by signature until none splits any more."""
     colours, changed, split = s.colours[0], s.colours[CHANGED], s.colours[SPLIT]
     members = c.colours.size
     splitting = True
@@ -144,8 +144,8 @@ def refine(c, s, terms):
 
 @inner
 def undecided(c, s, terms):
-    """Numbers that follow the colours, and how many members are in ``s.colours[CELL]``: those of the first colour that
-    are not interchangeable.
+    """Write numbers that follow the colours. Returns how many members are in ``s.colours[CELL]``: those of the first
+    colour whose members are not interchangeable, or 0.
     """
     colours, numbers, cell, changed = s.colours[0], s.colours[NUMBERS], s.colours[CELL], s.colours[CHANGED]
     members = c.colours.size
@@ -175,7 +175,7 @@ def undecided(c, s, terms):
 
 @inner
 def choose(c, s, terms, choice):
-    """Colour the member that a choice is at as the first of its colour, and refine."""
+    """Make the current member of a choice the first of its colour, and refine."""
     kept, cell = s.colours[REST + 2 * choice], s.colours[REST + 2 * choice + 1]
     first = cell[s.choices[choice, AT]]
     for m in range(c.colours.size):
@@ -185,8 +185,8 @@ def choose(c, s, terms, choice):
 
 @inner
 def least_labelling(c, s, cells, row, wide):
-    """The least hash of the canonical labellings of the state at ``cells[row]``, low half and high half, and whether
-    all were compared.
+    """The least hash of the canonical labellings of the state at ``cells[row]`` (low half, high half), and whether all
+    of them were compared.
     """
     members = c.colours.size
     terms = 0
@@ -251,14 +251,14 @@ def least_labelling(c, s, cells, row, wide):
 
 @inner
 def labelled_key(c, s, cells, row, wide):
-    """The key of the orbit of a state, low half and high half, and whether it is the only one of its orbit."""
+    """The key of a state's orbit (low half, high half), and whether no other key can stand for the same orbit."""
     low, high, exact = least_labelling(c, s, cells, row, wide)
     return mixed(low, np.uint64(0)), high, exact
 
 
 @njit
 def labelled_keys(c, s, rows, lows, highs, wide):
-    """The keys of the orbits of these states; whether each is the only one of its orbit."""
+    """Compute the keys of the orbits of these states. Returns whether each is the only key of its orbit."""
     all_exact = True
     flat = rows.reshape(-1)
     for i in range(lows.size):

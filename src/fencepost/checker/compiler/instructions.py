@@ -1,6 +1,4 @@
-"""The few machine instructions that NumPy and Numba have no name for, and the arithmetic of `encoding` as
-instructions.
-"""
+"""Machine instructions that NumPy and Numba do not expose, and `encoding`'s arithmetic compiled to instructions."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ _declared: Any = cgutils.get_or_insert_function
 
 
 def _cell(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    """The address of an element, given the array and the index first."""
+    """The address of an element. The first two arguments are the array and the index."""
     return builder.gep(context.make_array(sig.args[0])(context, builder, args[0]).data, [args[1]])
 
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line that holds ``array[index]`` (flat, in elements)."""
+    """Prefetch the cache line that holds ``array[index]`` (flat, in elements)."""
     signature = types.void(array, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -41,7 +39,7 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def load(typingctx: Any, array: Any, index: Any) -> Any:
-    """``array[index]`` of a flat array for an index known to be in range: no negative index is looked for."""
+    """``array[index]`` of a flat array, for an index known to be in range. Negative indices are not supported."""
     signature = array.dtype(array, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -64,8 +62,8 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def find_in_line(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """Look for ``value`` or 0 in the eight elements from ``index`` on, one cache line: the place of the first, 8 if
-    there is none; 16 more if it is a 0. One vector comparison, and no branch to mispredict.
+    """Search the eight elements from ``index``, one cache line, for ``value`` or 0. Returns the offset of the first
+    match, plus 16 if it is a 0; 8 if there is none. One vector comparison, and no branch to mispredict.
     """
     signature = types.int64(array, types.intp, types.uint64)
 
@@ -90,7 +88,7 @@ def find_in_line(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def atomic_add(typingctx: Any, array: Any, index: Any, amount: Any) -> Any:
-    """Add to an int64 cell that other threads use too; gives what it held before."""
+    """Add to an int64 cell shared between threads. Returns its previous value."""
     signature = types.int64(array, types.intp, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -112,7 +110,7 @@ def atomic_load(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def yield_processor(typingctx: Any) -> Any:
-    """Let another thread have this processor: whoever waits must not keep the one it waits for from running."""
+    """Yield the processor, so that a waiting thread does not keep the one it waits for from running."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         fn = _declared(builder.module, ir.FunctionType(ir.IntType(32), []), "sched_yield")
@@ -123,7 +121,7 @@ def yield_processor(typingctx: Any) -> Any:
 
 
 class _Number:
-    """An int64 in code that is being compiled: arithmetic on it writes the instruction that does the same."""
+    """An int64 in code that is being compiled. Arithmetic on it emits the matching instruction."""
 
     def __init__(self, builder: Any, value: Any) -> None:
         self.builder = builder
@@ -150,10 +148,10 @@ class _Number:
 
 
 def compile_accessor(function: Callable[..., Any]) -> None:
-    """Let compiled loops call a function of Python that does arithmetic on integers and nothing else.
+    """Let compiled loops call a Python function that only does arithmetic on integers.
 
-    It is run once, on numbers that write their instructions, wherever a loop calls it. Numba would compile it as a
-    function of its own for every mixture of widths: a tenth more of what there is to compile.
+    Each call runs the function once, on numbers that emit their instructions. Numba would compile it as a separate
+    function for every mixture of widths, which adds a tenth to compilation.
     """
     parameters = len(signature(function).parameters)
     result = types.boolean if isinstance(function(*[1] * parameters), bool) else types.int64

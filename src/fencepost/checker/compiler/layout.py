@@ -1,11 +1,10 @@
-"""Rows of bits: where each slot of a state stands in its row of 64-bit words.
+"""The layout of states as rows of 64-bit words: where the bits of each slot are.
 
-A slot takes as many bits as tell its values apart, a power of two of them, so that none straddles two words. One that
-has only had a single value takes none. Most slots of a replication protocol hold a boolean or have a handful of values,
-so a row is a fifth of what it would be with a byte for each: five times as many states of a level fit into memory, and
-into a cache line.
+A slot takes as many bits as its values need, rounded up to a power of two, so that none straddles two words. A slot
+that has had a single value takes none. Most slots of a replication protocol hold a boolean or one of a few values, so
+a row is a fifth of its size with a byte for each slot: five times as many states fit into memory and a cache line.
 
-Where a slot stands is its **place**, see `encoding`.
+The bit field of a slot is its **place**, see `encoding`.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from fencepost.errors import SystemFailure
 
 
 class Layout:
-    """The places of slots, which only change to make room: a slot with more values moves to where there are more bits.
+    """The places of slots. They change only to make room: a slot with more values moves to a larger field.
 
-    ``place``: of each slot, kept in one array for good, so that compiled loops that hold it see every change.
-    ``words``: of a row. ``version``: how often anything has changed.
+    ``place``: of each slot. It stays the same array, so compiled loops that hold it see every change. ``words``: the
+    length of a row. ``version``: the number of changes so far.
     """
 
     def __init__(self) -> None:
@@ -42,16 +41,15 @@ class Layout:
         self.version = 0
         self._free: dict[int, list[tuple[int, int]]] = {size: [] for size in (*SIZES, WORD_BITS)}
         self._free[WORD_BITS].append((0, 0))
-        self._held: list[int] = []  # values that each slot has room for
-        # The word, the shift and the mask of each slot, for so many of them in this version.
+        self._held: list[int] = []  # the number of values that each slot has room for
+        # The word, shift and mask of each slot, cached for one version and number of slots.
         self._parts: tuple[tuple[int, int], tuple[Array, Array, Array]] = (-1, -1), (self.place,) * 3
 
     def fit(self, values: Sequence[Sequence[Any]]) -> Array:
-        """Make room for these values of each slot: the moves that rows must make, in order, as pairs of the place
-        before and the one after.
+        """Make room for these values of each slot. Returns the moves that rows must make, in order: int32 pairs of the
+        place before and the place after.
 
-        Raises :class:`fencepost.SystemFailure` if there are more than 65,534 slots, or more than 4 billion values of
-        one.
+        Raises :class:`fencepost.SystemFailure` for more than 65,534 slots, or more than 4 billion values of one.
         """
         if len(values) > MAX_SLOTS:
             raise SystemFailure(
@@ -71,7 +69,7 @@ class Layout:
         return np.array(moves, np.int32).reshape(-1, 2)
 
     def _give(self, slot: int, values: int) -> None:
-        """Give a slot a place with room for so many values."""
+        """Give a slot a place with room for this number of values."""
         bits = next((size for size in SIZES if values <= 1 << size), None)
         if bits is None:
             raise SystemFailure("a part of the state has more than 4 billion values; {profile} shows which", "profile")
@@ -81,7 +79,7 @@ class Layout:
         self.version += 1
 
     def _take(self, bits: int) -> tuple[int, int]:
-        """Free bits, from the smallest piece that has enough."""
+        """Take free bits from the smallest free piece that is large enough."""
         size = next((size for size in (*SIZES, WORD_BITS) if size >= bits and self._free[size]), None)
         if size is None:
             self._free[WORD_BITS].append((self.words, 0))
@@ -94,7 +92,7 @@ class Layout:
         return word, shift
 
     def numbers(self, row: Array, slots: int) -> list[int]:
-        """The numbers of one row: of the first slots, as they are laid out now."""
+        """The value numbers of one row, for the first ``slots`` slots of the current layout."""
         if self._parts[0] != (self.version, slots):
             places = self.places(slots)
             masks = (np.uint64(1) << place_bits(places).astype(np.uint64)) - np.uint64(1)
@@ -104,12 +102,12 @@ class Layout:
         return found
 
     def places(self, slots: int) -> Array:
-        """The places of the first slots as they are now."""
+        """The current places of the first slots."""
         return self.place[:slots].copy()
 
 
 def packed(ids: Array, places: Array, words: int) -> Array:
-    """Rows of numbers (one row a state, one column a slot) as rows of words."""
+    """Pack rows of value numbers (one row a state, one column a slot) into rows of words."""
     rows = np.zeros((len(ids), words), np.uint64)
     for slot in np.flatnonzero(places[: ids.shape[1]]).tolist():
         word, shift, _ = _parts(places[slot])
@@ -118,8 +116,8 @@ def packed(ids: Array, places: Array, words: int) -> Array:
 
 
 def unpacked(rows: Array, places: Array) -> Array:
-    """The numbers that :func:`packed` has packed: in the smallest type that has room for every slot, column after
-    column in memory.
+    """The value numbers that :func:`packed` has packed, in column-major order and the smallest type that holds every
+    slot.
     """
     widest = int(place_bits(places).max(initial=0))
     kind = np.uint8 if widest <= 8 else np.uint16 if widest <= 16 else np.uint32

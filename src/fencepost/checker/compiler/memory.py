@@ -12,17 +12,16 @@ from fencepost.errors import SystemFailure
 
 PAGES = 1 << 21
 
-# Python names MAP_NORESERVE from 3.13 on; Linux has it everywhere.
+# Python names MAP_NORESERVE since 3.13. Every Linux has it.
 NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
 def reserve(count: int, dtype: Any, large: bool = False) -> np.ndarray[Any, Any]:
     """A zeroed array of ``count`` elements that takes memory only where it is touched.
 
-    ``large``: in large pages, if the system has them: better for what grows large and is read at random, a waste for
-    the rest.
+    ``large``: use huge pages if the system has them. They pay off for arrays that grow large and are read at random.
 
-    Raises :class:`fencepost.SystemFailure` if the system refuses even the address space.
+    Raises :class:`fencepost.SystemFailure` if the system refuses the address space.
     """
     size = max(PAGES, -(-count * np.dtype(dtype).itemsize // PAGES) * PAGES)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE

@@ -1,16 +1,16 @@
-"""The compiled loops over decision tries: walking one, and growing residual tries from master tries.
+"""The compiled loops over decision tries: walking them, and growing residual tries from master tries.
 
-A trie lives in one pool of 32-bit words (`encoding` says what a word, a node, a fork and a cell are). All options of a
-fork are walked, and one value of any other node.
+A trie lives in one pool of 32-bit words (`encoding` defines words, nodes, forks and cells). A walk takes all options of
+a fork, and one value of any other node.
 
-Trie number r is the **master** trie of root r while r is less than the number of roots: it grows from what Python
-recorded. The others are **residual** tries: the master trie of one root, specialised to what one outcome of an action
-is known to have read and written. They grow natively, one path at a time, from the master. A path is a fact about the
-protocol, so neither ever goes stale.
+Trie number r is the **master** trie of root r if r is less than the number of roots: it grows from Python's recorded
+evaluations. The others are **residual** tries: the master trie of one root, specialised to the values that one outcome
+of an action has read and written. Compiled code grows them from the master, one path at a time. A path is a fact about
+the protocol, so neither kind ever goes stale.
 
-A refinement reads first the **change** that a step is, a number that each outcome has (see `step.refinement`).
-When an outcome gets another one, because more is known of what computed parts read, its residual trie is another one
-too. States that were found before may know their way through the **older** one only, and it is right about them.
+A refinement first reads the **change** of a step, a number that each outcome has (see `step.refinement`). When more is
+learned about what computed parts read, an outcome may get another change and with it another residual trie. States
+found before may know their way through the **older** trie only, and it is right about them.
 """
 
 from __future__ import annotations
@@ -52,26 +52,24 @@ for accessor in ACCESSORS:
 
 
 def njit(*args: Any, **kwargs: Any) -> Any:
-    """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts.
+    """Numba's njit: cached on disk, without the GIL, and without reference counts.
 
-    Nothing compiled here allocates an array or outlives its arguments, and counting every view of every row,
-    atomically, would cost several times what the loops do.
+    No function compiled here allocates an array or outlives its arguments. Atomic reference counts for every view of
+    every row would cost several times as much as the loops.
     """
     options = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, **kwargs}
     return _njit(**options)(*args) if args else _njit(**options)
 
 
 def inner(function: Any) -> Any:
-    """As :func:`njit`, for what only compiled code calls: without the wrapper for Python, half of what there is to
-    compile.
+    """As :func:`njit`, for functions that only compiled code calls. Leaving out the wrapper for Python halves the code
+    to compile.
     """
     return njit(no_cpython_wrapper=True)(function)
 
 
 STACK_WORDS = 2 * MAX_WAYS
-"""Words that :func:`walk` and :func:`resolve` need for the branches of a trie that are still to be taken: one or two
-for each.
-"""
+"""Words of the stack that :func:`walk` and :func:`resolve` need for branches not taken yet: one or two for each."""
 
 RESOLVED = 0
 WAITING = 1
@@ -107,7 +105,7 @@ def set_bit(mask, bit):
 
 @njit
 def room_for(value):
-    """How many values a node gets room for when it must hold this one."""
+    """The number of values for which a node gets room when it must hold this one."""
     room = 2
     while room <= value:
         room *= 2
@@ -116,7 +114,7 @@ def room_for(value):
 
 @njit
 def new_node(pool, top, first, room):
-    """A node with every word MISS (the pool is zeroed and only ever appended to); its place."""
+    """Append a node whose cells are all MISS: the pool is zeroed and only ever appended to. Returns its index."""
     base = top[0]
     pool[base] = first
     pool[node_room(base)] = room
@@ -126,7 +124,7 @@ def new_node(pool, top, first, room):
 
 @njit
 def widened(pool, top, node, value):
-    """A copy of a node with room for ``value``; its place."""
+    """Append a copy of a node with room for ``value``. Returns its index."""
     base = new_node(pool, top, pool[node], room_for(value))
     for value in range(pool[node_room(node)]):
         pool[node_cell(base, value)] = pool[node_cell(node, value)]
@@ -135,14 +133,14 @@ def widened(pool, top, node, value):
 
 @inner
 def field(cells, row, place):
-    """The number at a place of the row that begins at ``cells[row]``; see `layout`."""
+    """The value number at a place of the row that begins at ``cells[row]``; see `layout`."""
     bits = load(cells, row + place_word(place)) >> np.uint64(place_shift(place))
     return np.int64(bits & ((np.uint64(1) << np.uint64(place_bits(place))) - np.uint64(1)))
 
 
 @inner
 def set_field(cells, row, place, value):
-    """Write what stands at a place of a row."""
+    """Write the value number at a place of a row."""
     at, shift = row + place_word(place), np.uint64(place_shift(place))
     mask = ((np.uint64(1) << np.uint64(place_bits(place))) - np.uint64(1)) << shift
     store(cells, at, (load(cells, at) & ~mask) | (np.uint64(value) << shift))
@@ -150,7 +148,7 @@ def set_field(cells, row, place, value):
 
 @njit
 def move_fields(cells, begin, end, moves):
-    """Make moves, from which place to which, in the rows [begin, end), and clear what is free then."""
+    """Move fields of the rows [begin, end) from one place to another, in order, and clear the old place."""
     for position in range(begin, end):
         row = cells[position]
         for m in range(len(moves)):
@@ -161,7 +159,7 @@ def move_fields(cells, begin, end, moves):
 
 @njit
 def repack(rows, before, after, target):
-    """Rows of one layout as rows of another, whose slots have no fewer bits. ``target`` is all zeros."""
+    """Copy rows into another layout whose slots have at least as many bits. ``target`` is all zeros."""
     for position in range(len(rows)):
         row, into = rows[position], target[position]
         for slot in range(before.size):
@@ -171,8 +169,8 @@ def repack(rows, before, after, target):
 
 @inner
 def walk(pool, places, cells, row, word, out, n, stack):
-    """Walk a trie over the state at ``cells[row]``. Appends the leaves it ends in to ``out`` from ``n`` on; the new n,
-    or -1 at a MISS, or where there are more ways than an action may have.
+    """Walk a trie over the state at ``cells[row]`` and write the leaves it ends in to ``out`` from index ``n``. Returns
+    the new n; -1 at a MISS, or if there are more ways than an action may have.
     """
     top = 0
     first = n
@@ -204,7 +202,7 @@ def walk(pool, places, cells, row, word, out, n, stack):
 
 @inner
 def new_value(g, outcome, slot, old):
-    """The value of a slot after an outcome, given the one before."""
+    """The value of a slot after an outcome, from the value before."""
     for k in range(g.known_start[outcome], g.known_start[outcome + 1]):
         if g.known_slot[k] == slot:
             return np.int64(g.known_new[k])
@@ -215,9 +213,9 @@ def new_value(g, outcome, slot, old):
 def resolve(c, g, trie, cells, step, stack):
     """Extend a residual trie by the path that the state ``cells`` takes through its master trie.
 
-    ``step``: for a step property, the outcome that is the step out of that state, else NO_STEP. RESOLVED; or WAITING if
-    the master has no path yet and Python was asked before; or ASK if it must be asked now, if only to say that there
-    are too many ways.
+    ``step``: for a step property, the outcome of the step out of that state, else NO_STEP. Returns RESOLVED; WAITING if
+    the master has no path yet and Python was already asked; ASK if it must be asked now. ASK is also returned for too
+    many ways, so that Python reports them.
     """
     pool, top, roots, places = g.pool, g.top, g.roots, c.place
     root, known = np.int64(g.trie_root[trie]), g.trie_known[trie]
@@ -292,7 +290,7 @@ def mixed(key, word):
 
 @inner
 def residual_of(keys, tries, count, roots_of, known_bits, key, root):
-    """The number of the residual trie with this key; a new one, whose known bits are still empty, if there is none."""
+    """The number of the residual trie with this key. Negated if it is new; its known bits are then empty."""
     size = keys.size
     place = np.int64(key & np.uint64(size - 1))
     while tries[place] != 0:
@@ -320,7 +318,7 @@ def rehash(old_keys, old_tries, keys, tries):
 
 @inner
 def residual_for(g, outcome, root, step):
-    """The residual trie that says what an outcome makes of what ``root`` gives; whether it is a new one."""
+    """The residual trie that evaluates ``root`` after an outcome, and whether it is a new one."""
     start, end = g.known_start[outcome], g.known_start[outcome + 1]
     key = mixed(np.uint64(root + 1) * np.uint64(0x9E3779B97F4A7C15), np.uint64(0))
     for k in range(start, end):
@@ -355,7 +353,7 @@ def residual_for(g, outcome, root, step):
 
 @inner
 def add_entry(g, outcome, root, step):
-    """Note that ``outcome`` can change what ``root`` gives, and find the residual trie that says how."""
+    """Record that ``outcome`` can change the result of ``root``, with the residual trie that evaluates it."""
     trie, _ = residual_for(g, outcome, root, step)
     n = g.entries[0]
     g.entry_outcome[n] = outcome
@@ -367,7 +365,7 @@ def add_entry(g, outcome, root, step):
 
 @inner
 def touches(changed, slots):
-    """Whether two bit sets meet."""
+    """Whether two bit sets intersect."""
     for i in range(changed.size):
         if changed[i] & slots[i]:
             return True
@@ -376,16 +374,16 @@ def touches(changed, slots):
 
 @inner
 def copy_drops(g, outcome, like):
-    """Let an outcome change the results of the same tries as another one."""
+    """Copy to an outcome the set of roots that another one can change."""
     for i in range(g.drop.shape[1]):
         g.drop[outcome, i] = g.drop[like, i]
 
 
 @njit
 def add_outcomes(g, first, end, root_kind):
-    """Entries for new outcomes: every step property, and every other root that reads what the outcome changes.
+    """Add entries for new outcomes: every step property, and every other root that reads a slot the outcome changes.
 
-    An outcome that changes the same as an earlier one, and leaves the same known, has the entries of that one.
+    An outcome that writes the same slots as an earlier one, and leaves the same values known, shares its entries.
     """
     stepwise = False
     for root in range(root_kind.size):
@@ -401,14 +399,14 @@ def add_outcomes(g, first, end, root_kind):
 
 @njit
 def widen_root(g, root, gained, outcomes):
-    """A root has begun to read the slots ``gained``: outcomes that change them, and nothing it read before, now affect
+    """A root has begun to read the slots ``gained``. Outcomes that change them, but nothing it read before, now affect
     it.
     """
     for outcome in range(1, outcomes):
         if g.like[outcome] != outcome:
             copy_drops(g, outcome, g.like[outcome])
         elif touches(g.changed[outcome], gained) and not touches(g.changed[outcome], g.root_slots[root]):
-            # The entry is keyed by what the root reads from now on.
+            # The key of an entry includes what the root now reads.
             for i in range(gained.size):
                 g.root_slots[root, i] |= gained[i]
             add_entry(g, outcome, root, np.bool_(False))
@@ -420,8 +418,8 @@ def widen_root(g, root, gained, outcomes):
 
 @njit
 def renew(g, is_renewed):
-    """Give outcomes that are another change now another residual trie of each refinement; the one they had is the older
-    one.
+    """Give outcomes whose change number is new another residual trie for each refinement. The previous one becomes the
+    older one.
     """
     for n in range(g.entries[0]):
         outcome, trie = g.entry_outcome[n], g.entry_trie[n]
@@ -444,7 +442,9 @@ def entry_of(pool, places, word):
 
 @njit
 def gate_of(pool, places, word):
-    """The first test of a trie: the place of its slot, and the values at which it does not end disabled at once."""
+    """The first test of a trie: the place of its slot, and a bit set of the values for which it is not disabled at
+    once.
+    """
     if word <= 0 or is_fork(pool[word]):
         return np.int32(NO_PLACE), np.uint64(1)
     place = places[pool[word]]
@@ -458,8 +458,8 @@ def gate_of(pool, places, word):
 
 @njit
 def row_deltas(g, places, first, end, deltas):
-    """The changes of the outcomes [first, end) to a row, by exclusive or: an outcome knows the old value of each slot
-    that it writes.
+    """Compute what the outcomes [first, end) XOR into a row. An outcome knows the old value of each slot that it
+    writes.
     """
     for outcome in range(first, end):
         delta = deltas[outcome]
@@ -473,10 +473,9 @@ def row_deltas(g, places, first, end, deltas):
 
 @njit
 def link(g, places, root_kind, entries, fill):
-    """Lay the entries out by outcome: properties in [start, middle), actions in [middle, end), step properties apart.
+    """Sort the entries by outcome: properties in [start, middle), actions in [middle, end), step properties apart.
 
-    An entry whose residual is known to end disabled, whatever the state, is left out. ``fill`` (int64, 3 for each
-    outcome) is scratch.
+    Leaves out an entry whose residual trie is disabled in every state. ``fill`` (int64, 3 for each outcome) is scratch.
     """
     start, middle, end, step_start = entries.start, entries.middle, entries.end, entries.step_start
     outcomes = fill.size // 3

@@ -1,4 +1,4 @@
-"""The work of the compiler, for people: how often Python was called, which slots have too many values."""
+"""A readable profile of the compiler: how often it called Python, and which slots have too many values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def exploding(tables: Tables) -> list[tuple[str, int]]:
 
 
 def profile(tables: Tables) -> dict[str, Any]:
-    """The work of the compiler, for ``--profile``: calls of Python per root, values per slot, sizes of the tables."""
+    """The profile that ``--profile`` prints: calls of Python per root, values per slot, sizes of the tables."""
     return {
         "evaluations": {r.title: n for r, n in zip(tables.stepper.roots, tables.evaluations_by_root, strict=True)},
         "values": {s.name: len(v) for s, v in zip(tables.store.slots, tables.store.values, strict=True)},

@@ -14,7 +14,7 @@ from fencepost.semantics import Symmetry
 
 
 class Programs:
-    """The programs of the terms of all values there are, for canonical labellings."""
+    """The programs of the terms of all values, for canonical labellings. Grows with the values."""
 
     def __init__(self, symmetry: Symmetry) -> None:
         assert symmetry.labelling is not None
@@ -40,7 +40,7 @@ class Programs:
         ]
 
     def _add(self, slot: int, value: int) -> int:
-        """Where the program begins that was added for a value."""
+        """Add the program of a value. Returns where it begins."""
         begin, term = self.top, self.symmetry.term(slot, value) if value else None
         program = [] if term is None else term.program
         if begin + len(program) + 2 > MAX_WORDS:

@@ -1,4 +1,4 @@
-"""Compiled tables as plain data, for the checkpoints of another engine's run."""
+"""Compiled tables as plain data, for the checkpoints of the Spark engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.semantics.roots import MAPPING
 
 
 def snapshot(tables: Tables) -> dict[str, Any]:
-    """The tables as plain data, from which :meth:`restore` makes them again; what they number keeps its number."""
+    """The tables as plain data, from which :func:`restore` rebuilds them. All numbers stay the same."""
     tables.spread()
     arrays = {name: getattr(tables, name)[:size] for name, size in tables.used().items() if hasattr(tables, name)}
     return {
@@ -35,7 +35,7 @@ def snapshot(tables: Tables) -> dict[str, Any]:
 
 
 def restore(tables: Tables, kept: dict[str, Any]) -> None:
-    """Make new tables what others were. The store must number slots and values as theirs did."""
+    """Fill new tables from a snapshot. The store must number slots and values as the one of the snapshot did."""
     if kept["slot words"] > tables.slot_words:
         tables.widen_masks(kept["slot words"])
     for name, (kind, shape, content) in kept["arrays"].items():

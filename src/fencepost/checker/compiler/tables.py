@@ -1,8 +1,8 @@
-"""A protocol as integer tables: decision tries, leaves, outcomes, and what each outcome can change for which root.
+"""A protocol as integer tables: decision tries, leaves, outcomes, and the roots that each outcome can affect.
 
-:class:`Tables` is grown by an engine's driver, one recorded evaluation at a time, and read by its compiled loops.
-Everything in it is an array of integers; what the integers mean (slots, values, actions, choices) is known to the
-stepper and written down here so that a path can be told afterwards.
+An engine's driver grows :class:`Tables` one recorded evaluation at a time, and its compiled loops read them. Everything
+in them is an array of integers. The stepper knows their meaning (slots, values, actions, choices). The tables record
+choices, so that a path can be reported afterwards.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fencepost.semantics.slots import CHANGE, slot_of_step
 from fencepost.semantics.state import LOW
 
 ENTRIES_AT_ONCE = 1 << 20
-"""Entries for which there is room before it is looked at again."""
+"""Outcomes are spread in batches of at most this many entries. Room is checked before each."""
 
 
 class _Column:
-    """Arrays of :class:`Tables` that have one row for each of the same things: their type, the most rows, of which
-    count so many are in use, and the words of a row.
+    """Arrays of :class:`Tables` with the same kind of rows. ``kind``: their type; ``most``: the most rows; ``count``:
+    the name of the number of rows in use; ``words``: the name of the number of words of a row, if that varies.
     """
 
     def __init__(self, kind: Any, most: int, count: str, words: str = "") -> None:
@@ -41,7 +41,7 @@ class _Column:
         self.names.append(name)
 
     def reserve(self, tables: Tables) -> Array:
-        """Room for an array."""
+        """Reserve memory for one array."""
         if not self.words:
             return reserve(self.most, self.kind)
         words = getattr(tables, self.words)
@@ -49,15 +49,15 @@ class _Column:
 
 
 def _column(kind: Any, most: int, count: str, words: str = "") -> Array:
-    """A column, which is an array in tables."""
+    """A column; on an instance, an array."""
     return cast("Array", _Column(kind, most, count, words))
 
 
 class Tables:
     """The compiled form of one protocol, growing as new paths are recorded.
 
-    Leaf numbers below ``len(roots)`` stand for "this property is violated" (if it is to be sometimes true: "it is");
-    the others are leaves of actions. Raises :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
+    Leaf numbers below ``len(roots)`` mean "this property is violated" ("is true" for a ``sometimes`` property); the
+    others are leaves of actions. Raises :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
     """
 
     pool = _column(np.int32, encoding.MAX_WORDS, "words")
@@ -88,8 +88,8 @@ class Tables:
         self.root_words = roots // 64 + 1
         self.refines = np.array([r.kind == "refinement" for r in stepper.roots] + [False])
         self.stepwise = bool((self.root_kind == encoding.STEP_PROPERTY).any())
-        # With step properties even a step that changes nothing has to be checked. It changes nothing of what is
-        # refined.
+        # With step properties, even a step that changes nothing has to be checked. Refinements are not concerned: such
+        # a step changes nothing that they map.
         self.keeps_loops = bool(((self.root_kind == encoding.STEP_PROPERTY) & ~self.refines[:-1]).any())
         for column in COLUMNS:
             for name in column.names:
@@ -110,15 +110,15 @@ class Tables:
         self.outcomes = 0
         self.outcome_choices: list[tuple[int, ...]] = []
         self.outcome_weight: list[int] = []
-        # The most leaves and outcomes that one state can have, by root, as far as seen: bounds what states have room
-        # for.
+        # The most leaves and outcomes that one state can have, by root, as far as seen. They bound the room that states
+        # need.
         self.most_leaves, self.most_outcomes = [0] * roots, [0] * roots
         self.below: dict[int, tuple[int, int]] = {}
         self.same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
         self._alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], int] = {}
         self.layout = Layout()
         self._row_delta, self._laid_out = np.zeros((0, 0), np.uint64), (-1, 0)
-        # One word at a time, Python reads and writes a memoryview several times faster than an array.
+        # For one word at a time, a memoryview is several times faster than an array in Python.
         self._pool, self._top, self._root_words = self.pool.data, self.top.data, self.roots.data
         self.slots_read: list[set[int]] = [set() for _ in range(roots)]
         self._gained: dict[int, set[int]] = {}
@@ -131,7 +131,7 @@ class Tables:
     # -- growing ------------------------------------------------------------------------------------------------------
 
     def growing(self) -> Growing:
-        """The arrays for growing; take them anew after every :meth:`spread`."""
+        """The arrays for growing. Call it again after every :meth:`spread`."""
         return Growing(*(getattr(self, name) for name in Growing._fields))
 
     def _add_initial(self) -> None:
@@ -145,7 +145,7 @@ class Tables:
                 self.drop[encoding.INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
 
     def recall(self, outcomes: Sequence[tuple[int, Sequence[int]]]) -> None:
-        """Number outcomes as an earlier exploration did, so that its links can be read; they take part in nothing
+        """Number outcomes as an earlier exploration did, so that its links can be read. They are used for nothing
         else.
         """
         for root, choices in outcomes[1:]:
@@ -154,10 +154,9 @@ class Tables:
         self.spread_outcomes = self.outcomes
 
     def record(self, root: int, branch: Branch) -> None:
-        """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie.
+        """Add Python's recorded evaluation of a root in one state (for a step property, one step) to its master trie.
 
-        :meth:`spread` works out the consequences for the outcomes of other roots. It must be called before the tables
-        are used.
+        Call :meth:`spread` before the tables are used: it works out the consequences for the outcomes of other roots.
         """
         self.evaluations_by_root[root] += 1
         read: set[int] = set()
@@ -167,8 +166,8 @@ class Tables:
             self.slots_read[root] |= read
 
     def spread(self) -> None:
-        """Enter new outcomes, and slots that roots have begun to read, into what each outcome can change for which
-        root.
+        """Work out which roots each new outcome can affect, and which outcomes affect a slot that a root has begun to
+        read.
         """
         self._make_room(self.spread_outcomes)
         for root, slots in self._gained.items():
@@ -186,7 +185,7 @@ class Tables:
             self.stepper.deadline.check()
 
     def _note_changes(self) -> None:
-        """Number the changes that new outcomes are; and those of others anew that touch what a computed part has begun
+        """Number the changes of new outcomes, and renumber those of outcomes that write what a computed part has begun
         to read.
         """
         if not self.refines.any():
@@ -222,7 +221,7 @@ class Tables:
         read: set[int],
         within: tuple[tuple[int, int], ...],
     ) -> None:
-        """Add a branch at a cell. ``known``: the values read on the way there, ``within``: the forks, each with the
+        """Add a branch at a cell. ``known``: the values read before it. ``within``: the forks around it, each with the
         cell of its option.
         """
         pool = self._pool
@@ -274,13 +273,13 @@ class Tables:
             self._root_words[encoding.cell_root(cell)] = word
 
     def _leaf(self, root: int, leaf: Leaf, known: dict[int, int], within: tuple[tuple[int, int], ...]) -> int:
-        """The word for where an evaluation ended."""
+        """The trie word for the end of an evaluation."""
         if not leaf.outcomes:
             return encoding.DISABLED
         if self.root_kind[root] != encoding.ACTION:
             return encoding.leaf_word(root)
-        # Options with the same effect are one outcome, the first; one without effect is none, but it was a step all the
-        # same.
+        # Options with the same effect are one outcome, the first. An option without effect is no outcome, but it still
+        # counts as a step.
         by_effect: dict[tuple[tuple[int, int, int], ...], list[Outcome]] = {}
         for outcome in sorted(leaf.outcomes, key=lambda o: o.choices):
             effect = tuple((slot, old, new) for slot, (old, new) in sorted(outcome.writes.items()))
@@ -298,8 +297,8 @@ class Tables:
         return encoding.leaf_word(number)
 
     def _count_below(self, root: int, outcomes: int, within: tuple[tuple[int, int], ...]) -> None:
-        """Note a new leaf with so many outcomes. A state takes all options of a fork, and one way from anything
-        else.
+        """Update the bounds for a new leaf with this number of outcomes. A state takes all options of a fork, and one
+        way through any other node.
         """
         leaves = 1
         for fork, option in reversed(within):
@@ -355,13 +354,13 @@ class Tables:
         self.outcomes += 1
 
     def images_of(self, count: int) -> Array:
-        """Room for a number of each image of ``count`` things; without symmetry there are no images."""
+        """Room for one number for each image of ``count`` states or outcomes; empty without symmetry."""
         if not self.permutations:
             return np.zeros((0, 0), np.uint64)
         return reserve(count * self.permutations, np.uint64).reshape(count, self.permutations)
 
     def image_hashes(self, slot: int, value: int) -> Array:
-        """The share of a value of a slot in the fingerprint of each image of a state: low halves, high halves."""
+        """The part of each image's fingerprint that a value of a slot contributes: low halves, high halves."""
         known = self._image_hashes.get((slot, value))
         if known is None:
             assert self.symmetry is not None
@@ -381,7 +380,7 @@ class Tables:
             self.twin[same] = 1
 
     def _make_room(self, entries: int) -> None:
-        """Room for so many new entries, each of which may have a residual trie of its own."""
+        """Make room for this number of new entries, each of which may have its own residual trie."""
         needed = 2 * (int(self.tries[0]) + entries)
         if needed > self.residual_keys.size:
             size = 1 << needed.bit_length()
@@ -417,7 +416,7 @@ class Tables:
             setattr(self, name, wide)
         self.slot_words = words
 
-    # -- keeping ------------------------------------------------------------------------------------------------------
+    # -- sizes --------------------------------------------------------------------------------------------------------
 
     def used(self) -> dict[str, int]:
         """How much of each array of the tables is in use."""
@@ -440,18 +439,18 @@ class Tables:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Numbers that are others once the tables are. What Python recorded may fill a word that there was room for,
-        and nothing grows.
+        """Numbers that change whenever the tables do. Sizes alone are not enough: an evaluation may fill an existing
+        cell.
         """
         return (self.layout.version, sum(self.evaluations_by_root), *self.used().values())
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def compiled(self, afresh: bool = True) -> Compiled:
-        """The tables as compiled loops read them, laid out anew.
+        """The tables as compiled loops read them.
 
-        Unless it has to be ``afresh``, what is laid out is only what came new: that is enough to complete states by,
-        not to build any.
+        Unless ``afresh``, entries are laid out again only if there are new ones. That is enough to complete states, but
+        not to build them.
         """
         self.spread()
         n, entries = self.outcomes, int(self.entries[0])
@@ -469,7 +468,7 @@ class Tables:
         return Compiled(*(found[name] if name in found else getattr(self, name) for name in Compiled._fields))
 
     def _row_deltas(self) -> Array:
-        """The change of each outcome to a row: worked out for those that are new, and for all once slots have moved."""
+        """What each outcome XORs into a row. Computed for new outcomes, and for all after slots have moved."""
         version, done = self._laid_out
         if version != self.layout.version:
             self._row_delta, done = (
@@ -482,32 +481,32 @@ class Tables:
         return self._row_delta
 
     def fit(self) -> Array:
-        """Make room in rows for every value there is: the moves that rows must make; see :meth:`Layout.fit`."""
+        """Make room in rows for every value. Returns the moves that rows must make; see :meth:`Layout.fit`."""
         return self.layout.fit(self.store.values)
 
     @property
     def places(self) -> Array:
-        """The places of the slots there are, as they are now."""
+        """The current places of all slots."""
         return self.layout.places(len(self.store.slots))
 
     def ask(self, root: int, ids: Sequence[int], step: int = encoding.NO_STEP) -> None:
-        """Have the author's Python evaluate a root in a state, or for a step out of it, and record the path. ``step``:
-        the number of the outcome. Raises :class:`fencepost.ProtocolRaised`.
+        """Have the author's Python evaluate a root in a state, or for the step ``step`` (an outcome) out of it, and
+        record the path. Raises :class:`fencepost.ProtocolRaised`.
         """
         after = self.successor(ids, step) if step >= 0 else None
         change = int(self.change[step]) if self.refines[root] else None
         self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change))
 
     def rows(self, states: Sequence[Sequence[int]]) -> Array:
-        """States, given by the numbers of their values, as rows."""
+        """States, as value numbers slot by slot, packed into rows."""
         return packed(np.array(states, np.int64), self.places, self.layout.words)
 
     def ids(self, row: Array) -> list[int]:
-        """The numbers of a state's values, slot by slot."""
+        """The value numbers of a state, slot by slot."""
         return self.layout.numbers(row, len(self.store.slots))
 
     def successor(self, ids: Sequence[int], outcome: int) -> list[int]:
-        """The row after an outcome."""
+        """The value numbers after an outcome, slot by slot."""
         after = list(ids)
         for k in range(self.write_start[outcome], self.write_start[outcome + 1]):
             slot = int(self.write_slot[k])
@@ -517,4 +516,4 @@ class Tables:
 
 
 COLUMNS = tuple(dict.fromkeys(each for each in vars(Tables).values() if isinstance(each, _Column)))
-"""The columns of tables."""
+"""The columns of :class:`Tables`."""

@@ -1,1 +1,1 @@
-"""Explorers of state spaces. One small interface: a stepper and limits in, an exploration out."""
+"""Engines that explore state spaces. They share one interface: a stepper and options in, an exploration out."""

@@ -1,4 +1,4 @@
-"""Tells a user who waits that loops are being compiled: on every machine the first run takes a while longer."""
+"""Reports that loops are being compiled: the first run on a machine takes longer, and a user is waiting."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from fencepost.checker.compiler import native
 from fencepost.checker.engines.interface import COMPILING, MORE, Exploration, Progress, Report
 
 _under_way = 0
-"""Compilations that have begun and not ended; one can be part of another."""
+"""Compilations in progress. One can be part of another."""
 
 _began = _spent = 0.0
-"""When the compilation that is under way began, and the seconds that those before it took, in this process."""
+"""When the compilation in progress began, and the seconds that earlier ones in this process took."""
 
 
 @cache
 def _notice() -> str:
-    """The first search on a machine is told apart from later ones that need more loops, by the cache on disk."""
+    """The notice to show. The cache on disk tells the first search on a machine from one that needs more loops."""
     kept = getattr(native.rehash, "_cache", None)
     return MORE if kept is not None and any(Path(kept.cache_path).glob("*.nbi")) else COMPILING
 
 
 class _Listener(event.Listener):
-    """Reports each compilation as it begins, if that is in the thread that asked."""
+    """Reports the start of each compilation in the thread that created it."""
 
     def __init__(self, report: Report | None) -> None:
         self.report = report
@@ -52,14 +52,14 @@ class _Listener(event.Listener):
 
 
 def compiling() -> str:
-    """The notice of a compilation that is under way; empty if none is."""
+    """The notice of the compilation in progress, or an empty string."""
     return _notice() if _under_way else ""
 
 
 @contextmanager
 def announced(report: Report | None) -> Iterator[Callable[[Exploration], Exploration]]:
-    """While the body runs, ``report`` is called at every compilation. A function that is loaded from the cache on disk
-    is not compiled. Gives what tells an exploration how many seconds that took until then.
+    """Call ``report`` at the start of every compilation while the body runs. Loading a function from the cache on disk
+    is not a compilation. Yields a function that sets ``compiling`` of an exploration to the seconds spent so far.
     """
     before = _spent
 

@@ -1,4 +1,4 @@
-"""Checking mode: a sample of what the compiled tables say is put to the author's Python again."""
+"""Checking mode: evaluates a sample of what the compiled tables know again in the author's Python, and compares."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Effect = tuple[tuple[int, int], ...]
 
 
 def audit(tables: Tables, arena: Arena, position: int) -> None:
-    """Compare one state's compiled successors and properties with what Python says of it now.
+    """Compare one state's compiled successors and properties with a fresh evaluation in Python.
 
-    Raises :class:`fencepost.ProtocolRaised` if they differ: the protocol depends on something besides its state; or if
-    it tells apart what it declares to be symmetric. Raises :class:`fencepost.SystemFailure` if the state's own
-    fingerprint is wrong, which would be a fault of the engine.
+    Raises :class:`fencepost.ProtocolRaised` if they differ, because the protocol depends on something besides its
+    state, or if the protocol distinguishes members that it declares symmetric. Raises
+    :class:`fencepost.SystemFailure` if the state's fingerprint is wrong, which would be a bug of the engine.
     """
     stepper = tables.stepper
     ids = tables.ids(arena.cells[position])

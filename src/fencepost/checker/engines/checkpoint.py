@@ -1,11 +1,11 @@
-"""Checkpoints: what it takes to go on after the process was killed, in a directory.
+"""Checkpoints: a directory with everything that a search needs to go on after its process was killed.
 
-``fingerprints.bin`` and ``links.bin`` only ever grow, level by level. ``frontier-N.bin`` holds the rows of one whole
-level, and ``manifest.json``, replaced in one step, says which frontier is valid and how much of the other two: whatever
-was written after it is ignored. Compiled tries are not kept: they grow again from the rows that are expanded.
+``fingerprints.bin`` and ``links.bin`` only grow, level by level. ``frontier-N.bin`` holds the rows of one whole level.
+``manifest.json`` is replaced atomically. It says which frontier is valid and how much of the other two files; anything
+written later is ignored. Compiled tries are not saved: they grow again from the rows that are expanded.
 
-The manifest has digests of all of it, its own among them. Those of the two files that grow run along with what is
-written, so a save reads nothing again, and a resumed search checks them in the one pass in which it reads.
+The manifest has digests of all files and of itself. Those of the two growing files are updated with each write, so a
+save reads nothing back. A resumed search checks them in the same pass that reads the files.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ NAME = "manifest.json"
 FINGERPRINTS, LINKS = "fingerprints.bin", "links.bin"
 
 BLOCK_ROWS = 1 << 16
-"""Rows of a frontier are kept in blocks of this many: their numbers, then their words."""
+"""Rows of a frontier block. A block has the numbers of its states, then their words."""
 BLOCK = 1 << 20
-"""Numbers that are read together."""
+"""Fingerprints that are read at once."""
 
 
 class SlotEntry(msgspec.Struct):
-    """A slot by its path, with the values it has held. ``constant``: it exists in every state, so that the protocol has
-    it.
+    """A slot by its path, with the values it has held. ``constant``: the slot exists in every state, as a part of the
+    protocol.
     """
 
     name: str
@@ -64,15 +64,15 @@ class SlotEntry(msgspec.Struct):
 
 
 def refused(place: Path | str, why: str, mend: str = "", *options: str) -> SystemFailure:
-    """The error of a checkpoint from which no search can go on: ``why``, and what to ``mend``, which name options."""
+    """The error for a checkpoint that cannot be resumed. ``why`` and ``mend``, the remedy, may name ``options``."""
     mend = mend and f"{mend}, or "
     return SystemFailure(f"the checkpoint in {place} {why}; {mend}start again without {{resume}}", "resume", *options)
 
 
 class Saved(msgspec.Struct, kw_only=True):
-    """The part of a search that a checkpoint keeps at the end of a level, whatever engine it is of; ``asked`` are its
-    options as :func:`fencepost.checker.engines.options.asked` gives them, ``taken`` and ``new`` are by the number
-    of the root, and ``found`` is as :meth:`fencepost.checker.engines.workspace.Workspace.encode` gives it.
+    """What a checkpoint of any engine keeps of a search at the end of a level. ``asked``: its options as of
+    :func:`fencepost.checker.engines.options.asked`. ``taken`` and ``new``: counts by root number. ``found``: as encoded
+    by :meth:`fencepost.checker.engines.workspace.Workspace.encode`.
     """
 
     format: int
@@ -95,8 +95,8 @@ class Saved(msgspec.Struct, kw_only=True):
     exact: bool
 
     def verify(self, place: Path | str, search: Search, properties: list[str]) -> None:
-        """Raise :class:`fencepost.SystemFailure` if ``search`` cannot go on from it: it is of something else, its
-        levels were asked something else, or with these limits it would have ended before.
+        """Raise :class:`fencepost.SystemFailure` if ``search`` cannot go on from this checkpoint: it is of something
+        else, its options change what a level means, or with its limits it would have ended earlier.
         """
         protocol, options = search.stepper.protocol, search.options
         assert isinstance(options, SavedOptions)
@@ -116,7 +116,7 @@ class Saved(msgspec.Struct, kw_only=True):
         differs_in = difference(options, self.asked, search.symmetric)
         if differs_in is not None:
             raise refused(place, *differs_in)
-        built = self.depth + (not self.queue)  # the last one may be empty
+        built = self.depth + (not self.queue)  # the last level may be empty
         if options.max_depth is not None and options.max_depth < built:
             raise refused(place, f"has {built:,} levels already", f"give {{max_depth}} {built} or more", "max_depth")
         explored = self.distinct - self.queue
@@ -127,7 +127,7 @@ class Saved(msgspec.Struct, kw_only=True):
             )  # fmt: skip
 
     def kept(self, found: list[Found]) -> Kept:
-        """The same for a search that goes on. ``found``: what was found, decoded."""
+        """The part of it that a resumed search takes over. ``found``: its findings, decoded."""
         return Kept(
             self.depth, self.distinct, self.generated, self.queue, self.seconds, dict(enumerate(self.taken)),
             dict(enumerate(self.new)), found, self.reported, self.seeks, self.exact,
@@ -135,8 +135,8 @@ class Saved(msgspec.Struct, kw_only=True):
 
 
 class Manifest(Saved, kw_only=True):
-    """Everything about an exploration at the end of a level but its states. ``fingerprints``, ``links``: the digests of
-    those files, as far as they count; ``frontier_blocks``: those of the blocks of the frontier.
+    """Everything about an exploration at the end of a level except its states. ``fingerprints`` and ``links``: the
+    digests of the valid part of those files. ``frontier_blocks``: the digests of the blocks of the frontier.
     """
 
     levels: list[int]
@@ -150,8 +150,8 @@ class Manifest(Saved, kw_only=True):
 
 
 def saved(search: Search, source: str, properties: list[str], kept: Kept) -> dict[str, Any]:
-    """The fields of :class:`Saved` but ``format``, ``slots`` and ``found``. ``source``: the digest of the protocol's
-    source when the search began; ``properties``: those that are checked, by title.
+    """The fields of :class:`Saved` except ``format``, ``slots`` and ``found``. ``source``: the digest of the protocol's
+    source when the search began. ``properties``: the titles of the checked ones.
     """
     stepper, options = search.stepper, search.options
     assert isinstance(options, SavedOptions)
@@ -170,9 +170,9 @@ def saved(search: Search, source: str, properties: list[str], kept: Kept) -> dic
 
 @contextmanager
 def locked(options: SavedOptions) -> Iterator[None]:
-    """Keep the folder of a checkpoint for this search alone. At a URL that is elsewhere nothing keeps others out.
+    """Lock the folder of a checkpoint for this search. There is no lock for a URL of another machine.
 
-    Raises :class:`fencepost.SystemFailure` if another search has it.
+    Raises :class:`fencepost.SystemFailure` if another search holds the lock.
     """
     place = options.resume if options.resume is not None else options.checkpoint
     folder = None if place is None else folder_of(place)
@@ -196,13 +196,13 @@ def locked(options: SavedOptions) -> Iterator[None]:
 
 
 def encoded_constants(protocol: Protocol) -> dict[str, str]:
-    """The constants of a protocol as a manifest keeps them."""
+    """The constants of a protocol in the form that a manifest has."""
     return {name: encode(value).hex() for name, value in protocol.constants.items()}
 
 
 class Log:
-    """A file that only grows, with the digest of all that is in it. ``kept``: how many bytes it is to begin with, and
-    their digest.
+    """A file that only grows, with a running digest of its content. ``kept``: the number of bytes to keep of an
+    existing file, and their digest.
     """
 
     def __init__(self, path: Path, kept: tuple[int, Digest] | None) -> None:
@@ -214,29 +214,29 @@ class Log:
 
     @property
     def digest(self) -> str:
-        """The digest of what was written until now."""
+        """The digest of everything written so far."""
         return str(self._digest.hexdigest())
 
     def write(self, array: Array) -> None:
-        """Add an array."""
+        """Append an array."""
         content = np.ascontiguousarray(array).data
         self._file.write(content)
         self._digest.update(content)
 
     def sync(self) -> None:
-        """Make sure that the disk has it."""
+        """Flush the file to the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file; what a full disk does not take was not saved."""
+        """Close the file. Errors are ignored: data that a full disk does not take was not saved."""
         with suppress(OSError):
             self._file.close()
 
 
 class Writer:
-    """A checkpoint directory being written, from the start or from where a reader found it. Raises
-    :class:`fencepost.SystemFailure` when the disk does not take it.
+    """Writes a checkpoint directory: a new one, or one that a reader has read. Raises :class:`fencepost.SystemFailure`
+    when the disk cannot be written.
     """
 
     def __init__(self, directory: Path, reader: CheckpointReader | None) -> None:
@@ -257,7 +257,7 @@ class Writer:
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
-        """Turns what the disk refuses into one line."""
+        """Turn an error of the disk into one line."""
         try:
             yield
         except OSError as error:
@@ -267,7 +267,7 @@ class Writer:
             ) from error
 
     def add_level(self, fingerprints: list[Array], links: Array) -> None:
-        """The fingerprints (arrays of 64-bit halves, low ones first in pairs) and links of one more level."""
+        """Append one level: its fingerprints (64-bit halves, in pairs with the low one first) and its links."""
         with self._disk():
             for part in fingerprints:
                 self.fingerprints.write(part)
@@ -275,7 +275,7 @@ class Writer:
         self.levels.append(len(links))
 
     def save(self, manifest: Manifest, rows: Callable[[], Iterator[tuple[Array, Array]]]) -> None:
-        """Make the last ``manifest.levels`` what a resumed run goes on from. ``rows``: blocks of (numbers, rows)."""
+        """Make the levels of ``manifest`` the point to resume from. ``rows``: blocks of (numbers, rows)."""
         self.number += 1
         name = f"frontier-{self.number}.bin"
         with self._disk():
@@ -297,21 +297,21 @@ class Writer:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(fresh, self.directory / NAME)
-            sync_folder(self.directory)  # else a power failure may bring the old manifest back, and not its frontier
+            sync_folder(self.directory)  # after a power failure the old manifest could be back without its frontier
             for stale in self.directory.glob("frontier-*.bin"):
                 if stale.name != name:
                     stale.unlink()
 
     def close(self) -> None:
-        """Close the files; what was saved stays."""
+        """Close the files. Saved data stays."""
         for log in (self.fingerprints, self.links):
             log.close()
 
 
 class CheckpointReader:
-    """A checkpoint directory being read.
+    """Reads a checkpoint directory.
 
-    Raises :class:`fencepost.SystemFailure` if it is no checkpoint, damaged, truncated, or of another protocol or
+    Raises :class:`fencepost.SystemFailure` if there is none, or if it is damaged, truncated, or of another protocol or
     version.
     """
 
@@ -344,13 +344,13 @@ class CheckpointReader:
         return self._wrong(f"is damaged: {name} is not what was written")
 
     def fingerprints(self) -> Iterator[Array]:
-        """The fingerprints of all states, in blocks. Only at the end is it certain that they are what was written."""
+        """The fingerprints of all states, in blocks. They are verified only after the last block."""
         left = sum(self.manifest.levels) * (self.manifest.asked["bits"] // 64)
         blocks = [BLOCK] * (left // BLOCK) + [left % BLOCK]
         yield from self._log(FINGERPRINTS, np.uint64, blocks, self.manifest.fingerprints)
 
     def links(self) -> Iterator[Array]:
-        """The links of each level. Only at the end is it certain that they are what was written."""
+        """The links of each level. They are verified only after the last level."""
         yield from self._log(LINKS, np.int64, self.manifest.levels, self.manifest.links)
 
     def _log(self, name: str, dtype: Any, blocks: Iterable[int], kept: str) -> Iterator[Array]:
@@ -371,7 +371,7 @@ class CheckpointReader:
         self.read[name] = size, whole
 
     def frontier(self) -> Iterator[tuple[Array, Array]]:
-        """The states of the last level, one column a slot, with their numbers in it, in blocks."""
+        """Blocks of the states of the last level: their numbers in the level, and their values, one column a slot."""
         kept = self.manifest
         places = np.array(kept.places, np.int32)
         left = kept.queue
@@ -393,7 +393,7 @@ class CheckpointReader:
             raise self._wrong(f"is damaged: {kept.frontier}: {error.strerror or error}") from None
 
     def restore(self, store: ValueTable) -> list[tuple[int, list[int]]]:
-        """For each column of the frontier: its slot in ``store`` and the number there of each of its values."""
+        """For each column of the frontier, its slot in ``store`` and the number there of each of its values."""
         try:
             return restore_slots(store, self.manifest.slots)
         except (ValueError, KeyError, TypeError) as error:
@@ -401,7 +401,7 @@ class CheckpointReader:
 
 
 def header(manifest: bytes) -> tuple[str | None, int | None]:
-    """The engine that wrote a manifest, None if it was this one, and the format; None if there is no telling."""
+    """The engine that wrote a manifest (None for this one), and its format (None if unreadable)."""
     try:
         document = msgspec.json.decode(manifest)
         return document.get("engine"), int(document["format"])
@@ -410,7 +410,7 @@ def header(manifest: bytes) -> tuple[str | None, int | None]:
 
 
 def slot_entries(store: ValueTable) -> list[SlotEntry]:
-    """The slots of a store as a manifest keeps them."""
+    """The slots of a store in the form that a manifest has."""
     entries = []
     for slot, values in zip(store.slots, store.values, strict=True):
         path = encode(_written(slot.path)).hex()
@@ -419,17 +419,17 @@ def slot_entries(store: ValueTable) -> list[SlotEntry]:
 
 
 def _written(path: tuple[Any, ...]) -> Value:
-    """The path of a slot as a value: for each part whether it is a class, such as a kind of message, which is then
-    written by its name.
+    """The path of a slot as a value: pairs of whether the part is a class, such as a kind of message, and the part. A
+    class is written by its name.
     """
     return tuple((isinstance(part, type), full_name(part) if isinstance(part, type) else part) for part in path)
 
 
 def restore_slots(store: ValueTable, entries: Sequence[SlotEntry]) -> list[tuple[int, list[int]]]:
-    """For each of a manifest's slots: its number in ``store`` and the number there of each of its values; what is
-    missing is added.
+    """For each slot of a manifest, its number in ``store`` and the number there of each of its values. Adds missing
+    slots and values.
 
-    Raises ValueError, KeyError or TypeError if they are not of this protocol.
+    Raises ValueError, KeyError or TypeError if they do not belong to this protocol.
     """
     named = names_of(store)
     constant = {encode(_written(slot.path)).hex(): slot for slot in store.slots if slot.constant}
@@ -449,7 +449,7 @@ def restore_slots(store: ValueTable, entries: Sequence[SlotEntry]) -> list[tuple
 
 
 def names_of(store: ValueTable) -> Callable[[str, str], Any]:
-    """Finds the model values, enum members and classes of a protocol by the names by which they are encoded."""
+    """A function that finds model values, enum members and classes of a protocol by their encoded names."""
     models: dict[str, ModelValue] = {}
     classes: dict[str, type] = {}
 
@@ -481,7 +481,7 @@ def names_of(store: ValueTable) -> Callable[[str, str], Any]:
 
 
 def _class_named(protocol: Protocol, name: str) -> type:
-    """The class that a protocol means by a full name. A process may have loaded the same file twice: it is the one that
+    """The class that a protocol means by a full name. If a process has loaded the same file twice, it is the class that
     the protocol and its methods see. Raises ValueError if there is none.
     """
     module, _, qualified = name.rpartition(":")
@@ -500,7 +500,7 @@ def _class_named(protocol: Protocol, name: str) -> type:
 
 
 def _globals(protocol: Protocol) -> Iterator[dict[str, Any]]:
-    """The surroundings of a protocol's class, of those it varies, and of their methods."""
+    """The global names that a protocol's class sees, and those of its base classes and of their methods."""
     for owner in type(protocol).__mro__:
         functions = (member.function if isinstance(member, Declared) else member for member in vars(owner).values())
         yield from (function.__globals__ for function in functions if isinstance(function, FunctionType))

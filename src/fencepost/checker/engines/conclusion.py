@@ -1,4 +1,4 @@
-"""The end of a search: its temporal properties are judged, and the table of its states is completed."""
+"""The end of a search: judges its temporal properties, and completes the table of its states."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def conclude(search: Search) -> Exploration:
-    """Judge the temporal properties on the graph of a complete search, and complete the table of its states."""
+    """Judge the temporal properties on the graph of a complete search, and complete its table of states."""
     result = search.result
-    # An executor knows its search: all that was visited would stay in memory until somebody looks for cycles.
+    # An executor refers to its search, so everything visited would stay in memory until the next garbage collection.
     del search.executor
     ended = (result.limit, result.found, result.failure, result.interrupted, result.raised)
     if not result.distinct and not any(ended):
@@ -32,7 +32,7 @@ def conclude(search: Search) -> Exploration:
 
 
 def without_states(stepper: Stepper) -> ProtocolRaised:
-    """Why a protocol has no state to explore: of no state nothing is said to hold."""
+    """The error of a protocol without any state to explore. Nothing is claimed to hold of no state."""
     initial = stepper.protocol.declared("initial")
     if not stepper.initial_states():
         name = initial[0].name
@@ -44,8 +44,8 @@ def without_states(stepper: Stepper) -> ProtocolRaised:
 
 
 def complete(search: Search, table: TableWriter) -> None:
-    """Complete the table. If the machine failed, or the user does not want to wait for it, nothing is left of it but
-    what a search can go on with.
+    """Complete the table. If the machine failed, or the user interrupts it, remove the table except for what a search
+    can go on with.
     """
     result = search.result
 
@@ -69,9 +69,9 @@ def complete(search: Search, table: TableWriter) -> None:
 
 
 class Verdicts:
-    """The shortest lasso that violates each property, and why those could not be judged that were not.
+    """The shortest lasso that violates each property, and why the others could not be judged.
 
-    Bindings of one property share its name.
+    All bindings of one property share its name.
     """
 
     def __init__(self, search: Search, terms: Terms) -> None:
@@ -81,17 +81,17 @@ class Verdicts:
         self.unjudged: dict[str, str] = {}
 
     def take(self, property: Property, lasso: Lasso | None) -> None:
-        """The verdict on a property: the shortest lasso that violates it, None if none does."""
+        """Record the verdict on a property: the shortest lasso that violates it, or None."""
         known = self.lassos.get(property.name)
         if lasso is not None and (known is None or lasso.length < known.length):
             self.lassos[property.name] = lasso
 
     def leave_open(self, property: Property, why: str) -> None:
-        """A property that could not be judged."""
+        """Record that a property could not be judged."""
         self.unjudged.setdefault(property.name, why)
 
     def report(self) -> None:
-        """Make the verdicts part of what the search found."""
+        """Add the verdicts to the result of the search."""
         self.report_violations()
         result = self.search.result
         open_ = {name: why for name, why in self.unjudged.items() if name not in self.lassos}
@@ -100,7 +100,7 @@ class Verdicts:
         result.judged = tuple(name for name in names if name not in open_)
 
     def report_violations(self) -> None:
-        """Make only the violations part of it: the judging did not come to its end."""
+        """Add only the violations, for a judgement that did not finish."""
         from fencepost.checker.liveness.replayed import replayed
 
         for name, lasso in self.lassos.items():
@@ -110,8 +110,8 @@ class Verdicts:
 
 
 def judge(search: Search, recording: Recording) -> None:
-    """Judge the temporal properties on the graph that was recorded. A limit leaves all of them without a verdict."""
-    from fencepost.checker.liveness.judge import violation  # SciPy takes its time to import
+    """Judge the temporal properties on the recorded graph. If a limit is reached, none of them has a verdict."""
+    from fencepost.checker.liveness.judge import violation  # imports SciPy, which is slow
 
     result, options = search.result, search.options
     limit = memory_limit(options.max_memory)

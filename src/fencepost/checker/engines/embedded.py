@@ -1,7 +1,7 @@
 """The embedded engine: the compiled protocol, on all cores of one machine.
 
-The executor here decides between levels what is done; the loops that run once per state are in `kernel`, and what they
-cannot do is done in `workspace`, where the author's Python is run.
+The executor here decides what to do between levels. The loops that run once per state are in `kernel`. What they cannot
+do is in `workspace`, which runs the author's Python.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from fencepost.semantics import Stepper
 def explore(
     stepper: Stepper, options: EmbeddedOptions, report: Report | None = None, table: TableWriter | None = None
 ) -> Exploration:
-    """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported.
+    """Explore every reachable state. Limits, violations and errors of the protocol end it early, and are in the result.
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
@@ -65,9 +65,9 @@ def explore(
 
 
 class Embedded(Executor):
-    """Expands levels in this process. A state is named by its position, in the arena of its level.
+    """Expands levels in this process. A state is identified by its position in the arena of its level.
 
-    ``relief`` can be replaced by who knows another executor that takes over.
+    ``relief`` may be replaced by a function that returns another executor to take over.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class Embedded(Executor):
             *(reserve(TURNS * w * w * ROOM, t).reshape(TURNS, w, w, ROOM) for t in (np.uint64, np.uint64, np.int64)),
         )  # fmt: skip
         self.order = reserve(workspace.region * w, np.int64)
-        """The positions of the frontier, by fingerprint."""
+        """The positions of the frontier, sorted by fingerprint."""
         self.order_fp = reserve(workspace.region * w, np.uint64)
-        """Their fingerprints, low halves."""
+        """Their fingerprints; low halves."""
         self.log = reserve(workspace.region * w, np.int64)
         self.bases = [0] * w
-        """The number in its level of each worker's first state of the frontier."""
-        # After a resume the states of the first level are numbered as they were, not as they are laid out.
+        """The number of each worker's first frontier state in its level."""
+        # After a resume, the states of the first level keep their old numbers, which do not follow the layout.
         self.old_numbers = self.new_numbers = np.zeros(0, np.int64)
         self.is_expanding = False
         self.is_linked = False
-        """Whether the links of the level being built are written, and its states counted by outcome."""
+        """Whether the links of the level being built are written, and its states are counted by outcome."""
         self.expanded = 0
         self.reader = CheckpointReader(Path(resume)) if resume else None
         self.writer: Writer | None = None
@@ -111,7 +111,7 @@ class Embedded(Executor):
         self.save_seconds = 0.0
 
     def close(self) -> None:
-        """Let the workers go."""
+        """Stop the workers."""
         self.shared.stop[0] = 1
         if self.writer is not None:
             self.writer.close()
@@ -154,13 +154,13 @@ class Embedded(Executor):
         return True
 
     def _expand_all(self) -> bool:
-        """Expand the frontier, pausing to complete parked states; whether it came to its end."""
+        """Expand the frontier, pausing to complete parked states. Returns whether it was finished."""
         own, total = self.workspace, self.search.queue
         at = 0
         while at < total:
             bound = sum(own.tables.most_outcomes)
             block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
-            # Most of what is new in a level is met in its first round. Once that is known, few states are parked.
+            # Most new paths of a level are met in its first round. Once those are known, few states are parked.
             end = total if at else min(total, block * own.workers)
             begin = time.monotonic()
             done = self._run_workers(self.order[:end], at, block)
@@ -172,8 +172,8 @@ class Embedded(Executor):
         return True
 
     def _run_workers(self, order: Array, first: int, block: int) -> int:
-        """Run the kernel on every core, from place ``first`` of the level on, until it comes back; how many rounds were
-        done. Watches limits meanwhile.
+        """Run the kernel on every core, starting at index ``first`` of the level, until it returns. Watches limits
+        meanwhile. Returns the number of rounds done.
         """
         own = self.workspace
         self.shared.ready[:] = 0
@@ -191,14 +191,14 @@ class Embedded(Executor):
         self.workspace.complete(self._watch)
 
     def _watch(self) -> None:
-        """Look at the limits in the middle of a level, and report."""
+        """Check the limits in the middle of a level, and report progress."""
         found, discovered = self.search, self.workspace.discovered()
         expanded = min(found.queue, self.expanded + int(self.shared.stop[1]))
         if found.watch(found.result.distinct + discovered, found.queue + discovered - expanded):
             self.shared.stop[0] = 1
 
     def _end_level(self) -> None:
-        """All states of the level are there: put it in order, and log how each of its states was discovered."""
+        """All states of the level are built: sort it, and log how each of its states was discovered."""
         own, found = self.workspace, self.search
         begin = time.monotonic()
         counts = own.counts()
@@ -209,13 +209,13 @@ class Embedded(Executor):
         ]:
             future.result()
         self.is_linked = True
-        # The ways to what was met lead through the level before, which is still in order.
+        # The paths to what was met lead through the previous level, which is still sorted.
         self._meet_all()
         found.judge()
         if any(own.failed):
-            self.save()  # the level before: one with states that could not be judged is not saved
+            self.save()  # the previous level: a level with states that could not be judged is not saved
         self.links.add(log)
-        # Only now, as the disk may have no room for links: the level that it is about cannot be saved any more.
+        # Only now: if the disk has no room for links, the previous level can still be saved. After this it cannot.
         self.manifest = None
         is_first = not found.result.depth
         frontier = self._put_in_order()
@@ -232,7 +232,7 @@ class Embedded(Executor):
         self._write_states()
 
     def _pass_on(self, frontier: int) -> None:
-        """Pass the level that was built on to the search: so many states of it are to be expanded."""
+        """Pass the level just built to the search. ``frontier``: how many of its states are to be expanded."""
         own, found = self.workspace, self.search
         has_leaves = found.expands_next
         found.take(Level(frontier, failed=sum(own.failed), raised=own.raised_at()))
@@ -241,7 +241,7 @@ class Embedded(Executor):
                 audit(own.tables, own.new, int(self.order[place]))
 
     def _link(self, t: int, count: int, part: Array) -> None:
-        """Log, for each of a worker's states, the number of its parent and the outcome that led to it."""
+        """Log the number of the parent, and the outcome that led to it, for each of a worker's states."""
         own, base = self.workspace, t * self.workspace.region
         if self.search.result.depth:
             bases = np.array(self.bases, np.int64)
@@ -255,7 +255,7 @@ class Embedded(Executor):
         return np.stack([low, high], axis=1) if self.workspace.wide else low
 
     def _put_in_order(self) -> int:
-        """Sort the states to be expanded by fingerprint; how many they are."""
+        """Sort the states to be expanded by fingerprint. Returns their number."""
         own = self.workspace
         inside = [
             int(w.counts[encoding.COUNT] - w.counts[encoding.OUT]) - failed
@@ -272,7 +272,7 @@ class Embedded(Executor):
         return int(places[-1])
 
     def partial(self) -> tuple[int, int]:
-        """How many states were found of a level that is not complete, and how many of the frontier are expanded."""
+        """The number of states found of an incomplete level, and the number of frontier states expanded."""
         if not self.is_expanding:
             return 0, 0
         own = self.workspace
@@ -285,10 +285,10 @@ class Embedded(Executor):
         self._meet_all()
         return found, self.expanded
 
-    # -- violations and ways ------------------------------------------------------------------------------------------
+    # -- violations and paths -----------------------------------------------------------------------------------------
 
     def _meet_all(self) -> None:
-        """Pass on the violations and witnesses of the level that is being built."""
+        """Pass on the violations and witnesses of the level being built."""
         own, meet = self.workspace, self.search.meet
         for root, position in own.violations():
             meet(Evidence(root, (int(own.new.fp[position]), int(own.new.fp_high[position])), position))
@@ -303,9 +303,9 @@ class Embedded(Executor):
         own.forget_violations()
 
     def path(self, at: int) -> StatePath:
-        """The way to the state at a position: of the level that was built last, or, of that before, to ``~position``.
+        """The path to a state of the level built last, at a position; for ``~position``, of the previous level.
 
-        While a level is under way its states are reached by their references, afterwards by their numbers.
+        During a level its states are reached by their references, afterwards by their numbers.
         """
         own = self.workspace
         if at < 0:
@@ -320,7 +320,7 @@ class Embedded(Executor):
         return own.path(start, [*outcomes, outcome])
 
     def _path_to_frontier(self, position: int) -> tuple[int, list[int]]:
-        """The initial state and the outcomes that lead to a state of the newest level that is complete."""
+        """The initial state and the outcomes that lead to a state of the newest complete level."""
         numbers = self.old_numbers if self.is_expanding else self.new_numbers
         if numbers.size:
             number = int(numbers[position])
@@ -329,7 +329,7 @@ class Embedded(Executor):
         return self.links.path(len(self.links) - 1, number)
 
     def release(self) -> None:
-        """Give back the memory of all that was visited: another executor has it now."""
+        """Free the memory of everything visited, which another executor has taken over."""
         self.workspace.release()
         self.links.close()
         self.links = Links()
@@ -337,14 +337,14 @@ class Embedded(Executor):
     # -- the graph, and the state space as a table --------------------------------------------------------------------
 
     def _record(self, recording: Recording) -> None:
-        """Record the level that was expanded, for liveness."""
+        """Record the level just expanded, for liveness."""
         own, begin = self.workspace, time.monotonic()
         order = self.order[: self.search.queue]
         record_level(recording, lambda: (own.compiled, own.old), own.work[0], order, self._ask_of_frontier)
         own.seconds["record"] = own.seconds.get("record", 0.0) + time.monotonic() - begin
 
     def _ask_of_frontier(self, root: int, position: int) -> None:
-        """Ask Python for a temporal predicate in a state of the level that was expanded."""
+        """Evaluate a temporal predicate in Python, in a state of the level just expanded."""
         own = self.workspace
         try:
             own.tables.ask(root, own.tables.ids(own.old.cells[position]))
@@ -355,7 +355,7 @@ class Embedded(Executor):
         own.compiled = own.tables.compiled()
 
     def _write_states(self) -> None:
-        """Write down the level that was built, while its parents are still there."""
+        """Write the level just built to the table, while the parents are still in memory."""
         own, found = self.workspace, self.search
         if found.table is None or not found.queue:
             return
@@ -374,7 +374,7 @@ class Embedded(Executor):
         own.seconds["states"] = own.seconds.get("states", 0.0) + time.monotonic() - begin
 
     def _write_steps(self) -> None:
-        """Write down the steps out of the level that was expanded."""
+        """Write the steps out of the level just expanded to the table."""
         own, found = self.workspace, self.search
         if found.table is None or found.table.edges is None:
             return
@@ -390,7 +390,7 @@ class Embedded(Executor):
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _resume(self, reader: CheckpointReader) -> None:
-        """Everything as it was at the end of the level that the checkpoint holds."""
+        """Restore everything as it was at the end of the checkpoint's level."""
         own, found, kept, elsewhere = self.workspace, self.search, reader.manifest, self.checkpoint
         if elsewhere is not None and Path(elsewhere).resolve() != reader.directory.resolve():
             raise SystemFailure(
@@ -422,21 +422,22 @@ class Embedded(Executor):
                 for column, (slot, values) in enumerate(columns):
                     ids[:, slot] = np.array(values, np.uint32)[rows[begin : begin + step, column]]
                 self.new_numbers[own.lay_out_ids(ids, slots)] = numbers[begin : begin + step]
-            # Block by block: the first ones teach the tables nearly every path, at the cost of a few rows.
+            # Block by block: the first blocks teach the tables nearly every path, and have few rows.
             self._complete()
         self._forget_failed()
-        own.forget_violations()  # they are among what was found
+        own.forget_violations()  # the checkpoint already has them among its findings
         self._pass_on(self._put_in_order())
         if found.has_raised:
-            return  # and the checkpoint stays as it is
-        # Only now: until here nothing in the directory was changed.
+            return  # the checkpoint stays as it is
+        # Only now: until here nothing in the directory has changed.
         self.source, self.writer = kept.source, Writer(reader.directory, reader)
         self._remember()
         self.saved_depth = found.result.depth
 
     def _forget_failed(self) -> None:
-        """States of a checkpoint's level that cannot be judged now that they are asked for their actions, which they
-        were not if they were the last before a limit on depth: no action counts as having discovered them.
+        """Uncount states of the checkpoint's level that cannot be judged. If they were the last before a limit on
+        depth, their actions were not evaluated before; now they are, and one raises. No action counts as having
+        discovered such a state.
         """
         own, log = self.workspace, self.links.level(len(self.links) - 1)
         for t, count in enumerate(own.counts()):
@@ -447,7 +448,7 @@ class Embedded(Executor):
                     self.search.earlier.new[own.step(outcome)[0]] -= 1
 
     def _remember(self) -> None:
-        """The part of a checkpoint about the level that just ended."""
+        """Prepare the part of a checkpoint about the level that just ended."""
         if self.writer is None:
             return
         own, found = self.workspace, self.search
@@ -463,7 +464,7 @@ class Embedded(Executor):
         )
 
     def save(self) -> None:
-        """Save the last level that was completed, unless that was done: the new one between levels, else the old."""
+        """Save the last complete level if it is not saved yet: between levels the new one, else the previous one."""
         own, manifest = self.workspace, self.manifest
         if self.writer is None or manifest is None or manifest.depth == self.saved_depth:
             return
@@ -491,7 +492,7 @@ class Embedded(Executor):
         return self.workspace.tally()
 
     def progress(self) -> dict[str, Any]:
-        """Fields of the progress that only this executor knows."""
+        """Fields of the progress report that only this executor knows."""
         return {"exploding": exploding(self.workspace.tables), "doing": compiling()}
 
     def profile(self) -> dict[str, object]:

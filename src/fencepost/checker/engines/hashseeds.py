@@ -1,9 +1,9 @@
-"""Checking mode: the first part of a state space, explored again by processes with other hash seeds.
+"""Checking mode: explores the first part of a state space again, in processes with other hash seeds.
 
-In which order Python walks a set of texts, what ``hash`` and ``id`` come to and what an object without a ``__repr__``
-is called differ from process to process, and in one process nothing shows that. So processes that differ in nothing
-else take the same steps in the same states, and what comes out has to be the same: fingerprints are of content, and
-equal everywhere.
+The order in which Python walks a set of texts, the results of ``hash`` and ``id``, and the default ``repr`` of an
+object differ from process to process. Within one process nothing shows that. So other processes, which differ only in
+their seed, take the same steps in the same states, and the results must be equal. Fingerprints are of content, and
+equal in every process.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from fencepost.semantics.deadline import Deadline
 from fencepost.semantics.roots import STEP_PROPERTIES
 
 SEEDS = (11, 12, 13, 14)
-"""The hash seeds. A set of two texts has one of two orders, so that each seed finds what depends on it with a chance of
-one in two.
+"""The hash seeds. A set of two texts has one of two orders, so each seed finds a dependency on it with a chance of one
+in two.
 """
 
 STATES, LEVEL, EVALUATIONS = 500, 50, 20_000
-"""The most states that are looked at, those of one level, and the calls of the author's Python after which no further
-state is.
+"""The most states to look at, in all and of one level, and the calls of the author's Python after which no more states
+are looked at.
 """
 
 PATIENCE = 600.0
-"""Seconds that the other processes may take, unless the whole search may take less."""
+"""The most seconds for the other processes. The time limit of the search may be lower."""
 
 Evaluated = list[list[Any]]
-"""Of every state its fingerprint, and for each action or property the title and the result, as text."""
+"""For every state its fingerprint, and pairs of the title of an action or property and its result as text."""
 
 
 class Sample:
-    """The first states of a protocol, level by level, and what the author's Python makes of each."""
+    """The first states of a protocol, level by level, and the result of evaluating the author's Python in each."""
 
     def __init__(self, stepper: Stepper) -> None:
         self.stepper = stepper
-        stepper.store.show_only(lambda path: True)  # a view would leave open which of several states is looked at
+        stepper.store.show_only(lambda path: True)  # with a view, it would be open which of several states is evaluated
         self.found: dict[str, Found] = {}
         self.evaluated: Evaluated = []
         self.raised: tuple[str, ProtocolRaised] | None = None
 
     def explore(self) -> Sample:
-        """Look at the states."""
+        """Evaluate the states."""
         level: dict[str, tuple[int, ...]] = {}
         for state in self.stepper.initial_states():
             key = self._key(state.ids)
@@ -114,13 +114,13 @@ class Sample:
 def compare(
     protocol: Protocol, invariants: Sequence[str] | None, timeout: float | None, deadline: Deadline
 ) -> Exploration | None:
-    """Look at the first states here and under other hash seeds; an exploration that ends where they first differ, if
-    they do.
+    """Evaluate the first states here and under other hash seeds. If they differ, returns an exploration that ends at
+    the first difference.
 
-    ``timeout``: the seconds that the other processes have, at most. ``deadline`` ends what does not return here.
+    ``timeout``: the most seconds for the other processes. ``deadline`` ends an evaluation here that does not return.
 
-    Nothing is compared if the protocol's class is in no module that another process could import, or does something
-    here that the search itself will tell of.
+    Compares nothing if no other process can import the protocol's class, or if the protocol raises something here that
+    the search will report anyway.
     """
     began = time.monotonic()
     request = _request(protocol, invariants)
@@ -131,7 +131,7 @@ def compare(
         here = Sample(Stepper(protocol, invariants, True, deadline)).explore()
         if here.raised is not None:
             key, error = here.raised
-            # A value that was changed once may stay as it is, so that the search itself would not notice.
+            # Python may keep a value that the author's code has changed, so the search might not notice it.
             return _ended(here, key, error, began) if isinstance(error.__cause__, Misbehaved) else None
         late = began + min(PATIENCE, timeout or PATIENCE)
         for other in others:
@@ -149,12 +149,12 @@ def compare(
 
 
 def _difference(here: Sample, evaluated: Evaluated) -> tuple[str, str] | None:
-    """The first state, by its key, and action or property that are not the same in both."""
+    """The first state, by its key, and the action or property with different results."""
     ours: Evaluated = json.loads(json.dumps(here.evaluated))
     for (key, mine), (other, its) in zip(ours, evaluated, strict=False):
         if key != other or mine != its:
             return key, next((one[0] for one, two in zip(mine, its, strict=False) if one != two), "")
-    # One of them may have looked at more: here every evaluation is done twice, which uses up their number.
+    # Either may have evaluated more states: here every evaluation is done twice, which uses up the limit sooner.
     return None
 
 
@@ -183,7 +183,7 @@ def _ended(here: Sample, key: str, error: ProtocolRaised, began: float) -> Explo
 
 
 def _request(protocol: Protocol, invariants: Sequence[str] | None) -> bytes | None:
-    """The data by which another process makes the same protocol; None if it cannot."""
+    """The data from which another process builds the same protocol; None if it cannot."""
     cls = type(protocol)
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if "<locals>" in cls.__qualname__ or file is None or not sys.executable:
@@ -219,7 +219,7 @@ def _answer(process: subprocess.Popen[bytes], late: float) -> Evaluated | None:
         said, _ = process.communicate(timeout=max(0.0, late - time.monotonic()))
         found: Evaluated = json.loads(said)
         return found
-    except (subprocess.TimeoutExpired, ValueError):  # it had no time, or its module cannot be imported elsewhere
+    except (subprocess.TimeoutExpired, ValueError):  # it ran out of time, or cannot import the module
         return None
 
 
@@ -229,17 +229,17 @@ def _end(*_: Any, **__: Any) -> None:
 
 def _main() -> None:
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # for what an author prints
-    # A script that checks while it is imported would start processes like this one, and each of them more.
+    os.dup2(2, 1)  # the author's code may print
+    # A script that runs a check when it is imported would start processes like this one, without end.
     sys.modules["fencepost"].check = sys.modules["fencepost.api.check"].check = _end  # type: ignore[attr-defined]
     locator = json.loads(sys.stdin.buffer.readline())
     sys.path[:] = locator["path"]
     module = loading.from_file(locator["file"]) if locator["file"] else importlib.import_module(locator["module"])
-    sys.modules[locator["module"]] = module  # which may be __main__, by which name its values were pickled
+    sys.modules[locator["module"]] = module  # may be __main__, under which the values were pickled
     constants, invariants, declared = pickle.load(sys.stdin.buffer)
     protocol = attrgetter(locator["name"])(module)(**constants)
     if declared_as(protocol) != declared:
-        raise SystemExit  # something was put on its class by what does not run here
+        raise SystemExit  # code that does not run here has added something to the class
     sample = Sample(Stepper(protocol, invariants)).explore()
     json.dump(sample.evaluated, out)
     out.flush()

@@ -1,4 +1,4 @@
-"""The reports and results of every engine: progress, and the states and violations found."""
+"""What every engine reports and returns: its progress, and the states and violations it found."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Progress:
-    """How far an exploration is. ``depth`` counts levels, the initial states being level 1; ``queue`` is states found
-    but not yet expanded; ``evaluations`` is calls of the author's Python; ``memory`` is resident bytes of the process.
-    ``exploding`` names slots whose number of values is out of hand, with that number; ``doing`` is what takes time
-    other than exploring, if anything does. ``walks`` is how many walks of a simulation were begun, None if it is a
-    search; ``depth`` is then the states of the longest. On Spark, ``shuffled`` is bytes that went from task to task,
-    ``stage`` what a job is at.
+    """How far an exploration is. ``depth`` counts levels; the initial states are level 1. ``queue``: states found but
+    not yet expanded. ``evaluations``: calls of the author's Python. ``memory``: resident bytes of the process.
+    ``exploding``: slots that have too many values, with their number. ``doing``: what takes time other than exploring,
+    or empty. ``walks``: the walks that a simulation has begun, None for a search; ``depth`` is then the length of the
+    longest walk in states. On Spark, ``shuffled`` is the bytes moved between tasks, and ``stage`` the stage of the job.
     """
 
     generated: int = 0
@@ -44,24 +43,24 @@ class Progress:
 
 
 MORE = "compiling more loops"
-"""The text of ``doing`` while loops are compiled that no search has needed before, and others were."""
+"""The text of ``doing`` while compiling loops that no search on this machine has needed before, though some ran."""
 
 COMPILING = "compiling the loops, once on this machine"
-"""The text of ``doing`` while it is not yet exploring, the first time on a machine."""
+"""The text of ``doing`` while compiling the loops for the first time on a machine."""
 
 Report = Callable[[Progress], None]
-"""Called by an engine a few times a second, from the thread that called the engine. May raise KeyboardInterrupt."""
+"""An engine calls it a few times a second, in the thread that called the engine. It may raise KeyboardInterrupt."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A violation: ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``deadlock`` or a temporal kind; or a
-    witness: ``kind`` is ``sometimes``, and ``name`` has the parameters too. ``path`` leads to it from ``initial`` by
-    the numbers of roots and of choices. For a step invariant, and for a refinement unless the path is empty, the last
-    step is the one that breaks it; for a temporal property the states from number ``loop`` on (the initial one is 0)
-    repeat for ever, and ``fairness`` says how that is fair.
+    """A violation or a witness. The ``kind`` of a violation is ``invariant``, ``step_invariant``, ``refinement``,
+    ``deadlock`` or a temporal kind. The ``kind`` of a witness is ``sometimes``, and its ``name`` includes the
+    parameters. ``path`` leads to it from ``initial``, as the numbers of roots and of choices. The last step is the one
+    that violates a step invariant or a refinement (unless the path is empty). For a temporal property, the states from
+    number ``loop`` (the initial one is 0) repeat forever, and ``fairness`` says why that is fair.
 
-    In a simulation ``walk`` is the number of the walk that found it, and ``walked`` how many states it had by then.
+    In a simulation, ``walk`` is the number of the walk that found it, and ``walked`` its number of states by then.
     """
 
     kind: str
@@ -76,10 +75,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Walks:
-    """The work of a simulation besides exploring: ``walks`` of at most ``depth`` states, and their ``steps``.
+    """The work of a simulation: ``walks`` of at most ``depth`` states, with ``steps`` in all.
 
     ``seed`` repeats it. ``unseen``: parts of the state that hold one of a few values (truth values, members of an
-    enum), each with those that it never held.
+    enum), each with the values that it never held.
     """
 
     seed: int
@@ -91,10 +90,9 @@ class Walks:
 
 @dataclass(frozen=True)
 class Table:
-    """The state space as a table: where it is, how many states and (if they were asked for) steps it has, and to which
-    depth.
+    """The state space as a table: its directory, its numbers of states and (if requested) steps, and its depth.
 
-    Unless ``complete``, it holds the levels that were found before the search ended.
+    Unless ``complete``, it holds the levels found before the search ended.
     """
 
     directory: str
@@ -105,48 +103,50 @@ class Table:
 
 
 class TableWriter(Protocol):
-    """Writes the state space down, level by level, while a search goes on; see :class:`fencepost.states.writer.Writer`.
+    """Writes the state space level by level during a search; see :class:`fencepost.states.writer.Writer`.
 
-    Fingerprints are 64 bits (uint64), roots are numbers of actions, rows the numbers of the values of a state.
+    Fingerprints have 64 bits (uint64). Roots are numbers of actions. Rows are the value numbers of states.
     """
 
     edges: Any
     """None if steps are not written."""
 
     def add_level(self, blocks: Iterator[tuple[Array, Array | None, Array | None, Array]]) -> None:
-        """The next level, in the order of fingerprints: fingerprints, those of parents, roots, rows."""
+        """Add the next level, sorted by fingerprint: blocks of fingerprints, those of the parents, roots, rows."""
 
     def add_edges(self, sources: Array, targets: Array, roots: Array) -> None:
-        """Steps, by the fingerprints they go from and to and the numbers of their roots."""
+        """Add steps: the fingerprints they lead from and to, and the numbers of their roots."""
 
     def finish(self, complete: bool, ended: str | None, tell: Callable[[int, int], None]) -> Table:
-        """Complete the table; ``tell`` is called with the states that are encoded, and of how many."""
+        """Complete the table. Calls ``tell`` with the number of states encoded so far, and the total."""
 
     def discard(self) -> None:
-        """Remove what was written, but for what a search can go on with."""
+        """Remove what was written, except for what a search can go on with."""
 
 
 @dataclass
 class Exploration:
     """The findings of an engine.
 
-    ``taken`` and ``new`` count, per root number, how often an action was taken (steps back to the same state included,
-    steps cut by constraints not) and how many distinct states it discovered. ``generated`` counts initial states and
-    every step taken, to states outside a constraint too; ``distinct`` leaves those out. ``limit`` says which limit was
-    reached, None if the space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search;
-    ``within_level``: the search ended before its last level was complete;
-    ``unfinished`` is the evaluation that had not returned when a limit or the user ended it; ``raised`` is an error of
-    the author's Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk,
-    memory), with all that was known until then. ``judged``: the temporal properties that were judged; ``unjudged``: why
-    they were not. ``seconds`` are those of the engine;
-    ``seconds_before``, of them, those of earlier runs that a resumed search goes on from; ``compiling``, those in which
-    loops were compiled. With a ``symmetry`` states
-    are counted up to it. ``table``: the state space as it was written down. ``engine``: the one that
-    explored, if it is not the one that was asked to; ``on_spark``: whether Spark did a part of it, None if that was not
-    asked for.
+    ``taken`` and ``new`` count, by root number, how often an action was taken, and how many distinct states it
+    discovered. Steps back to the same state count as taken; steps that a constraint cuts do not. ``generated`` counts
+    initial states and every step taken, including steps to states outside a constraint; ``distinct`` leaves those
+    states out.
 
-    In a simulation ``distinct`` is an estimate, ``depth`` the states of the longest walk, ``walks`` tells the rest, and
-    ``walk`` is the only walk, if only one was asked for.
+    ``limit`` is the limit that was reached. It is None if the space was exhausted, or if violations (``found``) or
+    ``witnesses`` ended the search. ``within_level``: the search ended before its last level was complete.
+    ``unfinished``: the evaluation that was running when a limit or the user ended the search. ``raised``: an error of
+    the author's Python; ``raised_at``: the path to the state in which it was raised. ``failure``: a resource that the
+    machine lacked (disk, memory); the other fields hold what was known by then. ``judged``: the temporal properties
+    that were judged; ``unjudged``: why the others were not.
+
+    ``seconds``: of the engine. They include ``seconds_before``, of the earlier runs of a resumed search, and
+    ``compiling``, spent compiling loops. With a ``symmetry``, states are counted up to it. ``table``: the state space
+    as it was written. ``engine``: the one that explored, if it is not the requested one. ``on_spark``: whether Spark
+    did a part of it; None unless Spark was requested.
+
+    In a simulation ``distinct`` is an estimate, ``depth`` is the length of the longest walk in states, ``walks``
+    describes the rest, and ``walk`` is the single walk if only one was requested.
     """
 
     distinct: int = 0
@@ -181,5 +181,5 @@ class Exploration:
     on_spark: bool | None = None
 
     def add(self, found: Found) -> None:
-        """Take a violation, or a witness."""
+        """Add a violation or a witness."""
         (self.witnesses if found.kind == "sometimes" else self.found).append(found)

@@ -1,11 +1,11 @@
-"""The interpreted explorer: `reference`, with every evaluation of the author's Python remembered and used again.
+"""The interpreted explorer: `reference`, with every evaluation of the author's Python cached.
 
-It is to the compiled loops what an interpreter is to a compiler: slower by the state, and it has an answer to a space
+It relates to the compiled loops as an interpreter does to a compiler. It is slower per state, but it finishes a space
 of some thousand states before NumPy and Numba would have been imported. It needs neither.
 
-An evaluation is remembered in a **trie** of its root: which part of the state was read first, what it held, which part
-was read next, and so on to an :class:`Evaluation`, its result. A new state inherits the evaluations of its parent:
-only those roots are looked up again that read what the step has changed.
+Evaluations are cached in a **trie** for each root. Its path is the part of the state that was read first, the value of
+that part, the part read next, and so on to the result, an :class:`Evaluation`. A new state inherits the evaluations of
+its parent. Only roots that read something changed by the step are looked up again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fencepost.semantics.state import LOW
 
 @dataclass(frozen=True)
 class Most:
-    """More limits, looked at between levels: of calls of the author's Python, of the states of one level, and of the
-    states whose orbits are looked for.
+    """Limits checked between levels: calls of the author's Python, states in one level, and states whose orbits are
+    searched.
     """
 
     calls: int
@@ -37,7 +37,7 @@ class Most:
 
 
 def explore(stepper: Stepper, options: SearchOptions, most: Most | None = None) -> Exploration:
-    """Explore as :func:`fencepost.checker.engines.reference.explore` does, with the same answer, up to ``most``."""
+    """As :func:`fencepost.checker.engines.reference.explore`, with the same result, within the limits ``most``."""
     search = Search(stepper, options)
     search.run(Interpreted(search, most))
     return conclusion.conclude(search)
@@ -45,7 +45,7 @@ def explore(stepper: Stepper, options: SearchOptions, most: Most | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An outcome, with what it adds to a fingerprint (128 bits) and the slots that it changes, as a bit mask."""
+    """An outcome, what it XORs into a fingerprint (128 bits), and the slots it changes, as a bit mask."""
 
     outcome: Outcome
     delta: int
@@ -54,8 +54,8 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The result of evaluating a root: its steps in the order of their choices (a property has one where it is false,
-    or true if it is to be so sometimes), and the slots that were read, as a bit mask.
+    """The result of evaluating a root: its steps sorted by their choices, and the slots that were read, as a bit mask.
+    A property has one step if it is violated (a ``sometimes`` property: if it is true).
     """
 
     steps: tuple[_Step, ...]
@@ -63,15 +63,16 @@ class Evaluation:
 
 
 _Trie = tuple[int, dict[int, "_Trie | Evaluation"]]
-"""The slot to read (for step properties 2i is slot i before the step and 2i+1 after it, and the first one of a
-refinement is the change that the step is), and where each value of it leads.
+"""The slot to read, and where each of its values leads. For step properties, 2i is slot i before the step and 2i+1 the
+slot after it. A refinement first reads the number of the step's change.
 """
 
 
 @dataclass(slots=True)
 class _Reached:
-    """A state to be expanded: its row, its fingerprint (128 bits), the evaluations of its properties; those of its
-    parent's actions (none for an initial state), and the slots in which it differs from its parent.
+    """A state to be expanded: its row, its fingerprint (128 bits), and the evaluations of its properties.
+    ``inherited``: the evaluations of its parent's actions, empty for an initial state. ``changed``: the slots in which
+    it differs from its parent.
     """
 
     row: list[int]
@@ -82,7 +83,7 @@ class _Reached:
 
 
 class Interpreted(Reference):
-    """Expands levels by what is remembered of the protocol."""
+    """Expands levels with cached evaluations."""
 
     def __init__(self, search: Search, most: Most | None) -> None:
         super().__init__(search)
@@ -93,17 +94,17 @@ class Interpreted(Reference):
         self.stepwise = bool(self.step_constraints or self.step_invariants)
         self.reached: dict[int, _Reached] = {}
 
-    # -- remembering --------------------------------------------------------------------------------------------------
+    # -- the cache ----------------------------------------------------------------------------------------------------
 
     def _evaluation(self, root: Root, row: list[int]) -> Evaluation:
-        """The evaluation of a root that looks at one state."""
+        """The evaluation of a root that reads one state."""
         try:
             at = self.tries[root.index]
             while not isinstance(at, Evaluation):
                 at = at[1][row[at[0]]]
             return at
         except (KeyError, IndexError):
-            # Slots that appeared since the row was made hold their default in it.
+            # Slots that are newer than the row hold their default in it.
             row.extend([0] * (len(self.stepper.store.slots) - len(row)))
             return self._remembered(root, row) or self._evaluated(root, row)
 
@@ -124,7 +125,7 @@ class Interpreted(Reference):
     def _evaluated(
         self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
     ) -> Evaluation:
-        """Evaluate a root, and remember what came of it."""
+        """Evaluate a root, and cache the result."""
         reads: dict[int, int] = {}
         outcomes: list[Outcome] = []
         _flatten(self.stepper.evaluate(root, row, after, change), reads, outcomes)
@@ -156,7 +157,7 @@ class Interpreted(Reference):
     # -- exploring ----------------------------------------------------------------------------------------------------
 
     def expand(self) -> bool:
-        """Expand a level, unless that would be more than is allowed."""
+        """Expand a level, unless a limit is reached."""
         self.search.result.limit = self._most_reached()
         return self.search.result.limit is None and super().expand()
 
@@ -173,8 +174,9 @@ class Interpreted(Reference):
         actions: Sequence[Evaluation] = (),
         changed: int = 0,
     ) -> bool:
-        """Record a state seen for the first time and judge it; whether it counts and is to be expanded. ``actions``:
-        the evaluations of its parent's, from which it differs in the slots ``changed``.
+        """Record and judge a state seen for the first time. Returns whether it counts and is to be expanded.
+        ``actions``: the evaluations of its parent's actions. ``changed``: the slots in which it differs from its
+        parent.
         """
         self.links[found] = link
         if parent is None:
@@ -207,7 +209,7 @@ class Interpreted(Reference):
         self.expanded.append(expanded)
         alive, narrow, discovered = False, self.narrow, self.discovered
         links, symmetric, stepwise = self.links, self.symmetry is not None, self.stepwise
-        # The children share it: it is complete before any of them is expanded.
+        # The children share this list. It is complete before any of them is expanded.
         actions: list[Evaluation] = []
         for place, action in enumerate(self.actions):
             if inherited and not inherited[place].read & different:
@@ -247,7 +249,7 @@ class Interpreted(Reference):
             self._meet(None, parent)
 
     def _allowed(self, row: list[int], after: list[int], link: Link, outcome: Outcome) -> bool:
-        """Whether no step constraint cuts a step; one that is not cut is judged by the step invariants."""
+        """Whether no step constraint cuts a step. If so, also judges the step by the step invariants."""
         if any(self._outcomes(c, row, after) for c in self.step_constraints):
             return False
         for broken in self.step_invariants:
@@ -258,7 +260,7 @@ class Interpreted(Reference):
         return True
 
     def _most_reached(self) -> str | None:
-        """The limit of :class:`Most` that is reached."""
+        """The limit of :class:`Most` that was reached, or None."""
         most, calls = self.most, self.stepper.evaluations
         if most is None:
             return None
@@ -286,9 +288,10 @@ def _after(row: list[int], outcome: Outcome, width: int) -> list[int]:
 
 
 def _flatten(branch: Branch, reads: dict[int, int], outcomes: list[Outcome]) -> None:
-    """One way through a decision tree: every read, those of a fork's branches one after the other, and all outcomes.
+    """Append one path through a decision tree to ``reads`` and ``outcomes``: every read, all branches of a fork one
+    after the other, and all outcomes.
 
-    The slot that is read next follows from the values read before it, in this order too.
+    In this order too, the values read so far determine the next slot to read.
     """
     while isinstance(branch, Read):
         reads[branch.slot] = branch.value

@@ -1,14 +1,14 @@
-"""The compiled loops of the embedded engine: expand a level, complete parked states, put a level in order.
+"""The compiled loops of the embedded engine: they expand a level, complete parked states, and sort a level.
 
 A **level** is expanded in rounds. In each round every worker takes the next block of the level, in the order of
-fingerprints, and computes the fingerprints of all successors (constant deltas: nothing of a state but its fingerprint
-and its enabled leaves is looked at). A candidate goes to the worker that owns its fingerprint. Once all workers have
-those of a round ready, owners take candidates in the order of their parents, look them up, and build rows of the new
-ones only. So the first step to reach a state is its least, whatever the number of workers.
+fingerprints, and computes the fingerprints of all successors. The delta of an outcome is constant, so this reads only
+the fingerprints and enabled leaves of states. A candidate goes to the worker that owns its fingerprint. Once all workers
+have finished the candidates of a round, owners take theirs in the order of the parents, look them up, and build rows
+of the new ones only. So the step that discovers a state is the least one, whatever the number of workers.
 
 A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a residual trie for
-each root that it can enable. A row that falls off a trie is **parked**; the driver completes it with :func:`complete`
-and, where no path is known at all, with Python.
+each root that the outcome can enable. A row that falls off a trie is **parked**. The driver completes it with
+:func:`complete` and, where no path is known at all, with Python.
 """
 
 from __future__ import annotations
@@ -69,29 +69,29 @@ from fencepost.checker.compiler.instructions import (
 from fencepost.checker.compiler.native import ASK, RESOLVED, field, inner, mixed, njit, resolve, walk
 
 BLOCK = 2048
-"""States that a worker takes in a round: with their successors, what fits its cache."""
+"""States that a worker takes in a round. With their successors they fit its cache."""
 AHEAD = 16
-"""How many places ahead memory is asked for."""
+"""How many elements ahead memory is prefetched."""
 MOVED = 1 << 16
-"""Entries of a table that are moved at a time when it grows."""
+"""Table entries moved at once when a table grows."""
 SMALL = 1 << 21
-"""The capacity from which on a table grows by half; a smaller one takes two such steps at once."""
+"""The capacity from which a table grows by half. A smaller one takes two such steps at once."""
 SLACK = 1 << 16
-"""Places behind a table's capacity, for entries that probe past its end."""
+"""Entries behind a table's capacity, for probes past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
 ROUNDS_AHEAD = 1
-"""Rounds for which a worker among several has its candidates ready before it waits for those of this one."""
+"""Rounds that a worker, among several, generates ahead before it waits for the others."""
 TURNS = 2 * ROUNDS_AHEAD + 2
-"""Rounds whose candidates have a place. A worker that begins round k has seen all others ready with round
-k - ROUNDS_AHEAD - 1; so they have taken the candidates of all rounds up to ROUNDS_AHEAD + 1 before that one.
+"""Rounds whose candidates have a buffer. A worker that begins round k has seen the others finish generating round
+k - ROUNDS_AHEAD - 1, so they have taken the candidates of all rounds up to ROUNDS_AHEAD + 1 before that one.
 """
 LINE = 8
 """Numbers in a cache line."""
 PART_BITS, BUCKET_BITS = 13, 9
-"""Of the first bits of a fingerprint, by which a level is sorted: those that decide the part, and then the bucket."""
+"""Leading bits of a fingerprint by which a level is sorted: first those of the part, then those of the bucket."""
 PART_HEADS, BUCKET_HEADS = (1 << PART_BITS) + 1, (1 << BUCKET_BITS) + 1
 PARK_LIMIT = 512
-"""Parked states of one worker at which a level pauses for the driver to complete them."""
+"""Parked states of one worker at which a level pauses, so that the driver completes them."""
 
 
 class Arena(NamedTuple):
@@ -116,12 +116,12 @@ class Arena(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The arrays that one worker alone writes: its table, its counts, its scratch. N positions are its region; R roots,
-    O outcomes and L leaves as in `fencepost.checker.compiler.arrays`.
+    """The arrays that only one worker writes: its table, counts and scratch memory. It has N positions; R roots, O
+    outcomes and L leaves are as in `fencepost.checker.compiler.arrays`.
     """
 
     table: Array
-    """uint64: the fingerprints that the worker owns, by bucket; with high halves, in pairs."""
+    """uint64: the fingerprints that the worker owns, by bucket; in pairs if they have high halves."""
     counts: Array
     """int64[COUNTERS]: see `encoding`."""
     parked: Array
@@ -135,33 +135,33 @@ class Work(NamedTuple):
     heads: Array
     """int64[BUCKET_HEADS]: scratch of :func:`order_level`."""
     leaf_count: Array
-    """int64[L]: how often a leaf was enabled in a state that was expanded."""
+    """int64[L]: how often a leaf was enabled in an expanded state."""
     cut_count: Array
     """int64[O]: how often a step constraint cut an outcome."""
     new_count: Array
     """int64[O]: how many states an outcome discovered."""
     full: Array
-    """int64: scratch of :func:`admit`: the numbers of the candidates whose first line of the table is full."""
+    """int64: scratch of :func:`admit`: the candidates whose first line of the table is full."""
     held: Array
     """uint64[2 x MOVED + SLACK]: scratch of :func:`make_room`."""
     fill: Array
-    """int64[MOVED // 2]: scratch of :func:`make_room`: how many entries of a line are taken."""
+    """int64[MOVED // 2]: scratch of :func:`make_room`: the number of entries taken in a line."""
     scratch: Array
-    """int32[1]: the leaf that the trie of a property ended in."""
+    """int32[1]: the leaf in which the trie of a property ended."""
     gates: Array
-    """int64: scratch of :func:`build`: entries that are to be walked."""
+    """int64: scratch of :func:`build`: entries to walk."""
     stack: Array
     """int64[STACK_WORDS]: scratch of `native.walk` and `native.resolve`."""
     best_fp: Array
-    """uint64[R]: of each property, the least fingerprint of a state that violates it, low half."""
+    """uint64[R]: the least fingerprint of a state that violates each property; low half."""
     best_high: Array
     """uint64[R]: high half."""
     best_position: Array
-    """int64[R]: the position of that state, -1 for none."""
+    """int64[R]: the position of that state, or -1."""
     best_order: Array
-    """int64[R]: of each step property, the first place in the level of a state with a step that violates it, or -1."""
+    """int64[R]: for each step property, the first index in the level of a state with a violating step, or -1."""
     best_outcome: Array
-    """int64[R]: the outcome that is that step."""
+    """int64[R]: the outcome of that step."""
 
 
 KINDS = dict.fromkeys(Work._fields, np.dtype(np.int64)) | {
@@ -172,19 +172,17 @@ KINDS = dict.fromkeys(Work._fields, np.dtype(np.int64)) | {
 
 
 def work_with(**arrays: Array) -> Work:
-    """The memory of a worker that has these arrays. Of each other one, which it does nothing with, there is one
-    element.
-    """
+    """The memory of a worker with these arrays. The others, which it does not use, have one element each."""
     return Work(**({name: np.zeros(1, kind) for name, kind in KINDS.items()} | arrays))
 
 
 class Levels(NamedTuple):
-    """The level that is expanded and the one that is built, and what of the options the loops must know.
+    """The level being expanded, the level being built, and the options that the loops need.
 
-    ``order`` (int64): the positions in ``old`` of the states to be expanded, by fingerprint; ``order_fp`` (uint64):
-    their fingerprints, low halves, so that they are read one after the other. ``wide``: whether
-    fingerprints have 128 bits. ``actions``: whether the actions of successors are evaluated (they are not on the last
-    level of a depth limit). ``region``: how many positions each of the ``workers`` has.
+    ``order`` (int64): the positions in ``old`` of the states to be expanded, sorted by fingerprint. ``order_fp``
+    (uint64): their fingerprints, low halves, for sequential reads. ``wide``: whether fingerprints have 128 bits.
+    ``actions``: whether the actions of successors are evaluated (not on the last level of a depth limit). ``region``:
+    the number of positions of each of the ``workers``.
     """
 
     old: Arena
@@ -198,8 +196,8 @@ class Levels(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Steps, by the fingerprint (uint64, low half and high half) of the state that each leads to, and the reference
-    (int64) of that state. Of one owner, or with a row for each owner.
+    """Steps: the fingerprint (uint64, low and high half) of the state each leads to, and the reference (int64) of that
+    state. For one owner, or with a row for each owner.
     """
 
     fp: Array
@@ -208,20 +206,20 @@ class Candidates(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Where workers meet, W of them. What one of them has ready for a round, for the others to read, is in the place of
-    its turn. A row of 8 is a cache line of its own, of which the first number counts.
+    """Memory shared by W workers. A worker publishes the results of a round in the buffer of its turn. A row of 8 is a
+    cache line, of which only the first number is used, except in ``stop``.
     """
 
     ready: Array
-    """int64[8 x W]: for how many rounds a worker has its candidates ready."""
+    """int64[8 x W]: the number of rounds for which a worker has generated its candidates."""
     stop: Array
-    """int64[8]: whether to end the level early; and how many of its states the first worker has gone past."""
+    """int64[8]: whether to end the level early; and how many of its states the first worker has passed."""
     leave: Array
-    """int64[TURNS, 8]: ``stop`` as all workers are to see it in this round."""
+    """int64[TURNS, 8]: the value of ``stop`` that all workers use in this round."""
     parks: Array
-    """int64[TURNS, W, 8]: how many parked states a worker has."""
+    """int64[TURNS, W, 8]: the number of parked states of a worker."""
     filled: Array
-    """int64[TURNS, W, W, 8]: how many candidates the first worker has found for the second."""
+    """int64[TURNS, W, W, 8]: the number of candidates that the first worker has for the second."""
     fp: Array
     """uint64[TURNS, W, W, room]: their fingerprints, low halves."""
     high: Array
@@ -235,8 +233,8 @@ class Shared(NamedTuple):
 
 @njit(inline="always")
 def bucket(fp, lines):
-    """Where the search for a fingerprint starts: at a cache line of eight, by its low half. The high half decides the
-    owner.
+    """Where the search for a fingerprint starts: a cache line of eight entries, chosen by its low half. The high half
+    chooses the owner.
     """
     return np.int64(((fp & np.uint64(0xFFFFFFFF)) * np.uint64(lines)) >> np.uint64(32)) << 3
 
@@ -249,8 +247,8 @@ def owner(fp, workers):
 
 @njit
 def insert(table, counts, fp, high, wide):
-    """Add a fingerprint to a table; whether it was new. Zero is a legal fingerprint and an empty place, so it is kept
-    apart.
+    """Add a fingerprint to a table. Returns whether it was new. Zero is a legal fingerprint but also marks an empty
+    entry, so it is counted apart.
     """
     if fp == 0 and (not wide or high == 0):
         was = counts[ZERO]
@@ -279,7 +277,7 @@ def insert(table, counts, fp, high, wide):
 
 @njit
 def insert_all(table, counts, lows, highs, worker, workers, wide):
-    """Add those of many fingerprints that a worker owns."""
+    """Add the fingerprints that a worker owns, out of many."""
     for i in range(lows.size):
         if owner(lows[i], workers) == worker:
             insert(table, counts, lows[i], highs[i], wide)
@@ -287,17 +285,17 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
 
 @njit
 def make_room(w, wide, entries):
-    """Enlarge a worker's table in place, by half and again, until ``entries`` are within its load.
+    """Enlarge a worker's table in place, by half each time, until ``entries`` are within its load limit.
 
-    Buckets are proportional to fingerprints, so blocks taken from the far end move further out and never land on what
-    has not been moved yet: no second table is needed at any time.
+    Buckets are proportional to fingerprints. So blocks taken from the far end move further out, and never land on
+    entries that were not moved yet. A second table is never needed.
     """
     table, counts, held = w.table, w.counts, w.held
     width = 2 if wide else 1
     while entries * LOAD_DENOMINATOR > counts[CAPACITY] * LOAD_NUMERATOR:
         before, end = counts[CAPACITY] >> 3, counts[CAPACITY] + SLACK
         if not wide:
-            store(table, end, 0)  # where `admit` has written what was not new
+            store(table, end, 0)  # where `admit` writes fingerprints that are not new
         counts[CAPACITY] += counts[CAPACITY] // 32 * 40 if counts[CAPACITY] < SMALL else counts[CAPACITY] // 16 * 8
         used, lines = counts[USED], counts[CAPACITY] >> 3
         while end > 0:
@@ -322,10 +320,10 @@ def make_room(w, wide, entries):
 
 @njit
 def move_lines(table, held, fill, n, first, lines):
-    """Enter the ``n`` fingerprints ``held``, none of which is in the table: most in the lines from ``first`` on.
+    """Insert the first ``n`` fingerprints of ``held``, none of which is in the table. Most go to the lines from
+    ``first``.
 
-    How full a line is stands in ``fill``. To look for room in the line itself, which was just written to, would wait
-    for that to be done.
+    ``fill`` tracks how full each line is. Reading it from the line itself would stall on the write just issued.
     """
     end = first + fill.size
     for line in range(first, end):
@@ -366,7 +364,7 @@ def precedes(c, one, other):
 
 @njit(inline="always")
 def ends_in(c, w, cells, trie):
-    """How many leaves a trie ends in for the state ``cells``, with the leaves in ``w.scratch``; -1 at a MISS."""
+    """The number of leaves that a trie ends in for the state ``cells``; -1 at a MISS. Writes them to ``w.scratch``."""
     return walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack)
 
 
@@ -381,12 +379,12 @@ def is_cut(c, w, cells, outcome):
 
 @inner
 def is_first_twin(c, w, steps, cells, leaves, begin, end, outcome):
-    """Whether no other outcome that is possible here and has the same effect comes before this one."""
+    """Whether this outcome comes first among the possible outcomes here with the same effect."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
         for other in range(span_first(span), span_end(span)):
             if other != outcome and c.delta[other] == c.delta[outcome] and c.delta_high[other] == c.delta_high[outcome]:
-                # With a view they may differ in what it hides, and one may be cut where the other is not.
+                # With a view, they may differ in what it hides, so one may be cut where the other is not.
                 if precedes(c, other, outcome) and (steps is None or not is_cut(c, w, cells, other)):
                     return False
     return True
@@ -394,8 +392,8 @@ def is_first_twin(c, w, steps, cells, leaves, begin, end, outcome):
 
 @inner
 def note_violation(c, new, w, root, position, wide):
-    """A state violates a property: whether that puts it outside a constraint; an invariant's least violation is
-    kept.
+    """Record that a state violates a property. Returns whether that puts it outside a constraint. For an invariant, the
+    least violation is kept.
     """
     if c.is_constraint[root]:
         return True
@@ -410,8 +408,8 @@ def note_violation(c, new, w, root, position, wide):
 
 @inner
 def judge_step(c, w, cells, trie):
-    """The leaves of a residual trie of a step property for a step out of this state. A state from before an outcome
-    became another change may be known to the older one only.
+    """Walk a residual trie of a step property for a step out of this state; see :func:`ends_in`. A state from before
+    the outcome's change was renumbered may be known only to the older trie.
     """
     ends = ends_in(c, w, cells, trie)
     while ends < 0 and c.older[trie] != 0:
@@ -422,8 +420,8 @@ def judge_step(c, w, cells, trie):
 
 @inner
 def step_allowed(c, w, cells, outcome, order):
-    """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the
-    step.
+    """Judge a step by the step properties. Keeps the least step that violates an invariant. Returns whether no
+    constraint cuts the step.
     """
     if is_cut(c, w, cells, outcome):
         return False
@@ -439,7 +437,7 @@ def step_allowed(c, w, cells, outcome, order):
 
 @inner
 def steps_known(c, w, cells, leaves, begin, end):
-    """Whether every step out of a state can be judged without asking Python."""
+    """Whether every step out of a state can be judged without Python."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
         for outcome in range(span_first(span), span_end(span)):
@@ -454,8 +452,8 @@ def steps_known(c, w, cells, leaves, begin, end):
 
 @inner
 def orbit_key(images, images_high, position, deltas, deltas_high, outcome, wide):
-    """The key of the state that an outcome leads to: the least fingerprint of its images, scattered (see `symmetry`);
-    both halves.
+    """The key of the state that an outcome leads to, both halves: the least fingerprint of its images, scattered (see
+    `symmetry`).
     """
     n = images.shape[1]
     low, high = images.reshape(-1), images_high.reshape(-1)
@@ -477,7 +475,7 @@ def orbit_key(images, images_high, position, deltas, deltas_high, outcome, wide)
 
 @njit
 def orbit_keys(c, images, images_high, lows, highs, wide):
-    """The keys of states that are given by the fingerprints of their images."""
+    """Compute the keys of states from the fingerprints of their images."""
     for i in range(lows.size):
         lows[i], highs[i] = orbit_key(images, images_high, i, c.image_delta, c.image_delta_high, INITIAL, wide)
 
@@ -501,7 +499,7 @@ def labelled_child(c, old, w, labels, position, outcome, wide):
 
 @inner
 def move_images(new, position, old, parent, deltas, outcome):
-    """The fingerprints of the images of a state, from those of its parent."""
+    """Compute the fingerprints of the images of a state from those of its parent."""
     n = new.shape[1]
     for g in range(n):
         new[position, g] = old[parent, g] ^ deltas[outcome, g]
@@ -509,8 +507,8 @@ def move_images(new, position, old, parent, deltas, outcome):
 
 @inner
 def joins_twin(c, found, begin, end, fp, high, ref, wide):
-    """Whether an earlier candidate of the same state, in places [begin, end), has this key. It becomes the first of the
-    two steps.
+    """Whether an earlier candidate from the same parent, in [begin, end), has this key. The candidate then keeps the
+    first of the two steps.
     """
     k = end - 1
     while k >= begin and reference_parent(load(found.ref, k)) == reference_parent(ref):
@@ -527,11 +525,11 @@ def joins_twin(c, found, begin, end, fp, high, ref, wide):
 
 @inner
 def generate(c, levels, w, labels, steps, begin, end, candidates, filled):
-    """The ``candidates`` [owner, n] of the states at places [begin, end) of the level, and at ``filled`` [owner, 0] how
-    many.
+    """Write the ``candidates`` [owner, n] of the states in [begin, end) of the level, and their numbers to ``filled``
+    [owner, 0].
 
-    ``labels``: what a worker needs for canonical labellings, or None; ``steps``: True if there are properties of steps,
-    or None. As their types decide, that code is compiled only where it is needed.
+    ``labels``: the scratch memory for canonical labellings, or None. ``steps``: True if there are step properties, else
+    None. These are types, so the code for them is compiled only where it is needed.
     """
     old, order, workers, wide = levels.old, levels.order, levels.workers, levels.wide
     width = old.cells.shape[1]
@@ -601,8 +599,8 @@ def generate(c, levels, w, labels, steps, begin, end, candidates, filled):
 
 @inner
 def admit(levels, w, candidates, n):
-    """Look the first ``n`` candidates up, add the new ones to the table, and lay them out behind the states of the
-    level that are there: fingerprint and reference. How many.
+    """Look up the first ``n`` candidates, and add the new ones to the table. Appends their fingerprints and references
+    to the level. Returns how many are new.
     """
     fps, highs, refs, new = candidates.fp, candidates.high, candidates.ref, levels.new
     table, counts = w.table, w.counts
@@ -616,8 +614,8 @@ def admit(levels, w, candidates, n):
             store(new.ref, position, load(refs, i))
             position += insert(table, counts, load(fps, i), load(highs, i), levels.wide)
         return position - counts[BASE] - counts[COUNT]
-    # A fingerprint that is not new is written where nobody reads: cheaper than a branch that nobody can predict, and
-    # its line stays clean.
+    # A fingerprint that is not new is written to a dummy cell. That is cheaper than an unpredictable branch, and the
+    # cache line stays clean.
     nowhere, full, overflowing = counts[CAPACITY] + SLACK, w.full, 0
     for i in range(min(n, AHEAD)):
         prefetch(table, bucket(load(fps, i), lines))
@@ -640,7 +638,7 @@ def admit(levels, w, candidates, n):
         overflowing += is_full
         if is_full:
             prefetch(table, place + 8)
-    # A line never has room again, so that of two with one fingerprint the first one is still the first here.
+    # A line never gets room again. So the first of two candidates with the same fingerprint is the first here too.
     for k in range(overflowing):
         i = load(full, k)
         fp = load(fps, i)
@@ -660,8 +658,8 @@ def admit(levels, w, candidates, n):
 
 @inner
 def build(c, levels, w, steps, found):
-    """Build the rows of the next ``found`` states of the level, of which fingerprints and references are there: values,
-    properties, enabled leaves. Those that fall off a trie are parked. ``steps``: see :func:`generate`.
+    """Build the rows of the next ``found`` states of the level, whose fingerprints and references are written: values,
+    properties, enabled leaves. States that fall off a trie are parked. ``steps``: see :func:`generate`.
     """
     old, new, wide, actions = levels.old, levels.new, levels.wide, levels.actions
     width, words = new.cells.shape[1], c.row_delta.shape[1]
@@ -730,14 +728,14 @@ def build(c, levels, w, steps, found):
 
 @njit(inline="always")
 def inherit(c, old, parent, outcome, leaves, n):
-    """Append the enabled leaves of the parent to ``leaves`` from ``n`` on, less those of roots that the outcome can
-    change; the new n.
+    """Append the parent's enabled leaves to ``leaves`` from index ``n``, except those of roots that the outcome can
+    change. Returns the new n.
     """
     meta, words = load(old.meta, parent), c.drop.shape[1]
     for k in range(meta_first(meta), meta_end(meta)):
         leaf = load(old.leaves, k)
         root = np.int64(load(c.leaf_root, np.int64(leaf)))
-        # Written in any case: whether the next one overwrites it cannot be predicted.
+        # Always written: a branch on whether the next leaf overwrites it would be unpredictable.
         store(leaves, n, leaf)
         n += 1 - np.int64((load(c.drop, outcome * words + (root >> 6)) >> np.uint64(root & 63)) & np.uint64(1))
     return n
@@ -745,8 +743,8 @@ def inherit(c, old, parent, outcome, leaves, n):
 
 @njit(inline="always")
 def follow(pool, places, cells, row, entry, out, n, stack):
-    """Walk the trie of an entry over the row at ``cells[row]``. Its first test is in the entry: most end there,
-    disabled.
+    """As `native.walk`, for the trie of an entry over the row at ``cells[row]``. The first test is in the entry: most
+    walks end there, disabled.
     """
     word = np.int64(entry)
     if entry > 0:
@@ -775,12 +773,12 @@ def follow(pool, places, cells, row, entry, out, n, stack):
 
 @njit
 def expand(worker, c, levels, w, labels, steps, shared, first, block):
-    """Expand a level from place ``first`` on, as one of its workers, ``block`` states in a round; how many rounds were
-    done, the same for all.
+    """Expand a level from index ``first``, as one of its workers, ``block`` states in a round. Returns the number of
+    rounds done, which is the same for all workers.
 
-    Among several workers each has the candidates of the next round ready before it waits for those of this one: then
-    it hardly ever waits. The level ends early, after a round, when ``shared.stop`` is set or some worker has many
-    parked states; what is ready is then done first.
+    Each of several workers generates the candidates of the next round before it waits for those of this one, so it
+    hardly ever waits. The level ends early, after a round, when ``shared.stop`` is set or a worker has many parked
+    states. Rounds that are already generated are finished first.
     """
     total, workers = levels.order.size, levels.workers
     last = (total - first + block * workers - 1) // (block * workers)
@@ -828,10 +826,11 @@ def expand(worker, c, levels, w, labels, steps, shared, first, block):
 
 @njit
 def complete(c, g, levels, w, asks):
-    """Complete a worker's parked states as far as master tries go; how many questions for Python are in ``asks``.
+    """Complete a worker's parked states as far as master tries go. Returns the number of questions for Python in
+    ``asks``.
 
-    A question is a root, a position and an outcome (NO_STEP, or for a step property the step out of that state). States
-    that wait for an answer stay parked, and so do the rest once there is no room for a question.
+    A question is a root, a position and an outcome: for a step property the step out of that state, else NO_STEP.
+    States that wait for an answer stay parked, and so do all others once ``asks`` is full.
     """
     old, new, counts = levels.old, levels.new, w.counts
     kept = 0
@@ -839,7 +838,7 @@ def complete(c, g, levels, w, asks):
     for p in range(counts[PARKS]):
         position = w.parked[p]
         if counts[ASKED] == asks.shape[0]:
-            # To look at all of them after every few answers would take the square of their number.
+            # Checking all of them after every few answers would be quadratic.
             w.parked[kept] = position
             kept += 1
             continue
@@ -863,7 +862,7 @@ def complete(c, g, levels, w, asks):
                 waiting |= ends < 0
                 n = max(n, ends)
         if not (waiting or outside) and levels.actions:
-            # Not before: there may be many leaves to take over, and many rounds of questions.
+            # Only now: there may be many leaves to inherit, and many rounds of questions.
             if outcome != INITIAL:
                 n = inherit(c, old, parent, outcome, new.leaves, n)
             for k in range(at, n):
@@ -889,8 +888,8 @@ def complete(c, g, levels, w, asks):
 
 @inner
 def walk_or_ask(c, g, w, trie, step, cells, position, out, n, asks):
-    """Walk a trie over the state ``cells`` at a position, extending the trie first if it lacks the path; leaves are
-    appended to ``out`` from ``n`` on, the new n. If Python has to be asked, that is noted in ``asks``, and it is -1.
+    """Walk a trie over the state ``cells`` at a position, after extending the trie if it lacks the path. Appends leaves
+    to ``out`` from index ``n`` and returns the new n. If Python must be asked, records that in ``asks`` and returns -1.
     """
     ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), out, n, w.stack)
     asked = w.counts[ASKED]
@@ -908,17 +907,17 @@ def walk_or_ask(c, g, w, trie, step, cells, position, out, n, asks):
 
 @njit(inline="always")
 def within_range(fp, workers):
-    """Where a fingerprint is in the range of its owner: 32 bits, as even as fingerprints are."""
+    """Where a fingerprint is within the range of its owner: 32 bits, uniformly distributed."""
     return ((fp >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
 
 
 @njit
 def order_level(levels, w, at):
-    """Sort a worker's new states (those to be expanded) by fingerprint into ``order`` and ``order_fp`` from ``at`` on;
-    how many.
+    """Sort a worker's new states to be expanded by fingerprint, into ``order`` and ``order_fp`` from index ``at``.
+    Returns their number.
 
-    One pass distributes them by the first bits into parts that fit the cache, one for each part by the next bits into
-    buckets of about one, and the last exchanges what is still out of order.
+    The first pass distributes them by leading bits into parts that fit the cache. A pass over each part distributes it
+    by the next bits into buckets of about one. The last pass swaps what is still out of order.
     """
     bits = 0
     while bits < PART_BITS and (w.counts[COUNT] >> bits) > 1 << (BUCKET_BITS - 1):
@@ -935,8 +934,8 @@ def order_level(levels, w, at):
 
 @inner
 def distribute(levels, w, bits):
-    """Write the fingerprints and positions of the states to be expanded into ``w.keys`` and ``w.places``, by the first
-    bits of their fingerprints; where each part ends, into ``w.part_heads``.
+    """Write the fingerprints and positions of the states to be expanded to ``w.keys`` and ``w.places``, by the first
+    bits of their fingerprints. Writes the end of each part to ``w.part_heads``.
     """
     fps, metas, workers = levels.new.fp, levels.new.meta, levels.workers
     keys, places, heads = w.keys, w.places, w.part_heads
@@ -952,7 +951,7 @@ def distribute(levels, w, bits):
         part = np.int64(within_range(fp, workers) >> shift)
         k, belongs = load(heads, part), is_inside(load(metas, i))
         store(heads, part, k + belongs)
-        # Behind all others there is room for what nobody reads: cheaper than a branch.
+        # The last element is a dummy for all other states: cheaper than a branch.
         k = k if belongs else n
         store(keys, k, fp)
         store(places, k, i)
@@ -960,8 +959,8 @@ def distribute(levels, w, bits):
 
 @inner
 def order_part(levels, w, bits, begin, end, at):
-    """Write the states at [begin, end) of ``w.keys`` and ``w.places`` in order, by the next bits, from ``at + begin``
-    on.
+    """Sort the states at [begin, end) of ``w.keys`` and ``w.places`` by the next bits, into the order from index
+    ``at + begin``.
     """
     order, order_fp, workers = levels.order, levels.order_fp, levels.workers
     keys, places, heads = w.keys, w.places, w.heads
@@ -983,14 +982,14 @@ def order_part(levels, w, bits, begin, end, at):
 
 @inner
 def add_up(heads, n):
-    """Make of the sizes of ``n`` parts, that of part b at ``heads[b + 1]``, where each begins."""
+    """Turn the sizes of ``n`` parts (that of part b at ``heads[b + 1]``) into their starts."""
     for b in range(1, n + 1):
         store(heads, b, load(heads, b) + load(heads, b - 1))
 
 
 @inner
 def exchange(levels, begin, end):
-    """Sort the places [begin, end) of an order, which are nearly in order, by insertion."""
+    """Sort the range [begin, end) of an order, which is nearly sorted, by insertion."""
     order, order_fp, highs = levels.order, levels.order_fp, levels.new.fp_high
     for i in range(begin + 1, end):
         fp, position, k = load(order_fp, i), load(order, i), i
@@ -1007,10 +1006,10 @@ def exchange(levels, begin, end):
 
 @njit
 def write_links(levels, w, bases, numbers, log):
-    """The level's log: for each new state of a worker, its link.
+    """Write the level's log: the link of each new state of a worker. Counts the discovered states by outcome.
 
-    ``bases``: the number of each region's first state, or, after a resume, ``numbers``: that of every position. Counts,
-    by outcome, the states that were discovered.
+    ``bases``: the number of each region's first state. After a resume, ``numbers`` has the number of every position
+    instead.
     """
     arena, region, base = levels.new, levels.region, w.counts[BASE]
     for i in range(w.counts[COUNT]):
@@ -1019,7 +1018,7 @@ def write_links(levels, w, bases, numbers, log):
         if numbers.size:
             number = numbers[position]
         else:
-            # Cheaper than a division, for as many workers as there are cores.
+            # Cheaper than a division for this few workers.
             worker = 0
             while position >= region:
                 position -= region

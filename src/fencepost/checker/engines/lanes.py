@@ -1,4 +1,4 @@
-"""Memory for the walks of `walks`, wherever they are taken: in a thread of this process, or in a task on a cluster."""
+"""Memory for the walks of `walks`, in a thread of this process or in a task of a cluster."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fencepost.checker.engines.kernel import Arena, Work, work_with
 from fencepost.checker.engines.walks import LEAF_ROOM, SKETCH_BITS, Past, Temporal, Walkers
 
 LANES = 1024
-"""Walks that a worker has under way at once: so many can wait for Python together."""
+"""Concurrent walks of one worker. All of them can wait for Python together."""
 MOST_REMEMBERED = 1 << 24
-"""States that the walks of a worker may have behind them: what they remember of each takes some 32 bytes."""
+"""States in the histories of one worker's walks. Each takes some 32 bytes."""
 
 
 def lanes_for(depth: int, workers: int = 1) -> int:
-    """How many walks of this depth each of so many workers has under way."""
+    """The number of concurrent walks of this depth for each worker."""
     return max(1, min(LANES // max(1, workers // 4), MOST_REMEMBERED // depth))
 
 
 def cells_for(positions: int, words: int) -> Array:
-    """Room for the rows of so many states."""
+    """Memory for the rows of this number of states."""
     return reserve(positions * words, np.uint64).reshape(positions, words)
 
 
 def arena_for(positions: int, words: int) -> Arena:
-    """Room for so many states."""
+    """Memory for this number of states."""
     return Arena(
         cells=cells_for(positions, words),
         fp=reserve(positions, np.uint64),
@@ -45,7 +45,7 @@ def arena_for(positions: int, words: int) -> Arena:
 
 
 def work_for(lanes: int, roots: int) -> Work:
-    """The scratch of one worker. ``roots``: of the protocol."""
+    """The scratch memory of one worker. ``roots``: the number of the protocol's roots."""
     return work_with(
         counts=np.zeros(COUNTERS, np.int64),
         parked=np.zeros(lanes, np.int64),
@@ -58,8 +58,8 @@ def work_for(lanes: int, roots: int) -> Work:
 
 
 def walkers_for(base: int, lanes: int, roots: int, temporal: Temporal, depth: int) -> Walkers:
-    """The idle lanes of one worker, whose states are at positions from ``base`` on, two for each. ``roots``: of the
-    protocol.
+    """The idle lanes of one worker. Its states are at positions from ``base``, two for each lane. ``roots``: the number
+    of the protocol's roots.
     """
     n = lanes
     return Walkers(
@@ -76,7 +76,7 @@ def walkers_for(base: int, lanes: int, roots: int, temporal: Temporal, depth: in
 
 def _past(lanes: int, temporal: Temporal, depth: int) -> Past:
     words, truth_words = temporal.weak.size, temporal.predicates.size // 64 + 1
-    # Nothing is remembered if there is nothing to judge by it.
+    # No history if there is no temporal property.
     n, depth = (lanes, depth) if temporal.predicates.size else (1, 1)
 
     def history(*each: int) -> Array:

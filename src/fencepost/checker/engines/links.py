@@ -1,4 +1,4 @@
-"""How each state was discovered: 8 bytes a state, in memory while they are few, on disk when they outgrow it."""
+"""How each state was discovered: 8 bytes a state, in memory while there are few, else on disk."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fencepost.checker.compiler.encoding import INITIAL, link_outcome, link_pare
 from fencepost.errors import SystemFailure
 
 IN_MEMORY = 8 << 20
-"""Bytes of links that are kept in memory."""
+"""The most bytes of links kept in memory."""
 
 
 class Links:
-    """For every level, a log: the link of each state (int64, see `encoding`). Raises :class:`fencepost.SystemFailure`
-    when the disk does not take them.
+    """A log for every level: the link of each state (int64, see `encoding`). Raises :class:`fencepost.SystemFailure`
+    when the disk is full.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Links:
         return len(self._levels)
 
     def add(self, log: Array) -> None:
-        """The log of the next level; it is copied."""
+        """Append the log of the next level, which is copied."""
         if self.resident + log.nbytes <= IN_MEMORY:
             self.resident += log.nbytes
             self._levels.append(log.copy())
@@ -58,7 +58,7 @@ class Links:
         return np.frombuffer(self._file.read(-1 if later is None else later - held), np.int64)
 
     def path(self, level: int, number: int) -> tuple[int, list[int]]:
-        """The number of an initial state and the outcomes from it to state ``number`` of ``level`` (0 is the first)."""
+        """The number of the initial state, and the outcomes from it to state ``number`` of ``level`` (from 0)."""
         outcomes: list[int] = []
         while True:
             link = self._get(level, number)
@@ -77,6 +77,6 @@ class Links:
         return int(held[number])
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Free the disk space."""
         if self._file is not None:
             self._file.close()

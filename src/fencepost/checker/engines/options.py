@@ -1,6 +1,6 @@
-"""The options of each engine: a class for each, and every reason to refuse an option.
+"""The options of each engine, one class each, with every reason to refuse an option.
 
-An error names options as they are named here; the command line spells them in its own way.
+An error names options as they are named here. The command line translates the names to its own.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ RANGES: dict[str, tuple[int, int]] = {
     "seed": (0, (1 << 64) - 1),
     "walk": (0, 1 << 60),
 }
-"""The least and the largest number for each option that is a whole number."""
+"""The smallest and largest value of each integer option."""
 
 FREE = {"on resume": "free"}
-"""Marks an option that a resumed search may be given anew. Any other option is part of what the levels before were
-asked: the search keeps it.
+"""Marks an option that a resumed search may change. Any other option affects the levels already explored, so the search
+keeps it.
 """
 LATER = {"on resume": "later"}
-"""Marks an option that a resumed search may add, and not leave out."""
+"""Marks an option that a resumed search may add, but not remove."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,13 @@ class Options:
     """The options that every engine has.
 
     ``workers``: threads, by default one for each core. ``max_memory``: bytes that the process may occupy, by default
-    most of what the machine has. ``timeout``: seconds, by default no limit. ``deadlock``: look for states without
-    successors. ``keep_going``: go on after a violation, to one counterexample of every property. ``checking``: run the
-    author's Python again on a sample of the states, and by processes with other hash seeds, and compare.
+    most of the machine's. ``timeout``: seconds, by default no limit. ``deadlock``: report states without successors.
+    ``keep_going``: continue after a violation, to one counterexample of every property. ``checking``: run the author's
+    Python again on a sample of the states, also in processes with other hash seeds, and compare.
     """
 
     engine: ClassVar[str] = "auto"
-    """The engine that these options are for; ``auto`` leaves open which."""
+    """The engine that these options are for; ``auto`` leaves it open."""
 
     workers: int = field(default_factory=cores, metadata=FREE)
     max_memory: int | None = field(default=None, metadata=FREE)
@@ -61,8 +61,8 @@ class Options:
     checking: bool = False
 
     def validate(self, stepper: Stepper | None = None) -> None:
-        """Raise :class:`fencepost.OptionError` for an option that is out of its range, or that does not go with another
-        one; with a ``stepper``, also for one that does not go with what is checked.
+        """Raise :class:`fencepost.OptionError` for an option that is out of its range or conflicts with another one.
+        With a ``stepper``, also for one that conflicts with what is checked.
         """
         for name, (least, most) in RANGES.items():
             given = getattr(self, name, None)
@@ -79,12 +79,12 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(Options):
-    """The options of every search, that is of the engines that go through all states, level by level.
+    """The options of every search: of the engines that go through all states, level by level.
 
-    ``max_states``: distinct states; ``max_depth``: levels, the initial states being the first; by default there is no
-    limit. ``bits``: of a fingerprint, 64 or 128. ``symmetry``: explore one state of each that differ only in who is who
-    among the members of these constants; True stands for all that are declared symmetric. ``states``: a directory, or a
-    URL, for the state space as a table, by default none; ``edges``: its steps too.
+    ``max_states`` (distinct states) and ``max_depth`` (levels, the initial states being the first): by default there
+    is no limit. ``bits``: of a fingerprint, 64 or 128. ``symmetry``: explore only one of the states that differ by a
+    permutation of the members of these constants; True stands for all constants declared symmetric. ``states``: a
+    directory or URL to which to write the state space as a table, by default none. ``edges``: write its steps too.
     """
 
     max_states: int | None = field(default=None, metadata=FREE)
@@ -129,7 +129,7 @@ class SearchOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceOptions(SearchOptions):
-    """The options of the reference engine: plain Python, which keeps no checkpoints."""
+    """The options of the reference engine, which is plain Python and has no checkpoints."""
 
     engine: ClassVar[str] = "reference"
 
@@ -138,8 +138,8 @@ class ReferenceOptions(SearchOptions):
 class SavedOptions(SearchOptions):
     """The options of a search that can be resumed.
 
-    ``checkpoint``: where to save it to, between levels, by default nowhere; ``resume``: where one was saved that this
-    search goes on from.
+    ``checkpoint``: where to save the search between levels, by default nowhere. ``resume``: where the search to go on
+    from was saved.
     """
 
     checkpoint: Path | str | None = field(default=None, metadata=FREE)
@@ -162,8 +162,8 @@ class SavedOptions(SearchOptions):
 class EmbeddedOptions(SavedOptions):
     """The options of the embedded engine: compiled loops, on all cores of one machine.
 
-    ``checkpoint`` and ``resume`` are directories. It saves at most every ``checkpoint_every`` seconds, and for at most
-    a tenth of the time; 0 saves every level.
+    ``checkpoint`` and ``resume`` are directories. The engine saves at most every ``checkpoint_every`` seconds, and
+    spends at most a tenth of the time on it. 0 saves every level.
     """
 
     engine: ClassVar[str] = "embedded"
@@ -198,13 +198,12 @@ class EmbeddedOptions(SavedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions(SavedOptions):
-    """The options of the Spark engine.
+    """The options of the Spark engine. It explores every state, and has no ``symmetry`` and no ``checking``.
 
-    ``checkpoint`` and ``resume`` are directories or URLs; it saves every ``checkpoint_levels`` levels. ``master``:
-    where Spark is, by default where spark-submit or spark-defaults.conf says, or on all cores of this machine.
-    ``conf``: what Spark is configured with besides. ``handover``: the largest level, in states, that is expanded in
-    this process; by default 1,000,000 for a cluster, and what there is memory for if Spark is on this machine.
-    ``debug``: let Spark talk. It explores every state, and has no ``symmetry`` and no ``checking``.
+    ``checkpoint`` and ``resume`` are directories or URLs; it saves every ``checkpoint_levels`` levels. ``master``: the
+    master of Spark. By default it is that of spark-submit or spark-defaults.conf, or else all cores of this machine.
+    ``conf``: more settings of Spark. ``handover``: the largest level, in states, to expand in this process; by default
+    1,000,000 for a cluster, and as many as fit into memory if Spark is on this machine. ``debug``: show Spark's log.
     """
 
     engine: ClassVar[str] = "spark"
@@ -230,10 +229,10 @@ class SparkOptions(SavedOptions):
 class SimulationOptions(Options):
     """The options of a simulation: random walks.
 
-    ``walks``: how many, by default 10,000 or, with a ``timeout``, as many as there is time for; ``depth``: the most
-    states of one, by default 100; ``seed``: of all that is random, by default any; ``walk``: the number of the only one
-    to take, from 0 on, by default all are taken. ``master``: where Spark is, if the walks are to be taken there;
-    ``conf`` and ``debug``: as for the Spark engine.
+    ``walks``: their number, by default 10,000 or, with a ``timeout``, as many as there is time for. ``depth``: the most
+    states of one walk, by default 100. ``seed``: of all randomness, by default any. ``walk``: the number of the only
+    walk to take, from 0; by default all are taken. ``master``: the master of Spark, to take the walks there. ``conf``
+    and ``debug``: as for the Spark engine.
     """
 
     engine: ClassVar[str] = "simulate"
@@ -257,8 +256,8 @@ class SimulationOptions(Options):
 
 
 def difference(options: SavedOptions, before: Mapping[str, Any], symmetry: list[str]) -> tuple[str, str, str] | None:
-    """Why a search with these options cannot go on from one that was ``before`` asked this: the rest of a
-    sentence, what to do instead, and the option that both name; None if it can. ``symmetry``: the constants.
+    """Why a search with these options cannot resume one that had the options ``before``; None if it can. Returns the
+    rest of a sentence, what to do instead, and the option that both name. ``symmetry``: the symmetric constants in use.
     """
     wanted = asked(options, symmetry)
     for each in fields(options):
@@ -273,13 +272,13 @@ def difference(options: SavedOptions, before: Mapping[str, Any], symmetry: list[
 
 
 def asked(options: SavedOptions, symmetry: list[str]) -> dict[str, Any]:
-    """The options that are part of what each level is asked. ``symmetry``: the constants that are meant by it."""
+    """The options that affect what a level contains. ``symmetry``: the symmetric constants in use."""
     kept = {each.name: getattr(options, each.name) for each in fields(options) if each.metadata != FREE}
     return {**kept, "symmetry": sorted(symmetry)}
 
 
 def _temporal(stepper: Stepper) -> str:
-    """The name of a temporal property that is to be judged; empty if there is none."""
+    """The name of a temporal property to judge, or an empty string."""
     return next((root.name for root in stepper.of_kind(*TEMPORAL)), "")
 
 
@@ -290,7 +289,7 @@ def _instead(name: str) -> str:
     )
 
 
-# -- from what was given to the options of an engine ------------------------------------------------------------------
+# -- from arguments to the options of an engine -----------------------------------------------------------------------
 
 ENGINES: dict[str, type[Options]] = {
     "auto": EmbeddedOptions,
@@ -299,15 +298,15 @@ ENGINES: dict[str, type[Options]] = {
     "spark": SparkOptions,
     "simulate": SimulationOptions,
 }
-"""The options of each engine. ``auto`` is the embedded engine, unless the protocol is small."""
+"""The options of each engine. ``auto`` is the embedded engine, or the interpreted one for a small protocol."""
 
 
 def options_of(engine: str, options: Options | None, given: Mapping[str, Any]) -> tuple[str, Options]:
-    """The engine that is meant, and its options: ``options``, with those that are ``given`` by name on top of them.
+    """The engine to use and its options: ``options``, overridden by the options ``given`` by name.
 
-    ``options`` may be of a class that leaves open which engine it is for; else ``engine`` is that one or ``auto``.
-    Raises :class:`fencepost.OptionError` if there is no such engine or option, if the engine does not have it, and for
-    what :meth:`Options.validate` refuses.
+    The class of ``options`` may determine the engine. Then ``engine`` is that one or ``auto``. Raises
+    :class:`fencepost.OptionError` if there is no such engine or option, if the engine does not have the option, or if
+    :meth:`Options.validate` refuses it.
     """
     if engine not in ENGINES:
         raise OptionError(unknown_name("engine", engine, ENGINES, "fencepost"))

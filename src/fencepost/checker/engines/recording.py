@@ -1,8 +1,7 @@
-"""Records the graph while the embedded engine explores, for the judging of liveness and for the table of steps.
+"""Records the graph while the embedded engine explores, for judging liveness and for the table of steps.
 
-When a level has been expanded, its states still stand in their arena with their enabled leaves. One pass over them
-tells every step with constant deltas, as expanding did, and one walk of each temporal predicate's trie tells where it
-is true.
+When a level has been expanded, its states are still in their arena with their enabled leaves. One pass over them lists
+every step by its constant delta, as expanding did. One walk of each temporal predicate's trie finds where it is true.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ def record_level(
     order: Array,
     ask: Callable[[int, int], None],
 ) -> None:
-    """Add a level that has been expanded. ``order``: the positions of its states by fingerprint; ``ask(root,
-    position)`` has Python evaluate a predicate of which no path is known yet, after which ``tables`` are to be taken
-    anew.
+    """Add a level that has been expanded. ``order``: the positions of its states, sorted by fingerprint. ``ask(root,
+    position)`` has Python evaluate a predicate for which no path is known yet. Afterwards ``tables`` must be called
+    again.
     """
     terms = recording.terms
     compiled, arena = tables()
@@ -40,10 +39,10 @@ def record_level(
 def steps_of(
     compiled: Compiled, arena: Arena, work: Work, order: Array, kind_of: Array, masks: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """How many steps lead out of each of the states at ``order``; where to, and of which kind; and the fairness
-    conditions enabled in each.
+    """The steps out of the states at ``order``: their number for each state, the targets, their kinds, and the fairness
+    conditions enabled in each state.
 
-    ``kind_of``: the kind of a step for each root; ``masks``: the conditions that steps of each kind meet, as bits.
+    ``kind_of``: the kind of a step for each root. ``masks``: the conditions that steps of each kind meet, as bits.
     """
     most = count_steps(compiled, arena, order)
     counts = np.empty(len(order), np.int32)
@@ -62,9 +61,7 @@ def truths_of(
     order: Array,
     ask: Callable[[int, int], None],
 ) -> Array:
-    """The predicates that are true in each of the states at ``order``, as bits; see :func:`record_level` for
-    ``ask``.
-    """
+    """The predicates that are true in each of the states at ``order``, as bits. ``ask``: see :func:`record_level`."""
     roots = np.array([root.index for root in terms.predicates], np.int64)
     truths = np.zeros((len(order), terms.truth_words), np.uint64)
     begin = 0
@@ -78,7 +75,7 @@ def truths_of(
 
 @njit
 def count_steps(c, arena, order):
-    """The number of steps out of the states at ``order``, cut ones and those that change nothing included."""
+    """The number of steps out of the states at ``order``, including cut ones and those that change nothing."""
     total = 0
     for k in range(order.size):
         meta = arena.meta[order[k]]
@@ -89,10 +86,10 @@ def count_steps(c, arena, order):
 
 @njit
 def list_steps(c, arena, w, order, kind_of, masks, counts, children, kinds, enabled):
-    """The steps out of each state: where to, and of which kind; and the conditions enabled. How many steps there are.
+    """Write the steps out of each state (targets and kinds), and the conditions enabled. Returns the number of steps.
 
-    A step that a constraint cuts is none, but its action is enabled; a step that changes nothing is none and enables
-    nothing.
+    A step that a constraint cuts is left out, but its action is enabled. A step that changes nothing is left out and
+    enables nothing.
     """
     n = 0
     for k in range(order.size):
@@ -118,7 +115,7 @@ def list_steps(c, arena, w, order, kind_of, masks, counts, children, kinds, enab
 
 @inner
 def put_in_order(children, kinds, begin, end, child, kind):
-    """Insert a step among those of its state, unless it is there; where they end then."""
+    """Insert a step, in order, among those of its state, unless it is there already. Returns their new end."""
     at = end
     while at > begin and (children[at - 1] > child or (children[at - 1] == child and kinds[at - 1] > kind)):
         at -= 1
@@ -134,8 +131,8 @@ def put_in_order(children, kinds, begin, end, child, kind):
 
 @njit
 def list_truths(c, arena, w, order, begin, roots, truths):
-    """List the predicates that are true in each state, from evaluation number ``begin`` on (state by state, predicate
-    by predicate). Returns the number of the first one without a known path, or of all.
+    """Write the predicates that are true in each state, from evaluation number ``begin`` (state by state, predicate by
+    predicate). Returns the number of the first evaluation without a known path, or the total.
     """
     for at in range(begin, order.size * roots.size):
         k, x = at // roots.size, at % roots.size
