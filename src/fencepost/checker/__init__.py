@@ -1,3 +1,1 @@
-"""The search: a protocol's steps compiled to tables, engines that explore every state with them, and the judge of
-liveness.
-"""
+"""The search: compiles a protocol's steps to tables, explores every state with them, and judges liveness."""

@@ -327,10 +327,10 @@ def entry_node(entry: N) -> N:
 # -- what workers count -----------------------------------------------------------------------------------------------
 
 COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT, INEXACT, BASE, LEAF_BASE, ASKED = range(12)
-"""The counts of a worker (int64), in order: states in its region; parked states; leaves; the capacity of its table; the
-entries in it; whether it holds 0; the number in the level of the first state without successors, or -1; states outside
-a constraint; states whose key is not the only one of their orbit; where its region begins in the positions of an arena;
-where it begins in the leaves; questions for Python that it has recorded.
+"""The counts of a worker (int64), in order. Of its states: those in its region, parked ones, leaves. Of its table: the
+capacity, the entries, whether it holds 0. Of the level: the index of the first state without successors (or -1), states
+outside a constraint, states whose key is not the only one of their orbit. Where its region begins: in the positions of
+an arena, in the leaves. And the questions for Python that it has recorded.
 """
 COUNTERS = 16
 """Size of the array of counts: two cache lines."""

@@ -1,8 +1,8 @@
 """The layout of states as rows of 64-bit words: where the bits of each slot are.
 
 A slot takes as many bits as its values need, rounded up to a power of two, so that none straddles two words. A slot
-that has had a single value takes none. Most slots of a replication protocol hold a boolean or one of a few values, so
-a row is a fifth of its size with a byte for each slot: five times as many states fit into memory and a cache line.
+that has had a single value takes none. Most slots of a replication protocol hold a boolean or one of a few values. So a
+row is a fifth of its size with a byte for each slot, and five times as many states fit into memory and a cache line.
 
 The bit field of a slot is its **place**, see `encoding`.
 """

@@ -380,7 +380,7 @@ class Tables:
             self.twin[same] = 1
 
     def _make_room(self, entries: int) -> None:
-        """Make room for this number of new entries, each of which may have its own residual trie."""
+        """Make room for this number of new entries. Each may have its own residual trie."""
         needed = 2 * (int(self.tries[0]) + entries)
         if needed > self.residual_keys.size:
             size = 1 << needed.bit_length()

@@ -2,9 +2,9 @@
 
 A **level** is expanded in rounds. In each round every worker takes the next block of the level, in the order of
 fingerprints, and computes the fingerprints of all successors. The delta of an outcome is constant, so this reads only
-the fingerprints and enabled leaves of states. A candidate goes to the worker that owns its fingerprint. Once all workers
-have finished the candidates of a round, owners take theirs in the order of the parents, look them up, and build rows
-of the new ones only. So the step that discovers a state is the least one, whatever the number of workers.
+the fingerprints and enabled leaves of states. A candidate goes to the worker that owns its fingerprint. Once all
+workers have finished the candidates of a round, owners take theirs in the order of the parents, look them up, and build
+rows of the new ones only. So the step that discovers a state is the least one, whatever the number of workers.
 
 A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a residual trie for
 each root that the outcome can enable. A row that falls off a trie is **parked**. The driver completes it with
@@ -207,7 +207,7 @@ class Candidates(NamedTuple):
 
 class Shared(NamedTuple):
     """Memory shared by W workers. A worker publishes the results of a round in the buffer of its turn. A row of 8 is a
-    cache line, of which only the first number is used, except in ``stop``.
+    cache line. Only its first number is used, except in ``stop``.
     """
 
     ready: Array
@@ -320,8 +320,7 @@ def make_room(w, wide, entries):
 
 @njit
 def move_lines(table, held, fill, n, first, lines):
-    """Insert the first ``n`` fingerprints of ``held``, none of which is in the table. Most go to the lines from
-    ``first``.
+    """Insert the first ``n`` fingerprints of ``held``, which are not in the table. Most go to the lines from ``first``.
 
     ``fill`` tracks how full each line is. Reading it from the line itself would stall on the write just issued.
     """

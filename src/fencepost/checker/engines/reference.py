@@ -1,6 +1,6 @@
-"""The plain explorer: one state at a time, the author's Python at every step. The yardstick for the others.
+"""The plain explorer: one state at a time, calling the author's Python at every step. Other engines are compared to it.
 
-Nothing here is clever, so that it can be read and believed.
+It is kept simple, so that it can be read and trusted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Link = tuple[int, int, tuple[int, ...]]
 def explore(
     stepper: Stepper, options: SearchOptions, report: Report | None = None, table: TableWriter | None = None
 ) -> Exploration:
-    """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported."""
+    """Explore every reachable state. Limits, violations and errors of the protocol end it early, and are in the
+    result.
+    """
     search = Search(stepper, options, report, table)
     search.run(Reference(search))
     return conclusion.conclude(search)
@@ -32,7 +34,7 @@ def explore(
 
 @dataclass
 class Expanded:
-    """A state that was expanded: its row, its steps, as (fingerprint, root), and the roots that change it."""
+    """An expanded state: its row, its steps as (fingerprint, root), and the roots that change it."""
 
     row: Row
     steps: set[tuple[int, int]] = field(default_factory=set)
@@ -40,7 +42,7 @@ class Expanded:
 
 
 class Reference(Executor):
-    """Expands levels by evaluating everything in every state. A state is named by its fingerprint."""
+    """Expands levels by evaluating everything in every state. A state is identified by its fingerprint."""
 
     def __init__(self, search: Search) -> None:
         stepper = search.stepper
@@ -56,7 +58,7 @@ class Reference(Executor):
         self.actions = stepper.of_kind("action")
         self.links: dict[int, Link | None] = {}
         self.rows: dict[int, Row] = {}
-        """The states that are to be expanded."""
+        """The states to be expanded."""
         self.starts: dict[int, Row] = {}
         self.taken = {root.index: 0 for root in stepper.roots}
         self.new = {root.index: 0 for root in stepper.roots}
@@ -67,7 +69,7 @@ class Reference(Executor):
     # -- levels -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The initial states."""
+        """Build the level of the initial states."""
         for state in self.search.initial_states():
             found = self._fingerprint(state.ids)
             if found not in self.links and self._admit(found, state.ids, None):
@@ -75,7 +77,7 @@ class Reference(Executor):
         self._end_level()
 
     def expand(self) -> bool:
-        """Expand a level, states in the order of their fingerprints: the first step to reach a state is the least."""
+        """Expand a level in the order of fingerprints, so that the first step to reach a state is the least one."""
         search, frontier = self.search, self.frontier
         if self.symmetry is not None and search.options.checking:
             for parent in frontier[:: max(1, len(frontier) // SAMPLE)]:
@@ -96,11 +98,11 @@ class Reference(Executor):
         self._write_states()
 
     def partial(self) -> tuple[int, int]:
-        """How many states were found of a level that is not complete, and how many of the frontier are expanded."""
+        """The number of states found of an incomplete level, and the number of frontier states expanded."""
         return len(self.discovered), len(self.expanded)
 
     def _fingerprint(self, row: Sequence[int]) -> int:
-        # The low half is the more significant one, so that 128 bits only break the ties of 64.
+        # The low half is the more significant one, so the high half only breaks ties of the 64-bit fingerprint.
         found = self.stepper.store.fingerprint(row) if self.symmetry is None else self.symmetry.key(row)
         return found & LOW if self.narrow else (found & LOW) << 64 | found >> 64
 
@@ -135,7 +137,7 @@ class Reference(Executor):
         return self.stepper.outcomes(root, row, after)
 
     def _admit(self, found: int, row: Row, link: Link | None) -> bool:
-        """Record a state seen for the first time and check it; whether it counts and is to be expanded."""
+        """Record and judge a state seen for the first time. Returns whether it counts and is to be expanded."""
         self.links[found] = link
         if link is None:
             self.starts[found] = row
@@ -148,11 +150,11 @@ class Reference(Executor):
         return inside
 
     def _meet(self, root: Root | None, at: int, link: Link | None = None) -> None:
-        """A violation or a witness: the state ``at``, or the step out of it that ``link`` is."""
+        """Report a violation or a witness: the state ``at``, or the step ``link`` out of it."""
         self.search.meet(Evidence(root, link or (at, -1, ()), at, None if link is None else link[1:]))
 
     def path(self, at: int) -> StatePath:
-        """The way to a state."""
+        """The path to a state."""
         path: list[tuple[int, tuple[int, ...]]] = []
         link = self.links[at]
         while link is not None:
@@ -162,7 +164,7 @@ class Reference(Executor):
         return State(self.stepper.store, self.starts[at]), path[::-1]
 
     def locate(self, error: ProtocolRaised) -> int | None:
-        """The state that an error was raised in, if it is one that was found."""
+        """The state in which an error was raised; None if it is not among the states found."""
         if not isinstance(error.state, State):
             return None
         at = self._fingerprint(error.state.ids)
@@ -171,7 +173,7 @@ class Reference(Executor):
     # -- for liveness -------------------------------------------------------------------------------------------------
 
     def _record(self) -> None:
-        """Record the level that was expanded, if temporal properties are to be judged."""
+        """Record the level just expanded, if there are temporal properties to judge."""
         level, recording = self.expanded, self.search.recording
         if recording is None:
             return
@@ -199,7 +201,7 @@ class Reference(Executor):
     # -- the state space as a table -----------------------------------------------------------------------------------
 
     def _write_states(self) -> None:
-        """Write down the level that was built, if that was asked for."""
+        """Write the level just built to the table, if there is one."""
         level, table = self.frontier, self.search.table
         if table is None or not level:
             return
@@ -214,7 +216,7 @@ class Reference(Executor):
         table.add_level(iter([(np.array(level, np.uint64), parents, roots, rows)]))
 
     def _write_steps(self) -> None:
-        """Write down the steps out of the level that was expanded, if that was asked for."""
+        """Write the steps out of the level just expanded to the table, if they are requested."""
         table = self.search.table
         if table is None or table.edges is None:
             return

@@ -1,4 +1,4 @@
-"""The share of the machine that this process may use, and how much of its memory it has."""
+"""The cores and memory that this process may use, and the memory that it occupies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cores() -> int:
 
 
 def physical_memory() -> int:
-    """Bytes of memory this process may use: the machine's, or its container's if that is less."""
+    """Bytes of memory this process may use: the machine's, or its container's limit if that is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -31,13 +31,13 @@ def physical_memory() -> int:
 
 
 def memory_limit(given: int | None) -> int:
-    """Bytes of memory after which a search stops: what was given, or most of what there is."""
+    """Bytes of memory at which a search stops: the ``given`` limit, or most of what this process may use."""
     return given or int(physical_memory() * 0.92)
 
 
 def limit_reached(deadline: Deadline, timeout: float | None, memory: int | None) -> str | None:
-    """The limit that is reached, by name: ``timeout`` seconds since the check began, or ``memory`` bytes that this
-    process occupies.
+    """The limit that is reached, as text, or None: ``timeout`` seconds since the check began, or ``memory`` bytes
+    occupied by this process.
     """
     if timeout is not None and deadline.expired(timeout):
         return f"the time limit of {timeout:g} seconds"
@@ -56,14 +56,14 @@ def resident_memory() -> int:
 
 
 def peak_memory() -> int:
-    """Bytes of memory this process occupied at the most so far."""
+    """The most bytes of memory that this process has occupied."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: what Python allocates here lives on in tables, and looking for cycles takes a tenth
-    of the time.
+    """Suspend garbage collection. Python objects allocated here live on in tables, and searching them for cycles takes
+    a tenth of the time.
     """
     collecting = gc.isenabled()
     gc.disable()

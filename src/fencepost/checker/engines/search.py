@@ -1,14 +1,14 @@
 """The search behind every engine: breadth first, level by level, with limits, counts, violations and progress.
 
-:class:`Search` owns all that the answer consists of. An :class:`Executor` expands levels, in whatever way it is fast,
-and reports each as a :class:`Level`. The answer is the same from every executor, whatever the number of workers:
+:class:`Search` owns everything that the result consists of. An :class:`Executor` expands levels in its own way, and
+reports each as a :class:`Level`. The result is the same for every executor and any number of workers:
 
-- the level of the first violation is finished;
-- the parent of a state is its least (parent fingerprint, action, choices), which is also the step that counts as having
-  discovered the state; with a view, or with symmetry, the state found by that step stands for all that look like it;
-- of several violations of one property in a level the one with the least (fingerprint, action, choices) is reported,
-  and so it is with witnesses;
-- a search that looks for witnesses alone ends with the level in which the last of them is found.
+- The level of the first violation is finished.
+- The parent of a state is the least (parent fingerprint, action, choices). That step counts as the one that discovered
+  the state. With a view or symmetry, the state found by that step stands for all equivalent ones.
+- Of several violations of one property in a level, the one with the least (fingerprint, action, choices) is reported.
+  The same rule applies to witnesses.
+- A search that looks only for witnesses ends with the level in which the last one is found.
 """
 
 from __future__ import annotations
@@ -32,22 +32,21 @@ if TYPE_CHECKING:
     from fencepost.checker.liveness.graph import Recording
 
 SAMPLE = 8
-"""States of each level that checking mode looks at again: spread evenly over the level, in the order of fingerprints.
-"""
+"""States of each level that checking mode evaluates again, spread evenly over the level by fingerprint."""
 TICK = 0.1
-"""Seconds between two looks at the limits, and between two reports."""
+"""Seconds between two checks of the limits, and between two reports."""
 
 Step = tuple[int, tuple[int, ...]]
 """A step of a path: the number of the action and the numbers of its choices."""
 StatePath = tuple[State, list[Step]]
-"""A way to a state: an initial state, and the steps from there."""
+"""A path to a state: an initial state, and the steps from it."""
 
 
 class Evidence(NamedTuple):
-    """A violation or a witness that was met in a level: in the state ``at``, or by the ``step`` out of that state.
+    """A violation or a witness met in a level: in the state ``at``, or in the ``step`` out of that state.
 
-    ``root`` is the property; a deadlock has none. Of several pieces of evidence for one name the one with the least
-    ``rank`` is reported. ``at`` is the executor's own name of a state, as :meth:`Executor.path` takes it.
+    ``root``: the property, None for a deadlock. For each name, the evidence with the least ``rank`` is reported.
+    ``at``: the executor's identifier of a state, as :meth:`Executor.path` takes it.
     """
 
     root: Root | None
@@ -57,7 +56,7 @@ class Evidence(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """An error of the author's Python, and the executor's name of the state it was raised in."""
+    """An error of the author's Python, and the executor's identifier of the state in which it was raised."""
 
     error: ProtocolRaised
     at: Any
@@ -66,8 +65,8 @@ class Raised(NamedTuple):
 class Level(NamedTuple):
     """A level that was built.
 
-    ``frontier``: states that are to be expanded; ``failed``: states besides, which are found but could not be judged as
-    the author's Python ``raised``.
+    ``frontier``: the number of states to be expanded. ``failed``: the number of further states, found but not judged
+    because the author's Python ``raised``.
     """
 
     frontier: int
@@ -76,7 +75,7 @@ class Level(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How often each action was taken, and how many distinct states it discovered, by the number of its root."""
+    """How often each action was taken, and how many distinct states it discovered, by root number."""
 
     taken: Mapping[int, int]
     new: Mapping[int, int]
@@ -84,10 +83,10 @@ class Tally(NamedTuple):
 
 @dataclass
 class Kept:
-    """All that a search knows at the end of a level but its states: what a checkpoint keeps of it.
+    """Everything that a search knows at the end of a level except its states. A checkpoint keeps it.
 
-    ``seconds`` is how long the search has taken, ``queue`` how many states wait to be expanded. ``seeks``: whether it
-    ends with the last witness; ``exact``: whether states were counted once up to symmetry.
+    ``seconds``: how long the search has taken. ``queue``: the number of states to be expanded. ``seeks``: whether the
+    search ends with the last witness. ``exact``: whether states were counted exactly once up to symmetry.
     """
 
     depth: int = 0
@@ -104,8 +103,8 @@ class Kept:
 
 
 class Executor:
-    """Expands the levels of a search, one after the other, and passes each to :meth:`Search.take`. All violations and
-    witnesses that it comes upon it passes to :meth:`Search.meet`, before that.
+    """Expands the levels of a search one after the other, and passes each to :meth:`Search.take`. Before that, it
+    passes all violations and witnesses that it meets to :meth:`Search.meet`.
 
     ``divisible``: whether a limit can end a level before it is complete.
     """
@@ -113,40 +112,40 @@ class Executor:
     divisible = True
 
     def begin(self) -> None:
-        """Build the first level: the initial states, or the level that a checkpoint or another executor ended with."""
+        """Build the first level: the initial states, or the last level of a checkpoint or another executor."""
         raise NotImplementedError
 
     def expand(self) -> bool:
-        """Expand the frontier into the next level; whether the level is complete, and was taken."""
+        """Expand the frontier into the next level. Returns whether that level is complete and was taken."""
         raise NotImplementedError
 
     def path(self, at: Any) -> StatePath:
-        """The way to a state."""
+        """The path to a state."""
         raise NotImplementedError
 
     def tally(self) -> Tally:
-        """The actions of all levels since :meth:`begin`."""
+        """The counts of all actions since :meth:`begin`."""
         raise NotImplementedError
 
     def relief(self) -> Executor | None:
-        """Another executor that takes over before the next level, if one has to."""
+        """Another executor to take over before the next level, or None."""
         return None
 
     def finish(self) -> None:
-        """Do what is left to be done when no further level is expanded."""
+        """Finish the work after the last level."""
 
     def partial(self) -> tuple[int, int]:
-        """How many states were found of a level that is not complete, and how many of the frontier are expanded."""
+        """The number of states found of an incomplete level, and the number of frontier states expanded."""
         return 0, 0
 
     def locate(self, error: ProtocolRaised) -> Any:
-        """The name of the state in which the author's Python raised an error that ends the search; None if there is
-        none, or if the state is part of a level.
+        """The identifier of the state in which the author's Python raised an error that ends the search. None if it was
+        not in a state, or if the state is part of a level.
         """
         return None
 
     def save(self) -> None:
-        """Save the last complete level, if there is to be a checkpoint and it is not in there."""
+        """Save the last complete level, if checkpoints are on and it is not saved yet."""
 
     def progress(self) -> dict[str, Any]:
         """Fields of :class:`Progress` that only this executor knows."""
@@ -158,10 +157,10 @@ class Executor:
 
 
 class Search:
-    """One exploration: what is looked for, what was found, and when it ends.
+    """One exploration: what it looks for, what it has found, and when it ends.
 
-    ``queue``: states of the frontier. ``result`` is complete when :meth:`run` comes back. ``recording`` is the graph
-    that temporal properties are judged on, if there are any; ``table`` writes the state space down, if it is to be.
+    ``queue``: the number of frontier states. ``result``: complete when :meth:`run` returns. ``recording``: the graph on
+    which temporal properties are judged, if there are any. ``table``: writes the state space, if requested.
     """
 
     def __init__(
@@ -189,7 +188,7 @@ class Search:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def run(self, executor: Executor) -> Exploration:
-        """Explore. Limits, violations and errors of the protocol end it early and are part of what was found."""
+        """Explore. Limits, violations and errors of the protocol end it early, and are in the result."""
         result = self.result
         self.executor = executor
         with end_recorded(result, self.stepper):
@@ -211,7 +210,7 @@ class Search:
         return result
 
     def _run_until_relieved(self) -> bool:
-        """Expand level after level; whether another executor takes over."""
+        """Expand level after level. Returns whether another executor takes over."""
         executor = self.executor
         is_limited = self.options.timeout is not None or self.memory_limit is not None
         with self.stepper.deadline.limits(self.limit_reached if is_limited else None, executor.divisible):
@@ -246,19 +245,19 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        """How long the search has taken, those runs included that it goes on from."""
+        """How long the search has taken, including the earlier runs that it resumes."""
         return self.earlier.seconds + time.monotonic() - self.started
 
     # -- levels -------------------------------------------------------------------------------------------------------
 
     def initial_states(self) -> Iterator[State]:
-        """The initial states, each of which is counted as generated."""
+        """The initial states. Counts each as generated."""
         for state in self.stepper.initial_states():
             self.earlier.generated += 1
             yield state
 
     def take(self, level: Level) -> None:
-        """Make a level that is complete the frontier."""
+        """Make a complete level the frontier."""
         result = self.result
         self.judge()
         self.queue = level.frontier
@@ -272,14 +271,14 @@ class Search:
                 result.raised_at = self.found("raised", level.raised.error.where, level.raised.at)
 
     def meet(self, evidence: Evidence) -> None:
-        """A violation or a witness: it is reported with its level if there is none of its name that comes before it."""
+        """Add a violation or a witness. It is reported with its level if it is the least one of its name."""
         name = "deadlock" if evidence.root is None else self.names[evidence.root.index]
         least = self._met.get(name)
         if name not in self.reported and (least is None or evidence.rank < least.rank):
             self._met[name] = evidence
 
     def judge(self) -> None:
-        """Report the violations and witnesses that were met, in the order of properties."""
+        """Add the violations and witnesses met to the result, in the order of properties."""
         for name in sorted(self._met, key=self._place):
             root, _, at, step = self._met[name]
             kind, title = ("deadlock", name) if root is None else (root.kind, root.reported)
@@ -291,7 +290,7 @@ class Search:
         return self.names.index(name) if name in self.names else len(self.names)
 
     def found(self, kind: str, name: str, at: Any, step: Step | None = None) -> Found:
-        """A violation or a witness, with the way to the state ``at`` and the ``step`` out of it, if there is one."""
+        """A violation or a witness, with the path to the state ``at`` and the ``step`` out of it, if any."""
         initial, path = self.executor.path(at)
         return Found(kind, name, initial, path if step is None else [*path, step])
 
@@ -303,7 +302,7 @@ class Search:
     # -- limits and counts --------------------------------------------------------------------------------------------
 
     def is_finished(self) -> bool:
-        """Whether no further level is expanded: for a violation, an error or a limit, or as all that was sought is
+        """Whether to expand no further level: because of a violation, an error or a limit, or because all witnesses are
         found.
         """
         options, result = self.options, self.result
@@ -317,9 +316,9 @@ class Search:
         return self.watch(result.distinct, self.queue)
 
     def watch(self, distinct: int, queue: int) -> bool:
-        """Look at the limits, and report how far the search is; whether a limit is reached."""
+        """Check the limits, and report progress. Returns whether a limit is reached."""
         options, result = self.options, self.result
-        # A state that was found may turn out to be outside a constraint: no report takes anything back.
+        # A state may turn out to be outside a constraint after it was reported. Reported counts never decrease.
         distinct = self._most_reported = max(distinct, self._most_reported)
         if result.limit is None:
             if options.max_states is not None and distinct >= options.max_states:
@@ -330,7 +329,7 @@ class Search:
         return result.limit is not None
 
     def report_progress(self, distinct: int, queue: int, at_once: bool = False) -> None:
-        """Report how far the search is, unless that was done a moment ago."""
+        """Report progress, unless there was a report a moment ago."""
         now = time.monotonic()
         if self.report is None or (now - self._reported_at < TICK and not at_once):
             return
@@ -350,21 +349,21 @@ class Search:
         )
 
     def report_doing(self, doing: str) -> None:
-        """Report what is done after exploring."""
+        """Report work that follows the exploration."""
         if self.report is not None:
             result = self.result
             self.report(Progress(distinct=result.distinct, depth=result.depth, seconds=self.seconds, doing=doing))
 
     def limit_reached(self) -> str | None:
-        """The limit on time or memory that is reached."""
+        """The limit on time or memory that is reached, or None."""
         now = time.monotonic()
-        looks = now - self._looked_at >= TICK  # at the memory: that takes as long as an answer of Python
+        looks = now - self._looked_at >= TICK  # reading the memory use takes as long as an evaluation in Python
         if looks:
             self._looked_at = now
         return limit_reached(self.stepper.deadline, self.options.timeout, self.memory_limit if looks else None)
 
     def count(self) -> None:
-        """Add up what was counted, by action."""
+        """Update the counts of the result, by action."""
         result, earlier, tally = self.result, self.earlier, self.executor.tally()
         roots = range(len(self.stepper.roots))
         result.taken = {root: tally.taken.get(root, 0) + earlier.taken.get(root, 0) for root in roots}
@@ -374,7 +373,7 @@ class Search:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def kept(self) -> Kept:
-        """The part of the search that a checkpoint keeps besides its states."""
+        """What a checkpoint keeps of the search besides its states."""
         self.count()
         result = self.result
         return Kept(
@@ -392,9 +391,8 @@ class Search:
         )
 
     def restore(self, kept: Kept) -> None:
-        """Go back to before the last level of what a checkpoint has kept. The executor builds that level from the
-        checkpoint, and passes it to :meth:`take` like any other: what is asked of its states is what a search asks that
-        comes to it without a break.
+        """Restore the state before the last level of a checkpoint. The executor builds that level from the checkpoint
+        and passes it to :meth:`take` like any other, so its states are judged as in a search without interruption.
         """
         result = self.result
         result.distinct, result.generated = kept.distinct - kept.queue, kept.generated
@@ -410,7 +408,7 @@ class Search:
 
 @contextmanager
 def end_recorded(result: Exploration, stepper: Stepper) -> Iterator[None]:
-    """Run what is explored, and record in the result if a limit, an interrupt or a failure ends it."""
+    """Run an exploration, and record in the result if a limit, an interrupt or a failure ends it."""
     try:
         yield
     except LimitReached:
@@ -426,7 +424,7 @@ def end_recorded(result: Exploration, stepper: Stepper) -> Iterator[None]:
 
 
 def _recording(stepper: Stepper) -> Recording | None:
-    """The graph, if there are temporal properties; a check without any needs no libraries."""
+    """An empty recording if there are temporal properties. A check without any does not import the libraries."""
     if not stepper.of_kind(*TEMPORAL):
         return None
     from fencepost.checker.liveness.graph import Recording

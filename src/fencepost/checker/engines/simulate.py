@@ -1,7 +1,7 @@
-"""Simulation: random walks on all cores, for spaces that nobody can exhaust.
+"""Simulation: random walks on all cores, for state spaces that are too large to exhaust.
 
-The driver here lets the walks of `walks` run, asks Python where no path is known, and reports what they met. A walk is
-determined by the seed and its number, so everything that is reported can be done again. Nothing ever *holds* here.
+The driver here runs the walks of `walks`, asks Python where no path is known, and reports what the walks met. The seed
+and its number determine a walk, so every finding can be reproduced. A simulation never reports that something *holds*.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ WALKS = 10_000
 DEPTH = 100
 UNLIMITED = 1 << 62
 NOWHERE: Array = np.zeros(0, np.int32)
-"""Where walks whose paths do not matter write them down."""
+"""Used where the path of a walk is not needed."""
 
 
 def explore(stepper: Stepper, options: SimulationOptions, report: Report | None = None) -> Exploration:
-    """Walk at random until enough walks are done or something is violated. Limits and errors of the protocol end it
+    """Walk at random until enough walks are done or a property is violated. Limits and errors of the protocol end it
     early.
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
@@ -71,13 +71,13 @@ def explore(stepper: Stepper, options: SimulationOptions, report: Report | None 
 
 
 def key_of(root: Root, whole: bool) -> int:
-    """A 64-bit hash of an action's name and, if it is to be the ``whole`` root, of its parameters."""
+    """A 64-bit hash of an action's name and, for the ``whole`` root, of its parameters."""
     parameters = b"".join(encode(v) for v in root.parameters.values()) if whole else b""
     return int.from_bytes(blake2b(root.name.encode() + b"\0" + parameters, digest_size=8).digest(), "little")
 
 
 def estimate(sketch: Array) -> float:
-    """How many distinct fingerprints a sketch has taken in: to about 0.4 %, and exactly while they are few.
+    """The number of distinct fingerprints in a sketch, to about 0.4 %; exact while they are few.
 
     HyperLogLog with the estimator of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017).
     """
@@ -99,8 +99,8 @@ def estimate(sketch: Array) -> float:
 
 
 class _Met(NamedTuple):
-    """How a walk violated a property, or met what is to be sometimes true: after how many steps, and at which of them
-    the loop began, if it was by a loop.
+    """How a walk violated a property, or met a ``sometimes`` property: after how many steps, and at which step its loop
+    began, if it was a loop.
     """
 
     walk: int
@@ -112,7 +112,7 @@ class _Met(NamedTuple):
 
 
 class Simulation:
-    """One simulation: its tables, its lanes, its workers."""
+    """One simulation: its tables, lanes and workers."""
 
     def __init__(self, stepper: Stepper, options: SimulationOptions, report: Report | None) -> None:
         self.stepper = stepper
@@ -149,18 +149,18 @@ class Simulation:
         self.raised: tuple[int, int] | None = None
 
     def close(self) -> None:
-        """Let the workers go."""
+        """Stop the workers."""
         self.control[encoding.STOP] = 1
         self.pool.shutdown()
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def _walkers(self, worker: int, lanes: int) -> Walkers:
-        """Idle lanes. Each has two states in the arena, and after those of all lanes are the initial states."""
+        """Idle lanes. Each has two states in the arena. The initial states follow those of all lanes."""
         return walkers_for(2 * lanes * worker, lanes, len(self.stepper.roots), self.plan.temporal, self.depth)
 
     def _plan(self, starts: Array) -> Plan:
-        """The plan that all walks have in common, if these are the positions of the initial states."""
+        """The plan common to all walks. ``starts``: the positions of the initial states."""
         roots, kind = self.stepper.roots, self.tables.root_kind
         return Plan(
             seed=np.uint64(self.seed),
@@ -191,7 +191,7 @@ class Simulation:
         )
 
     def _fit(self) -> None:
-        """Make room in rows for values and slots that are new, and bring all rows up to it."""
+        """Make room in rows for new values and slots, and update all rows."""
         moves = self.tables.fit()
         kept = self.arena.cells
         if self.tables.layout.words > kept.shape[1]:
@@ -203,7 +203,7 @@ class Simulation:
     # -- the walks ----------------------------------------------------------------------------------------------------
 
     def run(self) -> Exploration:
-        """Walk, and tell what was found."""
+        """Walk, and return the findings."""
         result, options = self.result, self.options
         first, last = 0, options.walks or (UNLIMITED if options.timeout is not None else WALKS)
         if self.only is not None:
@@ -234,14 +234,14 @@ class Simulation:
         return result
 
     def _begin(self) -> None:
-        """Complete and judge the initial states, all of them: no walk has to find what is wrong with one."""
+        """Complete and judge all initial states, so that no walk has to find a violation in one."""
         self._fit()
         positions = np.arange(len(self.starts)) + self.first_start
         for position, state in zip(positions, self.starts, strict=True):
             self.arena.cells[position] = self.tables.rows([state.ids])[0]
             self.arena.fp[position] = state.fingerprint & LOW
         self.arena.ref[positions], self.arena.meta[positions] = encoding.INITIAL, encoding.PARKED
-        # As if each were the first state of a walk of that number.
+        # Treat each as the first state of a walk of that number.
         walkers = self._walkers(0, len(self.starts))
         work = work_for(len(self.starts), len(self.stepper.roots))
         walkers.walk[:], walkers.at[:] = np.arange(len(self.starts)), positions
@@ -256,7 +256,7 @@ class Simulation:
         self.plan = self._plan(positions[self.arena.meta[positions] >= 0])
 
     def _judge_starts(self) -> None:
-        """Hold the initial states against those of what is refined."""
+        """Compare the initial states with those of the refined protocol."""
         for root in self.stepper.of_kind("refinement"):
             for number, state in enumerate(self.starts):
                 try:
@@ -269,12 +269,12 @@ class Simulation:
                     return
 
     def walk(self, first: int, last: int) -> None:
-        """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
+        """Take the walks from number ``first`` up to ``last``, unless a limit is reached first."""
         self.control[encoding.NEXT], self.control[encoding.END] = first, last
         self.advance()
 
     def advance(self) -> None:
-        """Let the walks that are under way, and those that are still to begin, run to their ends."""
+        """Run the walks in progress, and those still to begin, to their ends."""
         groups = list(zip(self.work, self.walkers, strict=True))
         while self.result.limit is None:
             self._run_workers()
@@ -292,7 +292,7 @@ class Simulation:
         return False
 
     def end(self, last: int) -> int:
-        """The number before which walks still matter: ``last``, or less if one of them ended it."""
+        """The number before which walks still matter: ``last``, or less if a walk ended the simulation."""
         ends = [] if self.options.keep_going else [violation.walk for violation in self._violations(self.counted)]
         if self.raised is not None:
             ends.append(self.raised[0])
@@ -301,16 +301,16 @@ class Simulation:
         return min([last, *(number + 1 for number in ends)])
 
     def _end_when_met(self) -> None:
-        """Begin no more walks once all that is sought was met, if nothing else is looked for."""
+        """Begin no more walks once all witnesses are met, if nothing else is looked for."""
         if self.seeking:
             self.control[encoding.END] = self.end(int(self.control[encoding.END]))
 
     def _unmet(self) -> frozenset[str]:
-        """The properties sought, if nothing else is, that neither an initial state nor a walk has met so far."""
+        """The properties sought, if nothing else is, that neither an initial state nor a walk has met yet."""
         return self.sought - {witness.name for witness in self._witnesses(self.counted)}
 
     def _run_workers(self) -> None:
-        """Let every worker walk until it comes back. Watches limits meanwhile."""
+        """Let every worker walk until it returns. Watches limits meanwhile."""
         begin = time.monotonic()
         self.control[encoding.STOP] = 0
         futures: list[Future[None]] = [
@@ -321,7 +321,7 @@ class Simulation:
         def look() -> None:
             self.watch()
             self._end_when_met()
-            # The parked walks have waited long enough.
+            # Parked walks have waited long enough.
             if self.enough() or any(w.counts[encoding.PARKS] for w in self.work):
                 self.control[encoding.STOP] = 1
 
@@ -330,17 +330,15 @@ class Simulation:
         self.watch()
 
     def _complete(self, groups: Sequence[tuple[Work, Walkers]], patient: bool = False) -> None:
-        """Complete parked states, asking Python where no path is known. Comes back early at a limit, unless it is
-        ``patient``.
-        """
+        """Complete parked states, asking Python for unknown paths. Returns early at a limit, unless ``patient``."""
         begin = time.monotonic()
         python = 0.0
         asks = np.zeros((QUESTIONS, 3), np.int64)
         while True:
             asked = time.monotonic()
-            # A question stays until it is answered: an interrupt loses none.
+            # A question stays in the list until it is answered, so an interrupt loses none.
             while self.questions:
-                # If it raises, the walks that wait for it wait until nothing else is to be asked.
+                # If it raises, the walks that need the answer stay parked until no other questions are left.
                 with contextlib.suppress(ProtocolRaised):
                     self.tables.ask(*self.questions[-1])
                 self.questions.pop()
@@ -360,7 +358,7 @@ class Simulation:
         for work, walkers in groups:
             work.counts[encoding.PARKS] = 0
             for lane in np.flatnonzero((walkers.walk >= 0) & (self.arena.meta[walkers.at] == encoding.PARKED)):
-                # It waits for an evaluation that raised.
+                # It needs an evaluation that raised.
                 number, step = int(walkers.walk[lane]), int(walkers.step[lane])
                 if self.raised is None or number < self.raised[0]:
                     self.raised = (number, step)
@@ -385,14 +383,14 @@ class Simulation:
             "an evaluation raised, and did not when it was run again: run with {checking} to find out why", "checking"
         )
 
-    # -- what they met ------------------------------------------------------------------------------------------------
+    # -- findings -----------------------------------------------------------------------------------------------------
 
     def _violations(self, walkers: Sequence[Walkers]) -> list[_Met]:
-        """For each property that was violated, how the lowest walk did it; the lowest first."""
+        """For each violated property, how the lowest walk violated it; sorted by walk."""
         return self._met(walkers, ~self.plan.sought)
 
     def _witnesses(self, walkers: Sequence[Walkers]) -> list[_Met]:
-        """For each property that is to be sometimes true and was, how the lowest walk came there; the lowest first."""
+        """For each ``sometimes`` property that was met, how the lowest walk met it; sorted by walk."""
         return self._met(walkers, self.plan.sought)
 
     def _met(self, walkers: Sequence[Walkers], which: Array) -> list[_Met]:
@@ -406,8 +404,8 @@ class Simulation:
         return sorted(found.values())
 
     def _report_found(self) -> None:
-        """Walk again what violated something or raised; unless it is to keep going, only the first thing that the
-        lowest walk met.
+        """Repeat the walks that violated something or raised. Unless it is to keep going, only the first finding of the
+        lowest walk counts.
         """
         result, going_on = self.result, self.options.keep_going
         violations = self._violations(self.counted)
@@ -416,7 +414,7 @@ class Simulation:
                 violations = []
             else:
                 self.raised = result.raised = None
-        # Of what higher walks met, it depends on the workers how much is known.
+        # What is known of higher walks depends on the workers.
         end = self.end(UNLIMITED)
         witnesses = [witness for witness in self._witnesses(self.counted) if witness.walk < end]
         known = {found.name for found in [*result.found, *result.witnesses]}
@@ -435,8 +433,8 @@ class Simulation:
             result.walk = self._found("walk", "", self.only, result.depth - 1)
 
     def _lasso(self, found: Found, violation: _Met) -> Found:
-        """A walk that ended in a loop, with the reasons why the loop is fair; judged once more, by the author's Python.
-        It is shortened, unless one walk was asked for.
+        """A walk that ended in a loop, judged once more by the author's Python, with the reasons why the loop is fair.
+        It is shortened, unless a single walk was requested.
         """
         stepper = self.stepper
         of = next(p for p in self.terms.properties if self.terms.predicates[p.predicates[0]].index == violation.root)
@@ -449,7 +447,7 @@ class Simulation:
         return self._fair(replace(found, path=path, loop=loop), parts)
 
     def _fair(self, found: Found, parts: Sequence[Root]) -> Found:
-        """A lasso with the reasons why its loop is fair. Raises :class:`SystemFailure` if it is not, or does not
+        """Add to a lasso the reasons why its loop is fair. Raises :class:`SystemFailure` if it is not fair or does not
         violate the property.
         """
         stepper, rows, loop = self.stepper, [found.initial.ids], found.loop or 0
@@ -462,7 +460,7 @@ class Simulation:
         return replace(found, fairness=fairness)
 
     def _found(self, kind: str, name: str, number: int, steps: int) -> Found:
-        """A walk until it violates something after so many steps, walked once more by itself."""
+        """The first ``steps`` steps of a walk, which is repeated alone to record its path."""
         path, walkers = reserve(self.depth, np.int32), self._walkers(0, 1)
         self.control[encoding.NEXT], self.control[encoding.END] = number, number + 1
         while self.control[encoding.NEXT] <= number or walkers.walk[0] >= 0:
@@ -478,11 +476,11 @@ class Simulation:
     # -- limits and counts --------------------------------------------------------------------------------------------
 
     def limit_reached(self) -> str | None:
-        """The limit on time or memory that is reached."""
+        """The limit on time or memory that is reached, or None."""
         return limit_reached(self.stepper.deadline, self.options.timeout, self.memory_limit)
 
     def watch(self, stage: str = "") -> None:
-        """Look at the limits, and tell how far we are. ``stage``: what a cluster is at, if it walks."""
+        """Check the limits, and report progress. ``stage``: the stage of the job, if a cluster walks."""
         result = self.result
         now = time.monotonic()
         memory = resident_memory()
@@ -509,7 +507,7 @@ class Simulation:
             )
 
     def _count(self) -> None:
-        """Add up what the workers counted."""
+        """Update the counts of the result from those of the workers."""
         tables, result = self.tables, self.result
         chosen = np.sum([w.chosen[: tables.outcomes] for w in self.counted], axis=0)
         steps = int(chosen[1:].sum())
@@ -526,8 +524,8 @@ class Simulation:
         result.walks = Walks(self.seed, self.depth, int(chosen[encoding.INITIAL]), steps, {})
 
     def _unseen(self) -> dict[str, tuple[Value, ...]]:
-        """The truth values and members of enums that no walk has seen in the parts of the state that start out with
-        one.
+        """For the parts of the state that start with a truth value or an enum member, the values that no walk has seen
+        there.
         """
         tables, store = self.tables, self.stepper.store
         taken = np.flatnonzero(np.any([w.chosen[: tables.outcomes] for w in self.counted], axis=0))

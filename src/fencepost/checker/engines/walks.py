@@ -1,17 +1,18 @@
-"""The compiled loops of simulation: random walks, each in a lane of its own.
+"""The compiled loops of simulation: random walks, each in its own lane.
 
-A worker takes lane after lane and lets its walk run, and the next walk after it, until a step falls off a trie. That
-lane then waits, **parked**, while the others go on; when all of them wait, or a moment has passed, the driver completes
-what is parked with :func:`complete_walks` and Python, for many walks at once. So Python is asked in batches, and a lane
-that runs has its state in the cache.
+A worker runs the walk of one lane, and the next walk after it, until a step falls off a trie. That lane is then
+**parked** while the worker runs the others. When all lanes are parked, or after a moment, the driver completes the
+parked states with :func:`complete_walks` and Python, for many walks at once. So Python is asked in batches, and a
+running lane has its state in the cache.
 
-The steps of a walk depend on the seed and its number alone. They give 64 random bits for each step, and 64 that make
-its taste: to each action with its parameters, and to each of an action's choices, a walk is inclined more or less. One
-loses every second message, the next one hardly any; in one a bookie is slow, in another a client gives up early. Rare
-combinations are met far more often than if every walk did everything (Groce and others, "Swarm testing", 2012), and
-nothing becomes impossible. Random bits are mixed with the content of the options (names, parameters, choices), never
-with a number that was given on the way, so neither the number of workers nor the order in which the tables grew
-can change a walk.
+The steps of a walk depend only on the seed and the number of the walk. They give 64 random bits for each step, and 64
+for the taste of the walk: how much it is inclined to each action with its parameters, and to each of an action's
+choices. One walk loses every second message, the next hardly any; in one a bookie is slow, in another a client gives up
+early. Rare combinations are met far more often than if every walk did everything (Groce and others, "Swarm testing",
+2012), and nothing becomes impossible.
+
+Random bits are mixed with the content of the options (names, parameters, choices), never with a number assigned during
+the run. So neither the number of workers nor the order in which the tables grew can change a walk.
 """
 
 from __future__ import annotations
@@ -50,25 +51,25 @@ from fencepost.checker.engines.kernel import Levels, build, complete, ends_in, i
 LEAF_ROOM = MAX_LEAVES
 """Enabled leaves that a state of a walk has room for."""
 RARER = 3
-"""A walk is inclined to something once, 8, 64 or 512 times less than to something else: how many bits a factor has."""
+"""Bits of a factor: a walk is inclined to something 1, 8, 64 or 512 times less than to something else."""
 TASTE = 1 << 62
-"""A step that no walk takes: its random bits decide what the walk is inclined to."""
+"""A step number that no walk reaches. Its random bits decide the inclinations of the walk."""
 SKETCH_BITS = 16
-"""Bits of a fingerprint that choose one of the registers by which distinct states are estimated."""
+"""Bits of a fingerprint that choose a register of the sketch, which estimates the number of distinct states."""
 
 MARKS = 1 << 10
-"""Places in which a walk marks the states it has been in; two states that share one cost a look back."""
+"""Marks of the states that a walk has visited, by fingerprint. A collision costs a search through the history."""
 WINDOW = 1 << 12
-"""Steps of the longest loop that is looked for."""
+"""The most steps of a loop that is looked for."""
 ALWAYS_EVENTUALLY, EVENTUALLY_ALWAYS, LEADS_TO = range(3)
 
 
 class Temporal(NamedTuple):
     """The terms by which a walk judges its loops.
 
-    ``predicates``: the roots that are true or false of a state, ``masks``: for each root, the fairness conditions that
-    a step of it is one of; ``weak``, ``strong``: all conditions of that sort. ``properties``: for each its kind, the
-    root it is counted under, and the numbers of its one or two predicates.
+    ``predicates``: the roots that are true or false in a state. ``masks``: for each root, the fairness conditions that
+    its steps belong to. ``weak``, ``strong``: all conditions of that sort. ``properties``: for each its kind, the root
+    under which it is counted, and the numbers of its one or two predicates.
     """
 
     predicates: Array
@@ -79,9 +80,10 @@ class Temporal(NamedTuple):
 
 
 class Past(NamedTuple):
-    """The memory of each lane of its walk, for each step: the fingerprint, the fairness conditions that were enabled in
-    the state, those that the step to it was one of, and which predicates were true. ``marks``: by fingerprint, the last
-    walk that came there, plus one. Scratch: the bits that hold somewhere in a loop, or everywhere.
+    """The history of the walk in each lane. For each step: the fingerprint, the fairness conditions enabled in the
+    state, the conditions that the step to it belongs to, and the predicates that were true. ``marks``: by fingerprint,
+    the last walk that visited such a state, plus one. The rest is scratch: the bits that hold somewhere in a loop, or
+    everywhere.
     """
 
     fp: Array
@@ -97,12 +99,12 @@ class Past(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The plan that all walks have in common.
+    """The plan common to all walks.
 
-    ``starts``: the initial states' positions. ``depth``: the most states of a walk. ``action_key``, ``root_key``: a
-    content hash of each root's name, without and with its parameters. ``properties``: how many roots (the first) are
-    properties of states; ``sought``: whether each root is to be sometimes true, so that it is met and not violated.
-    ``cutting``: whether there are step constraints; ``deadlock``, ``keep_going``: as in the options.
+    ``starts``: the positions of the initial states. ``depth``: the most states of a walk. ``action_key``, ``root_key``:
+    a content hash of each root's name, without and with its parameters. ``properties``: the number of roots (the first
+    ones) that are state properties. ``sought``: whether each root is a ``sometimes`` property, which is met and not
+    violated. ``cutting``: whether there are step constraints. ``deadlock``, ``keep_going``: as in the options.
     """
 
     seed: np.uint64
@@ -119,15 +121,14 @@ class Plan(NamedTuple):
 
 
 class Walkers(NamedTuple):
-    """The walks of one worker. Lane n has the positions ``base`` + 2n and the next one, for its states in turn.
+    """The walks of one worker. The states of lane n alternate between the positions ``base`` + 2n and the next one.
 
-    ``walk``: the number of the walk in each lane, -1 for none; ``step``: how many steps it has taken; ``at``: the
-    position of its state; ``broken``: whether that state, or the step to it, violates something; ``counted``: how many
-    of its states were counted when the walk was begun elsewhere. ``longest``: the most states of one. ``chosen``: how
-    often each outcome was taken, the first being that by which walks begin. ``lowest``, ``lowest_step``: for each root,
-    and for deadlock after them, the lowest walk that violates it, or that meets it if it is sought, and after how many
-    steps; -1 for none; ``lowest_loop``: for a temporal property, at which step its loop begins. ``ref``, ``fp``: the
-    child that is being built.
+    ``walk``: the number of the walk in each lane, or -1. ``step``: the number of steps taken. ``at``: the position of
+    its state. ``broken``: whether that state, or the step to it, violates something. ``counted``: how many of its
+    states were counted already, for a walk begun elsewhere. ``longest``: the most states of a walk. ``chosen``: how
+    often each outcome was taken; the first one begins walks. ``lowest``, ``lowest_step``: for each root, and then for
+    deadlock, the lowest walk that violates or meets it, or -1, and after how many steps. ``lowest_loop``: for a
+    temporal property, the step at which its loop begins.
     """
 
     base: int
@@ -154,13 +155,13 @@ def random_bits(seed, number, step):
 
 @njit
 def start_of(plan, number):
-    """The position of the initial state that a walk starts in."""
+    """The position of the initial state of a walk."""
     return plan.starts[np.int64(random_bits(plan.seed, number, 0) % np.uint64(plan.starts.size))]
 
 
 @inner
 def begin(walkers, plan, lane, number, counted):
-    """Put a walk into a lane, at its first state."""
+    """Put a walk at its first state into a lane."""
     walkers.walk[lane] = number
     walkers.step[lane] = 0
     walkers.at[lane] = start_of(plan, number)
@@ -170,21 +171,21 @@ def begin(walkers, plan, lane, number, counted):
 
 @njit
 def begin_again(walkers, plan, numbers, counted):
-    """Put walks into lanes, one into each from the first on, of which so many states were counted before."""
+    """Put walks into lanes, one into each. ``counted``: how many states of each were counted already."""
     for lane in range(numbers.size):
         begin(walkers, plan, lane, numbers[lane], counted[lane])
 
 
 @njit(inline="always")
 def alone(arena):
-    """The states of walks, as `kernel` sees them: parents and children in one arena, of one worker."""
+    """The states of walks in the form that `kernel` takes: parents and children in one arena, of one worker."""
     return Levels(arena, arena, arena.ref, arena.fp, False, True, 1, 0)
 
 
 @njit
 def wander(c, arena, w, walkers, plan, control, path):
-    """Let every lane run until it is parked or no walk is left to begin. ``path``: if not empty, takes down the
-    outcomes of a walk.
+    """Run every lane until it is parked or no walk is left to begin. ``path``: receives the outcomes of a walk, unless
+    empty.
     """
     w.counts[PARKS] = 0
     levels = alone(arena)
@@ -227,7 +228,7 @@ def wander(c, arena, w, walkers, plan, control, path):
 
 @inner
 def visit(c, arena, w, walkers, plan, control, lane):
-    """Count a walk's state, which is complete; the outcome by which the walk goes on, -1 if it ends here."""
+    """Count and judge a walk's complete state. Returns the outcome by which the walk goes on, or -1 if it ends."""
     position, step = walkers.at[lane], walkers.step[lane]
     if step >= walkers.counted[lane]:
         walkers.chosen[reference_outcome(arena.ref[position])] += 1
@@ -250,10 +251,10 @@ def visit(c, arena, w, walkers, plan, control, lane):
 
 @inner
 def choose(c, w, cells, leaves, begin, end, plan, number, step):
-    """The outcome by which a walk goes on, of those that change the state; -1 if there is none.
+    """Choose the outcome by which a walk goes on, among those that change the state. Returns -1 if there is none.
 
-    It is a race between actions with their parameters, and then one between the outcomes of the winner: each has a time
-    drawn from an exponential distribution, at the rate at which this walk is inclined to it, and the first one wins.
+    Actions with their parameters race, and then the outcomes of the winner. Each has a time drawn from an exponential
+    distribution whose rate is the walk's inclination to it. The first one wins.
     """
     bits, taste = random_bits(plan.seed, number, step + 1), random_bits(plan.seed, number, TASTE)
     winner, first, best = np.int64(-1), 0.0, 0.0
@@ -279,7 +280,7 @@ def choose(c, w, cells, leaves, begin, end, plan, number, step):
 
 @inner
 def arrival(bits, key, rarer):
-    """When something arrives in a race: 8 times later, on average, for each degree that it is rarer."""
+    """An arrival time in a race: on average 8 times later for each degree of rarity."""
     uniform = (np.float64(mixed(bits, key) >> np.uint64(12)) + 0.5) / (1 << 52)
     return -np.log(uniform) * (np.int64(1) << (RARER * rarer))
 
@@ -292,7 +293,7 @@ def rarity(taste, key):
 
 @inner
 def note_seen(sketch, fp):
-    """Take a fingerprint into the registers: each keeps the longest run of zeros among those that fall to it."""
+    """Add a fingerprint to the registers. Each keeps the longest run of zeros among its fingerprints."""
     rest = (fp << np.uint64(SKETCH_BITS)) | np.uint64(1 << (SKETCH_BITS - 1))
     rank = 1
     while rest >> np.uint64(63) == 0:
@@ -305,8 +306,8 @@ def note_seen(sketch, fp):
 
 @inner
 def record_violation(walkers, plan, control, lane, root, loop):
-    """The walk in a lane violates a property in its state, or by a loop that begins at step ``loop``. Unless the
-    simulation goes on after a violation, no higher walk matters now.
+    """Record that the walk in a lane violates a property in its state, or by a loop that begins at step ``loop``.
+    Unless the simulation keeps going, higher walks no longer matter.
     """
     walkers.broken[lane] = 1
     note_lowest(walkers, lane, root, loop)
@@ -316,7 +317,7 @@ def record_violation(walkers, plan, control, lane, root, loop):
 
 @inner
 def note_lowest(walkers, lane, root, loop):
-    """Keep the walk in a lane, at its step, if no lower one has met the same."""
+    """Record the walk in a lane, at its step, if no lower walk has met the same property."""
     number, step = walkers.walk[lane], walkers.step[lane]
     lowest = walkers.lowest[root]
     if lowest < 0 or number < lowest or (number == lowest and step < walkers.lowest_step[root]):
@@ -327,7 +328,7 @@ def note_lowest(walkers, lane, root, loop):
 
 @inner
 def judge_step(c, cells, w, walkers, plan, control, lane, outcome):
-    """Hold the step that is being taken against the step invariants."""
+    """Judge the step being taken by the step invariants."""
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
         if kernel.judge_step(c, w, cells, np.int64(c.step_trie[e])) > 0:
             root = w.scratch[0]
@@ -337,7 +338,7 @@ def judge_step(c, cells, w, walkers, plan, control, lane, outcome):
 
 @inner
 def note_broken(w, walkers, plan, control, lane):
-    """Note what `build` or `complete` found violated in the state of a lane, or true of it that is sought."""
+    """Record what `build` or `complete` found violated, or true of a property sought, in the state of a lane."""
     for root in range(plan.properties):
         if w.best_position[root] >= 0:
             w.best_position[root] = -1
@@ -352,28 +353,28 @@ def note_broken(w, walkers, plan, control, lane):
 
 @njit(inline="always")
 def become(target, bits):
-    """Make one bit set like another."""
+    """Copy a bit set."""
     for word in range(target.size):
         target[word] = bits[word]
 
 
 @njit(inline="always")
 def join(target, bits):
-    """Add the members of one bit set to another."""
+    """Add the members of another bit set."""
     for word in range(target.size):
         target[word] |= bits[word]
 
 
 @njit(inline="always")
 def meet(target, bits):
-    """Keep of one bit set what is also in another."""
+    """Keep only the members that are in another bit set too."""
     for word in range(target.size):
         target[word] &= bits[word]
 
 
 @inner
 def truths_known(c, w, temporal, cells):
-    """Whether every predicate is known of a state without asking Python."""
+    """Whether every predicate of a state can be evaluated without Python."""
     for n in range(temporal.predicates.size):
         if ends_in(c, w, cells, temporal.predicates[n]) < 0:
             return False
@@ -382,8 +383,8 @@ def truths_known(c, w, temporal, cells):
 
 @inner
 def record_step(c, arena, walkers, plan, lane, position, outcome):
-    """Record which fairness conditions a step is one of: its own action's, and those of all others that lead to the
-    same state.
+    """Record the fairness conditions that a step belongs to: those of its action, and of all other actions that lead to
+    the same state.
     """
     stepped, masks = walkers.past.stepped[lane, walkers.step[lane]], plan.temporal.masks
     become(stepped, masks[c.outcome_root[outcome]])
@@ -398,7 +399,7 @@ def record_step(c, arena, walkers, plan, lane, position, outcome):
 
 @inner
 def remember(c, arena, w, past, temporal, lane, position, step, begin, end):
-    """Remember of a state what loops are judged by."""
+    """Record what loops are judged by in a state."""
     past.fp[lane, step] = arena.fp[position]
     enabled, truths = past.enabled[lane, step], past.truths[lane, step]
     enabled[:] = 0
@@ -417,7 +418,7 @@ def remember(c, arena, w, past, temporal, lane, position, step, begin, end):
 
 @inner
 def judge_loops(walkers, plan, control, lane, step):
-    """Judge every loop that the state of a walk closes, shortest first; the shortest is to stay in it for ever."""
+    """Judge every loop that the state of a walk closes, shortest first. The shortest is to stay in it forever."""
     past, temporal = walkers.past, plan.temporal
     fp = past.fp[lane, step]
     mark = np.int64(fp & np.uint64(MARKS - 1))
@@ -445,8 +446,8 @@ def judge_loops(walkers, plan, control, lane, step):
 
 @inner
 def is_fair(past, temporal):
-    """Whether going round a loop for ever meets every fairness condition: by a step, or by not being enabled,
-    everywhere or (weak) somewhere.
+    """Whether repeating a loop forever meets every fairness condition: by a step of it, or because some state (weak) or
+    every state (strong) of the loop does not enable it.
     """
     for word in range(temporal.weak.size):
         missed = (temporal.weak[word] & past.everywhere[word]) | (temporal.strong[word] & past.somewhere[word])
@@ -457,7 +458,7 @@ def is_fair(past, temporal):
 
 @inner
 def is_violated(past, temporal, lane, step, n):
-    """Whether a property is false of the walk up to here that goes round a loop from now on."""
+    """Whether a property is false of the walk so far followed by repeating the loop forever."""
     kind, last = temporal.properties[n, 0], temporal.properties[n, 3]
     if kind == EVENTUALLY_ALWAYS:
         return not has_bit(past.true_everywhere, last)
@@ -465,7 +466,7 @@ def is_violated(past, temporal, lane, step, n):
         return False
     if kind == ALWAYS_EVENTUALLY:
         return True
-    # Led to nothing in the loop: was it to be led to there, or before it and ever since?
+    # The loop never satisfies the second predicate. Was it required in the loop, or before it and never met since?
     for place in range(step, -1, -1):
         if has_bit(past.truths[lane, place], last):
             return False
@@ -476,7 +477,7 @@ def is_violated(past, temporal, lane, step, n):
 
 @njit
 def complete_walks(c, g, arena, w, walkers, plan, control, asks):
-    """Complete parked states as far as master tries go; how many questions for Python are in ``asks``, as in
+    """Complete parked states as far as master tries go. Returns the number of questions for Python in ``asks``; see
     `kernel.complete`.
     """
     asked = 0

@@ -1,5 +1,5 @@
-"""The properties that are to be sometimes true: the names by which they are reported, whether a search has found all of
-them, and those that were never reached.
+"""``sometimes`` properties: the names under which they are reported, whether a search has found all of them, and those
+that were never reached.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from fencepost.semantics import Stepper, Symmetry
 
 
 def reported_as(stepper: Stepper, symmetry: Symmetry | None) -> list[str]:
-    """For each root the name by which it is reported, once: an invariant's is that of all its bindings.
+    """The name under which each root is reported, once. All bindings of an invariant share one name.
 
-    A property that is to be sometimes true must be so for every binding, so each binding has a name of its own. Those
-    that a symmetry takes to each other share one: a state in which the one is true stands for states in which the
-    others are.
+    A ``sometimes`` property must be true for every binding, so each binding has its own name. Bindings that a symmetry
+    maps to each other share one: a state where one is true stands for states where the others are.
     """
     names = [root.name for root in stepper.roots]
     roots = stepper.of_kind("sometimes")
@@ -26,8 +25,8 @@ def reported_as(stepper: Stepper, symmetry: Symmetry | None) -> list[str]:
 
 
 def sought(stepper: Stepper, options: Options, names: list[str]) -> frozenset[str]:
-    """The names of the witnesses that a search may end with: all, if it looks for nothing else and is not to go on;
-    else none.
+    """The names of the witnesses with which a search may end: all, if it looks for nothing else and need not go on;
+    otherwise none.
     """
     judged = stepper.of_kind("invariant", "step_invariant", "refinement", *TEMPORAL)
     writes = isinstance(options, SearchOptions) and options.states is not None
@@ -37,7 +36,7 @@ def sought(stepper: Stepper, options: Options, names: list[str]) -> frozenset[st
 
 
 def never_reached(stepper: Stepper, explored: Exploration) -> dict[str, tuple[str, ...]]:
-    """By name, what has no witness so far, with the titles of the bindings that have none."""
+    """The properties without a witness so far, by name, with the titles of the bindings that have none."""
     names = reported_as(stepper, explored.symmetry)
     roots = stepper.of_kind("sometimes")
     found = {witness.name for witness in explored.witnesses}

@@ -1,8 +1,8 @@
-"""The memory in which one process explores: compiled tables, the states of two levels, and the scratch of its workers.
+"""The memory in which one process explores: compiled tables, the states of two levels, and the workers' scratch memory.
 
-States are laid out in an arena by whichever engine found them. Those that fell off a trie are **parked** there, and
-:meth:`Workspace.complete` completes them: this is the one place where an engine asks the author's Python for what no
-path is known of.
+Every engine lays out the states it found in an arena. States that fell off a trie are **parked** there, and
+:meth:`Workspace.complete` completes them. It is the only place where an engine asks the author's Python for unknown
+paths.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from fencepost.semantics.state import LOW, SEED
 T = TypeVar("T")
 
 MANY_ROWS = 10_000
-"""States of a level from which on it is worth while to move their values on all cores."""
+"""The number of states in a level above which their values are moved on all cores."""
 FEW_WORDS = 4
-"""Words that a row in memory has room for at least, half a cache line; a quarter more than it needs once it is longer.
-Whenever there is none left, both levels have to be copied.
+"""The minimum number of words of a row in memory, half a cache line. Longer rows have a quarter more than they need.
+When that room is used up, both levels have to be copied.
 """
 ROOM = 1 << 26
-"""Candidates that a worker can have for one owner in one round."""
+"""The most candidates of a worker for one owner in one round."""
 FIRST_CAPACITY = 1 << 20
 QUESTIONS = 4096
-"""Evaluations that are asked of Python before parked states are looked at again."""
+"""Evaluations that are asked of Python before parked states are tried again."""
 NO_ORDER: tuple[Array, Array] = (np.zeros(0, np.int64), np.zeros(0, np.uint64))
 
 
 def awaited(futures: Sequence[Future[T]], stop: Array, look: Callable[[], object]) -> list[T]:
-    """The results of workers, which come back early once ``stop`` is set. ``look`` is called meanwhile; an interrupt is
-    raised when all have come back.
+    """The results of workers, which return early once ``stop`` is set. Calls ``look`` while waiting. An interrupt is
+    raised after all have returned.
     """
     interrupted: BaseException | None = None
     while True:
@@ -66,8 +66,8 @@ def awaited(futures: Sequence[Future[T]], stop: Array, look: Callable[[], object
 
 
 class Workspace:
-    """Tables, arenas and workers of one process. ``old`` is the arena of the level that is expanded, ``new`` that of
-    the level that is built; worker t has the positions from ``t * region`` on, as many as its count says.
+    """Tables, arenas and workers of one process. ``old`` is the arena of the level being expanded, ``new`` that of the
+    level being built. Worker t has the positions from ``t * region``; its count says how many.
     """
 
     def __init__(self, search: Search) -> None:
@@ -78,7 +78,7 @@ class Workspace:
         self.wide = options.bits == 128
         self.workers = max(1, options.workers)
         self.tables = Tables(self.stepper, self.symmetry)
-        # More states, and more in a level, than memory has room for: the limit on memory is reached first.
+        # More states than fit into memory, in all and in one level: the memory limit is reached first.
         self.most_states = max(1 << 16, physical_memory() // 64 // self.workers)
         images = self.tables.permutations * (16 if self.wide else 8)
         self.region = max(1 << 16, physical_memory() // (64 + images) // self.workers)
@@ -90,16 +90,16 @@ class Workspace:
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled: Compiled = self.tables.compiled()
         self.starts: list[State] = []
-        """The initial states, up to symmetry, in the order in which they are numbered."""
+        """The initial states up to symmetry, in the order of their numbers."""
         self.failed = [0] * self.workers
         self.raised: tuple[int, int, ProtocolRaised] | None = None
-        """Of what the author's Python raised, that in the state of the least fingerprint: this, its position, the
+        """The error of the author's Python in the state with the least fingerprint: that fingerprint, its position, the
         error.
         """
         self.seconds = {"python": 0.0, "complete": 0.0, "expand": 0.0, "order": 0.0}
 
     def close(self) -> None:
-        """Let the workers go."""
+        """Stop the workers."""
         self.pool.shutdown()
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -153,15 +153,15 @@ class Workspace:
         )
 
     def levels(self, order: tuple[Array, Array] = NO_ORDER) -> Levels:
-        """Both levels as compiled loops see them; with the ``order`` of one, positions and fingerprints."""
+        """Both levels in the form that compiled loops take, with the ``order`` (positions, fingerprints) of one."""
         return Levels(self.old, self.new, *order, self.wide, self.search.expands_next, self.workers, self.region)
 
     def counts(self) -> list[int]:
-        """How many states each worker has in ``new``."""
+        """The number of states of each worker in ``new``."""
         return [int(w.counts[encoding.COUNT]) for w in self.work]
 
     def fit(self) -> None:
-        """Make room in rows for values and slots that are new, and bring the rows of both levels up to it."""
+        """Make room in rows for new values and slots, and update the rows of both levels."""
         counts, moves = self.counts(), self.tables.fit()
         if self.tables.layout.words > self.new.cells.shape[1]:
             self.old, self.new = self._widened(self.old, self.old_counts), self._widened(self.new, counts)
@@ -182,27 +182,27 @@ class Workspace:
         return arena._replace(cells=cells)
 
     def turn_over(self) -> None:
-        """Make the level that was built the one to be expanded."""
+        """Make the level just built the one to be expanded."""
         self.old, self.new = self.new, self.old
         self.old_counts = self.counts()
         self.clear()
 
     def clear(self) -> None:
-        """Make the level being built an empty one."""
+        """Empty the level being built."""
         for work in self.work:
             work.counts[encoding.COUNT] = work.counts[encoding.LEAF_TOP] = work.counts[encoding.OUT] = 0
             work.counts[encoding.DEADLOCK] = -1
         self.failed = [0] * self.workers
 
     def release(self) -> None:
-        """Give back the memory of all that was visited: another executor has it now."""
+        """Free the memory of everything visited, which another executor has taken over."""
         self.work = [work._replace(table=np.zeros(8, np.uint64)) for work in self.work]
         self.old, self.new = self._arena(), self._arena()
 
     # -- laying states out --------------------------------------------------------------------------------------------
 
     def place_initial(self) -> None:
-        """Lay out the initial states, parked, in the level being built; judge them by what is refined."""
+        """Lay out the initial states, parked, in the level being built, and judge them by the refinements."""
         for state in self.search.initial_states():
             position = self._place(state)
             if position is not None:
@@ -217,7 +217,7 @@ class Workspace:
         self.starts = list(found.values())
 
     def _place(self, state: State) -> int | None:
-        """Lay an initial state out; its position, unless it is there already."""
+        """Lay out an initial state. Returns its position, or None if it was there already."""
         self.fit()
         low, high, images = self._identify(state)
         t = int(kernel.owner(np.uint64(low), self.workers))
@@ -230,7 +230,7 @@ class Workspace:
         return position
 
     def _judge_initial(self, state: State, position: int) -> None:
-        """Hold an initial state against the initial states of what is refined."""
+        """Compare an initial state with the initial states of the refined protocol."""
         work, low, high = (
             self.work[position // self.region],
             int(self.new.fp[position]),
@@ -248,7 +248,9 @@ class Workspace:
                 work.best_fp[number], work.best_high[number], work.best_position[number] = low, high, position
 
     def lay_out(self, lows: Array, highs: Array, rows: Array, images: Array | None = None) -> Array:
-        """Lay rows with these fingerprints out as parked states of the level being built; their positions (int64)."""
+        """Lay out rows with these fingerprints as parked states of the level being built. Returns their positions
+        (int64).
+        """
         owners = ((lows >> np.uint64(32)) * np.uint64(self.workers)) >> np.uint64(32)
         positions = np.zeros(len(rows), np.int64)
         for t, work in enumerate(self.work):
@@ -267,8 +269,8 @@ class Workspace:
         return positions
 
     def lay_out_ids(self, ids: Array, slots: list[int]) -> Array:
-        """Lay states out that are given by the numbers of their values (a row for each, a column for each slot), of
-        which only ``slots`` can be other than the default; their positions.
+        """Lay out states given as value numbers (one row a state, one column a slot). Only ``slots`` may differ from
+        the default. Returns their positions.
         """
         store = self.stepper.store
         images = None
@@ -283,7 +285,7 @@ class Workspace:
         return self.lay_out(lows, highs, packed(ids, self.tables.places, self.tables.layout.words), images)
 
     def _identify(self, state: State) -> tuple[int, int, Array | None]:
-        """The two halves of a state's fingerprint; with symmetry those of its orbit's key, and its images."""
+        """Both halves of a state's fingerprint. With symmetry, those of its orbit's key, and its images."""
         if self.symmetry is None:
             fingerprint = state.fingerprint
             return fingerprint & LOW, fingerprint >> 64, None
@@ -300,7 +302,7 @@ class Workspace:
         return images
 
     def _keys(self, ids: Array, images: Array) -> tuple[Array, Array]:
-        """The keys of the orbits of these states, whose images have these fingerprints."""
+        """The keys of the orbits of these states, from the fingerprints of their images."""
         lows, highs = (np.empty(len(ids), np.uint64) for _ in range(2))
         self.compiled = self.tables.compiled()
         if self.compiled.colours.size:
@@ -320,9 +322,9 @@ class Workspace:
     # -- completing states, with Python -------------------------------------------------------------------------------
 
     def complete(self, watch: Callable[[], object]) -> None:
-        """Complete parked states, asking Python where no path is known. ``watch`` is called between answers.
+        """Complete parked states, asking Python where no path is known. Calls ``watch`` between rounds of answers.
 
-        A state that the author's Python raises in stays as it is, and counts as ``failed``.
+        A state in which the author's Python raises stays parked, and counts as ``failed``.
         """
         if not any(w.counts[encoding.PARKS] for w in self.work):
             return
@@ -346,7 +348,7 @@ class Workspace:
             python += time.monotonic() - asked
             watch()
         for t, work in enumerate(self.work):
-            # A state that is parked still waits for an evaluation that raised.
+            # A state that is still parked needs an evaluation that raised.
             self.failed[t] += int(work.counts[encoding.PARKS])
             work.counts[encoding.PARKS] = 0
         self.compiled = self.tables.compiled()
@@ -364,20 +366,20 @@ class Workspace:
         if self.raised is None or fingerprint < self.raised[0]:
             self.raised = (fingerprint, position, error)
 
-    # -- what was found -----------------------------------------------------------------------------------------------
+    # -- findings -----------------------------------------------------------------------------------------------------
 
     def raised_at(self) -> Raised | None:
-        """The error that the author's Python raised, by the position of the state."""
+        """The error that the author's Python raised, with the position of the state."""
         return None if self.raised is None else Raised(self.raised[2], self.raised[1])
 
     def violations(self) -> Iterator[tuple[Root, int]]:
-        """The states of the level being built that violate a property, the least of each worker, by position."""
+        """The states of the level being built that violate a property, by position: the least of each worker."""
         for work in self.work:
             for number in np.flatnonzero(work.best_position >= 0).tolist():
                 yield self.stepper.roots[number], int(work.best_position[number])
 
     def forget_violations(self) -> None:
-        """Those that were met have been reported."""
+        """Clear the violations met so far, which have been reported."""
         for work in self.work:
             work.best_position[:] = -1
             work.best_order[:] = -1
@@ -387,11 +389,11 @@ class Workspace:
         return int(self.tables.outcome_root[outcome]), self.tables.outcome_choices[outcome]
 
     def path(self, start: int, outcomes: list[int]) -> StatePath:
-        """A way by the number of the initial state and the outcomes from there."""
+        """A path from the number of an initial state and the outcomes that follow it."""
         return self.starts[start], [self.step(outcome) for outcome in outcomes]
 
     def encode(self, found: list[Found]) -> list[tuple[str, str, int, list[int]]]:
-        """Violations and witnesses as a checkpoint keeps them: kind, name, number of the initial state, outcomes."""
+        """Violations and witnesses for a checkpoint: kind, name, number of the initial state, outcomes."""
         if not found:
             return []
         numbers = {id(state): n for n, state in enumerate(self.starts)}
@@ -402,7 +404,7 @@ class Workspace:
         ]
 
     def decode(self, found: list[tuple[str, str, int, list[int]]]) -> list[Found]:
-        """The opposite of :meth:`encode`, once the initial states are numbered and the outcomes are known again."""
+        """The inverse of :meth:`encode`. The initial states must be numbered and the outcomes known again."""
         return [Found(kind, name, *self.path(start, outcomes)) for kind, name, start, outcomes in found]
 
     # -- counts -------------------------------------------------------------------------------------------------------
@@ -422,21 +424,21 @@ class Workspace:
         return Tally(dict(enumerate(taken.astype(int).tolist())), dict(enumerate(found.astype(int).tolist())))
 
     def discovered(self) -> int:
-        """How many states of the level being built count. Of a parked one, which was not judged yet, that is not known.
+        """The number of states of the level being built that count, without parked ones, which are not judged yet.
 
-        Workers may be running: in this order, the numbers add up to no more than there are.
+        Workers may be running. In this order of reads the sum is never too large.
         """
         counted = sum(self.counts())
         return counted - sum(int(w.counts[encoding.OUT]) + int(w.counts[encoding.PARKS]) for w in self.work)
 
     @property
     def properties(self) -> list[str]:
-        """The properties of states and of steps that are checked, by title."""
+        """The titles of the properties of states and steps that are checked."""
         kinds = (encoding.STATE_PROPERTY, encoding.STEP_PROPERTY)
         return [root.title for root in self.stepper.roots if self.tables.root_kind[root.index] in kinds]
 
     def note_exactness(self) -> None:
-        """Whether every orbit has had one key so far."""
+        """Record in the symmetry whether every orbit has had one key so far."""
         if self.symmetry is not None and any(w.counts[encoding.INEXACT] for w in self.work):
             self.symmetry.exact = False
 

@@ -1,7 +1,7 @@
-"""The explored graph as arrays: states, the steps between them, and what fairness and temporal properties ask of both.
+"""The explored graph as arrays: states, the steps between them, and what fairness and temporal properties need of both.
 
 Engines record it level by level in a :class:`Recording`. States are numbered by level and, within a level, by
-fingerprint: the same numbers from every engine, and of two states the nearer one to the start has the smaller.
+fingerprint. The numbers are the same for every engine, and a smaller number is never farther from the start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fencepost.semantics import FairnessCondition, Root, Stepper
 Array = np.ndarray[Any, Any]
 
 CHUNK = 1 << 20
-"""Steps that are worked on at a time where an intermediate result would be larger than the graph."""
+"""Steps processed at once where an intermediate result would be larger than the graph."""
 
 MOST_STEPS = (1 << 31) - 1
 MOST_KINDS = (1 << 16) - 1
@@ -26,7 +26,7 @@ MOST_KINDS = (1 << 16) - 1
 
 @dataclass(frozen=True)
 class Property:
-    """A temporal property with its parameters bound; ``predicates`` are the numbers of what it is made of in
+    """A temporal property with its parameters bound. ``predicates`` are the numbers of its predicates in
     :class:`Terms`.
     """
 
@@ -37,7 +37,7 @@ class Property:
 
 
 class Measures(NamedTuple):
-    """The numbers of :class:`Terms`, which can be sent to another process."""
+    """The numeric part of :class:`Terms`, which can be sent to another process."""
 
     words: int
     truth_words: int
@@ -47,12 +47,13 @@ class Measures(NamedTuple):
 
 
 class Terms:
-    """The terms of a protocol's fairness conditions and temporal properties, numbered.
+    """A protocol's fairness conditions and temporal properties, numbered.
 
-    ``conditions``: the fairness conditions; ``predicates``: roots that are true or false of a state; ``properties``:
-    made of predicates. Actions that are steps of the same fairness conditions are of one **kind**: ``kind_of[root]``
-    (uint16), and ``masks[kind]`` says of which conditions, bit by bit in ``words`` words of 64 (uint64). ``weak`` and
-    ``strong`` are masks of all conditions of that sort. The truths of predicates take ``truth_words`` such words.
+    ``conditions``: the fairness conditions. ``predicates``: roots that are true or false in a state. ``properties``:
+    made of predicates. Actions whose steps belong to the same fairness conditions have the same **kind**:
+    ``kind_of[root]`` (uint16). ``masks[kind]`` has one bit for each of those conditions, in ``words`` 64-bit words
+    (uint64). ``weak`` and ``strong`` are masks of all conditions of that sort. The truths of predicates take
+    ``truth_words`` such words.
     """
 
     def __init__(self, stepper: Stepper) -> None:
@@ -82,12 +83,12 @@ class Terms:
 
     @property
     def measures(self) -> Measures:
-        """Its numbers alone."""
+        """The numeric part."""
         return Measures(self.words, self.truth_words, self.weak, self.strong, self.masks)
 
 
 def mask(bits: Any, words: int) -> Array:
-    """A bit set of numbers, in words of 64."""
+    """A bit set in 64-bit words."""
     found = np.zeros(words, np.uint64)
     for bit in bits:
         found[bit >> 6] |= np.uint64(1 << (bit & 63))
@@ -96,12 +97,12 @@ def mask(bits: Any, words: int) -> Array:
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph. State n has the ``fingerprints[n]`` and the steps ``starts[n]`` to ``starts[n + 1]``, each with its
-    target and its kind; ``levels`` are the numbers of the first states of the levels, and then of all.
+    """The graph. State n has the fingerprint ``fingerprints[n]`` and the steps ``starts[n]`` to ``starts[n + 1]``, each
+    with a target and a kind. ``levels``: the number of the first state of each level, and then the number of states.
 
-    Steps between the same two states are next to each other, one for each kind. A step that changes nothing is none,
-    and steps to states outside a constraint are not there. ``enabled[n]`` are the fairness conditions of
-    which a step is possible in state n, constraints aside; ``truths[n]`` the predicates that are true there.
+    Steps between the same two states are adjacent, one for each kind. Steps that change nothing and steps to states
+    outside a constraint are left out. ``enabled[n]``: the fairness conditions with a possible step in state n,
+    whatever the constraints. ``truths[n]``: the predicates true in state n.
     """
 
     terms: Terms
@@ -117,7 +118,7 @@ class Graph:
         return len(self.fingerprints)
 
     def true(self, predicate: int) -> Array:
-        """In which states a predicate is true."""
+        """A mask of the states in which a predicate is true."""
         bit = np.uint64(1 << (predicate & 63))
         return np.asarray(self.truths[:, predicate >> 6] & bit != 0)
 
@@ -135,7 +136,7 @@ class Level:
 
 
 class Recording:
-    """The record of each level by an engine, in the order of fingerprints; :meth:`graph` makes the graph of it."""
+    """An engine's record of each level, sorted by fingerprint. :meth:`graph` builds the graph from it."""
 
     def __init__(self, stepper: Stepper) -> None:
         self.terms = Terms(stepper)
@@ -146,29 +147,29 @@ class Recording:
     def add(
         self, fingerprints: Array, counts: Array, children: Array, kinds: Array, enabled: Array, truths: Array
     ) -> None:
-        """The next level: for each state its fingerprint, the number of its steps, the fairness conditions enabled and
-        the predicates true; for each step, state by state, the fingerprint it leads to and its kind. Steps of a state
-        are in the order of these two, and none is there twice. Fingerprints have 64 bits.
+        """Add the next level. For each state: its fingerprint (64 bits), the number of its steps, the fairness
+        conditions enabled, and the predicates true. For each step, state by state: the fingerprint of its target, and
+        its kind. The steps of a state are sorted by these two and distinct.
         """
         self._levels.append(Level(fingerprints, counts, children, kinds, enabled, truths))
         self.states += len(counts)
         self.steps += len(children)
 
     def take(self) -> list[Level]:
-        """All levels, for somebody else to keep; the recording is empty afterwards."""
+        """Move all levels out of the recording, which is empty afterwards."""
         levels, self._levels = self._levels, []
         self.states = self.steps = 0
         return levels
 
     @property
     def needs(self) -> int:
-        """Bytes that making the graph and judging it takes at the most, beyond what the recording has taken."""
+        """The most bytes that building the graph and judging it take, beyond those of the recording."""
         return needs(self.terms, self.states, self.steps)
 
     def graph(self) -> Graph:
-        """The graph; the recording is empty afterwards.
+        """The graph. The recording is empty afterwards.
 
-        Raises :class:`fencepost.SystemFailure` if it is too large to be numbered.
+        Raises :class:`fencepost.SystemFailure` if there are too many steps to number.
         """
         if self.steps > MOST_STEPS:
             raise SystemFailure(f"the graph has {self.steps:,} steps, and liveness can be judged on {MOST_STEPS:,}")
@@ -207,12 +208,12 @@ class Recording:
 
 
 def needs(terms: Terms, states: int, steps: int) -> int:
-    """Bytes that making a graph of so many states and steps and judging it takes at the most."""
+    """The most bytes that building and judging a graph of this size take."""
     return steps * 48 + states * (56 + 32 * terms.words + 8 * terms.truth_words) + 64 * CHUNK
 
 
 def _joined(parts: list[Array], dtype: Any) -> Array:
-    """The parts in one array; each is let go of as soon as it is copied."""
+    """Join the parts into one array. Each part is freed as soon as it is copied."""
     whole = np.empty(sum(map(len, parts)), dtype)
     at = 0
     for place, part in enumerate(parts):
@@ -223,10 +224,10 @@ def _joined(parts: list[Array], dtype: Any) -> Array:
 
 
 class _Finder:
-    """Finds the number of a state by its fingerprint, many at a time.
+    """Finds the numbers of many states by their fingerprints.
 
-    Fingerprints are uniform, so their first bits tell the place of each in the sorted list up to a few, which is
-    several times faster than halving.
+    Fingerprints are uniform, so their leading bits give their index in the sorted list to within a few. This is several
+    times faster than binary search.
     """
 
     def __init__(self, fingerprints: Array) -> None:

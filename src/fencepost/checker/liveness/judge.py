@@ -1,16 +1,16 @@
-"""Whether a property holds of every fair behaviour of a graph, and if not, a lasso that shows it.
+"""Whether every fair behaviour of a graph satisfies a property, and if not, a lasso that violates it.
 
-A behaviour without end comes to move within one strongly connected set of states, which it visits again and again. So a
-property is violated if, and only if, the states that may be visited for ever without satisfying it have a strongly
-connected part that can be reached and in which every fairness condition is met:
+An infinite behaviour in a finite graph ends up in one strongly connected set of states, and visits each of them again
+and again. So a property is violated if, and only if, there is a set of states such that a behaviour may visit them
+forever without satisfying the property, they are strongly connected and reachable, and they meet every fairness
+condition:
 
-- a **weak** condition is met by a step of it, or by a state in which it is not enabled;
-- a **strong** condition is met by a step of it, or if it is enabled in none of the states that are visited. A
-  component with no step of it may still have a fair part that keeps away from the states where it is enabled, so it is
-  looked at again without these.
+- A **weak** condition is met by a step of it, or by a state in which it is not enabled.
+- A **strong** condition is met by a step of it, or if no visited state enables it. A component without such a step may
+  still have a fair part that avoids the states enabling it, so it is searched again without those states.
 
-Every state can be followed by itself, as in TLA+: a single state is such a part, and to stay in it is fair where
-nothing that is to be fair is enabled.
+As in TLA+, a behaviour may stay in any state. A single state is therefore such a set, and staying there is fair if no
+fairness condition is enabled in it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from scipy.sparse.csgraph import connected_components
 from fencepost.checker.liveness.graph import CHUNK, Array, Graph, Property
 
 CANDIDATES = 16
-"""How many states at the end of an equally short stem are tried for the shortest loop."""
+"""How many states with equally short stems are tried for the shortest loop."""
 
 
 @dataclass(frozen=True)
 class Lasso:
-    """A behaviour without end that violates a property, as 64 bits of the fingerprints of its states.
+    """An infinite behaviour that violates a property, as the fingerprints (64 bits) of its states.
 
-    From ``states[loop]`` on it repeats; the last state is that one again. If ``loop`` is the place of the last state,
+    It repeats from ``states[loop]``, and the last state equals that one. If ``loop`` is the index of the last state,
     the behaviour stays there.
     """
 
@@ -42,15 +42,15 @@ class Lasso:
 
     @property
     def length(self) -> tuple[int, int]:
-        """The steps before the loop, and those of the loop."""
+        """The number of steps before the loop, and in the loop."""
         return self.loop, len(self.states) - 1 - self.loop
 
 
 def violation(graph: Graph, property: Property) -> Lasso | None:
     """A fair behaviour that violates ``property``; None if every one satisfies it.
 
-    Its stem is as short as there is, and ends in a state where the property is false; for leads-to, in one where it is
-    awaited.
+    Its stem is as short as possible. It ends in a state where the property is false; for leads-to, in one where the
+    second predicate is still awaited.
     """
     search = _Search(graph, property)
     found = search.found()
@@ -63,11 +63,11 @@ def violation(graph: Graph, property: Property) -> Lasso | None:
 
 @dataclass
 class FairCycles:
-    """Where behaviours can go on for ever within a ``region`` that they may not leave, fairly, and come by a state of
-    ``must``.
+    """Finds states that a fair behaviour can visit forever without leaving a ``region``, visiting a state of ``must``
+    again and again.
 
-    ``far``: how far each state is from the start, if that is not its level. The graph may lack states and steps, as
-    long as it has all those of every fair component that comes by ``must``.
+    ``far``: the distance of each state from the start, if it is not its level. The graph may lack states and steps,
+    provided that it has all those of every fair component with a state of ``must``.
     """
 
     graph: Graph
@@ -76,8 +76,8 @@ class FairCycles:
     far: Array | None
 
     def found(self) -> tuple[int, list[int]] | None:
-        """A state nearest to the start in which to come to stay, and the states after it on a short loop (none if it
-        can stay right there). None if there is no such state.
+        """A state nearest to the start where the loop can begin, and the states after it on a short loop (none if the
+        behaviour can stay there). None if there is no such state.
         """
         labels = self.fair()
         ends = self.nearest(labels)
@@ -94,7 +94,7 @@ class FairCycles:
         return int(ends[shortest]), loops[shortest]
 
     def fair(self) -> Array:
-        """For every state the number of the fair component in the region that it is in, or -1."""
+        """For every state, the number of its fair component within the region, or -1."""
         graph, terms = self.graph, self.graph.terms
         labels = np.full(len(graph), -1, np.int32)
         known = 0
@@ -121,9 +121,7 @@ class FairCycles:
         return labels
 
     def nearest(self, labels: Array) -> Array:
-        """Those of the states in fair components, and of the states that must be visited there, that are nearest to the
-        start.
-        """
+        """The states nearest to the start that are in a fair component (and in ``must``)."""
         found = np.flatnonzero(labels >= 0 if self.must is None else (labels >= 0) & self.must)
         if len(found) and self.far is not None:
             near: Array = found[self.far[found] == self.far[found].min()]
@@ -136,10 +134,12 @@ class FairCycles:
 
 
 class _Search(FairCycles):
-    """Where a property can be violated for ever (``region``), what must be visited there, and how far it is to there.
+    """The ``region`` where a property can be violated forever, the states that must be visited there, and the distance
+    to each.
 
-    For leads-to that is the states without the second truth that are reached, without it, from one that has the first:
-    ``far[n]`` is the number of steps to state n by way of such a one. For the others it is the state's level.
+    For leads-to, the region has the states where the second predicate is false that are reached, without it becoming
+    true, from one where the first is true. ``far[n]`` is the number of steps to state n through such a state. For other
+    kinds the distance is the state's level.
     """
 
     def __init__(self, graph: Graph, property: Property) -> None:
@@ -169,7 +169,7 @@ class _Search(FairCycles):
         return far
 
     def stem(self, end: int) -> list[int]:
-        """A shortest way from an initial state to ``end``, for leads-to by way of a state from which it is awaited."""
+        """A shortest path from an initial state to ``end``; for leads-to, through a state where the wait begins."""
         levels = self.graph.levels
         path = [end]
         if self.far is not None:
@@ -183,7 +183,7 @@ class _Search(FairCycles):
         return int(np.searchsorted(self.graph.levels, state, "right")) - 1
 
     def _before(self, state: int, candidates: Array) -> int:
-        """The first of the candidates from which a step leads to ``state``."""
+        """The first of the candidates with a step to ``state``."""
         for begin in range(0, len(candidates), CHUNK):
             some = candidates[begin : begin + CHUNK]
             steps = steps_of(self.graph.starts, some)
@@ -194,21 +194,21 @@ class _Search(FairCycles):
 
 
 def distinct(numbers: Array) -> Array:
-    """The numbers in order, each once. Several times faster here than NumPy's unique, which hashes."""
+    """The numbers sorted, without duplicates. Several times faster here than NumPy's unique, which hashes."""
     ordered = np.sort(numbers)
     found: Array = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
     return found
 
 
 def steps_of(starts: Array, states: Array) -> Array:
-    """The numbers of the steps out of some states, state by state."""
+    """The indices of the steps out of some states, state by state."""
     begins = starts[states]
     counts = starts[states + 1] - begins
     return np.repeat(begins - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
 
 
 def chunks(graph: Graph) -> Iterator[tuple[slice, slice]]:
-    """The states in runs with about as many steps as are worked on at a time, each with the run of its steps."""
+    """Split the states into ranges with about CHUNK steps, each with the range of its steps."""
     begin = 0
     while begin < len(graph):
         end = int(np.searchsorted(graph.starts, graph.starts[begin] + CHUNK, "right")) - 1
@@ -218,9 +218,7 @@ def chunks(graph: Graph) -> Iterator[tuple[slice, slice]]:
 
 
 def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
-    """The states of a region, how many strongly connected components they form, and for each of them the number of its
-    own.
-    """
+    """The states of a region, the number of its strongly connected components, and the component of each state."""
     states = np.flatnonzero(region).astype(np.int32)
     number = np.cumsum(region, dtype=np.int32) - np.int32(1)
     inside = np.empty(len(graph.targets), bool)
@@ -229,7 +227,7 @@ def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
         counts = np.diff(graph.starts[some.start : some.stop + 1])
         targets = graph.targets[steps]
         both = region[targets] & np.repeat(region[some], counts)
-        # Two steps from one state to another are one edge: of several, SciPy would never come back.
+        # Several steps between the same two states are one edge. With duplicate edges, SciPy would not return.
         again = np.concatenate([[False], targets[1:] == targets[:-1]])
         again[graph.starts[some][counts > 0] - steps.start] = False
         both &= ~again
@@ -239,7 +237,7 @@ def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
         starts[some.start + 1 : some.stop + 1] = np.diff(totals[offsets])
     starts = np.concatenate([[0], np.cumsum(starts[1:][states])]).astype(np.int32)
     edges = number[graph.targets[inside]]
-    # The weight of an edge is never looked at: one number stands for all.
+    # Weights are ignored, so one number is broadcast to all edges.
     weights = np.broadcast_to(np.float64(1), edges.shape)
     matrix = csr_array((weights, edges, starts), shape=(len(states), len(states)))
     count, component = connected_components(matrix, directed=True, connection="strong")
@@ -247,7 +245,7 @@ def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
 
 
 def _stepped(graph: Graph, region: Array, states: Array, component: Array) -> Array:
-    """For each of the states, the fairness conditions that steps from it to its own component are steps of."""
+    """For each state, the fairness conditions that steps from it within its own component belong to."""
     label = np.full(len(graph), -1, np.int32)
     label[states] = component
     found = np.zeros((len(graph), graph.terms.words), np.uint64)
@@ -264,10 +262,10 @@ def _stepped(graph: Graph, region: Array, states: Array, component: Array) -> Ar
 
 
 class _Part:
-    """A fair component by itself: a short loop through it that fairness cannot object to.
+    """One fair component: finds a short loop through it that is fair.
 
-    States are numbered anew, in order. Conditions that are not met yet are looked for breadth first, the nearest
-    first.
+    States are renumbered, in order. A breadth-first search finds the nearest condition that is not met yet, one after
+    the other.
     """
 
     def __init__(self, graph: Graph, states: Array, must: Array | None) -> None:
@@ -284,7 +282,7 @@ class _Part:
         self.must = must[states] if must is not None else np.ones(len(states), bool)
 
     def loop(self, end: int) -> list[int]:
-        """The states after ``end`` on a way back to it; none if the behaviour can stay there."""
+        """The states after ``end`` on a path back to it; empty if the behaviour can stay there."""
         start = int(np.searchsorted(self.states, end))
         path = [start]
         self._weak, self._strong = self.terms.weak.copy(), np.zeros_like(self.terms.strong)
@@ -313,7 +311,7 @@ class _Part:
         self._arrive(after)
 
     def _way(self, start: int, goal: int | None) -> list[int]:
-        """The states after ``start`` on a shortest way to ``goal``, or to the nearest of what is still to be met."""
+        """The states after ``start`` on a shortest path to ``goal``, or to the nearest condition still to be met."""
         before = np.full(len(self.states), -1, np.int64)
         before[start] = start
         wanted = self._weak | (self._strong & ~self._stepped)

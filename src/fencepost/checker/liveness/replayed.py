@@ -1,4 +1,4 @@
-"""A lasso that the search found, as the author's Python takes it: only a lasso that passes is reported."""
+"""Replays a lasso of the search in the author's Python. Only a lasso that passes is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.semantics.state import LOW
 
 @dataclass(frozen=True)
 class Replayed:
-    """A lasso as its author's Python takes it: the initial state, the steps, and how its loop meets each fairness
+    """A lasso as replayed by the author's Python: the initial state, the steps, and how its loop meets each fairness
     condition.
     """
 
@@ -25,10 +25,10 @@ class Replayed:
 
 
 def replayed(stepper: Stepper, terms: Terms, lasso: Lasso) -> Replayed:
-    """The steps of a lasso. Of several steps to the same state the first one stands there.
+    """The steps of a lasso. Of several steps to the same state, the first one is chosen.
 
-    Raises :class:`fencepost.SystemFailure` if Python does not take it, it is not fair, or it does not violate the
-    property.
+    Raises :class:`fencepost.SystemFailure` if Python does not take these steps, the loop is not fair, or the property
+    is not violated.
     """
     wanted = lasso.states
     initial = next((s for s in stepper.initial_states() if s.fingerprint & LOW == wanted[0]), None)
