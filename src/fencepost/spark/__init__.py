@@ -1,5 +1,5 @@
-"""The room that imports pyspark: the engine for state spaces that outgrow one machine, state spaces as tables, and
-ledgers as rows.
+"""Everything that imports pyspark: the engine for state spaces that outgrow one machine, state spaces as tables, and
+ledgers as DataFrames.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used: a Python worker of Spark that reads ledgers has no use for the engine."""
+    """Import a name on first use: Spark's Python workers that read ledgers do not need the engine."""
     import importlib
 
     if name in _MODULES:

@@ -1,11 +1,10 @@
-"""The checkpoint of a search on Spark, from which the search is resumed after its driver was killed: a manifest that
-names files.
+"""The checkpoint of a search on Spark: a manifest that names files. A search whose driver was killed resumes from it.
 
-``manifest.json`` is replaced in one step. The manifest names the frontier files of one level, the visited runs of every
-owner, and the compiled tables, which are kept as they are: the values that the tables number keep their numbers, so
-rows and runs stay valid. A file that the manifest does not name does not count.
+``manifest.json`` is replaced atomically. It names the frontier files of one level, the visited runs of every owner, and
+the compiled tables. The tables keep the numbers of all values, so rows and runs stay valid. Files that the manifest
+does not name are ignored.
 
-The manifest has the digest of each file, which the task that wrote the file has reported, and its own. A resumed search
+The manifest has its own digest and the digest of each file, as reported by the task that wrote it. A resumed search
 reads all files once before it goes on.
 """
 
@@ -25,8 +24,8 @@ FORMAT = 4
 
 
 class Manifest(Saved, kw_only=True):
-    """Everything about a search at the end of a level, and the files of its states. ``table``: the table that the
-    states are also written to; ``recording``: the files of each level's steps, for liveness.
+    """Everything about a search at the end of a level, and the files of its states. ``table``: the table to which the
+    states are written too. ``recording``: the files with the steps of each level, for liveness.
     """
 
     engine: str
@@ -41,7 +40,7 @@ class Manifest(Saved, kw_only=True):
 
     @property
     def files(self) -> dict[str, str]:
-        """The files that must stay, with their digests."""
+        """The files to keep, with their digests."""
         found = {self.tables: self.tables_digest}
         found |= {file.file: file.digest for file in self.frontier}
         found |= {run.file: run.digest for runs in self.runs for run in runs}
@@ -52,7 +51,7 @@ class Manifest(Saved, kw_only=True):
 
 
 def read(storage: Storage) -> Manifest:
-    """The manifest in a storage. Raises :class:`fencepost.SystemFailure` if there is none, or none of this engine."""
+    """Read the manifest of a storage. Raises :class:`fencepost.SystemFailure` if it has none of this engine."""
     content = storage.load(NAME)
     if content is None:
         raise SystemFailure(f"{storage.place} holds no complete checkpoint (there is no {NAME} in it)")

@@ -1,5 +1,5 @@
-"""Jobs on Spark: a session that is started when a job first needs it, one job at a time, and broadcast variables that
-are destroyed after use.
+"""Jobs on Spark: a session that is started on first use, one job at a time, and broadcast variables that are destroyed
+after use.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from fencepost.spark.level import LocalBroadcast, Shared
 from fencepost.spark.session import reason
 
 TICK = 0.2
-"""Seconds between looks at a job."""
+"""Seconds between two checks of a job."""
 TASK_ROWS = 1 << 18
-"""Rows that are worth another core of a cluster that can grow."""
+"""Rows for which another core of an elastic cluster pays."""
 MOST_CORES = 256
-"""Cores that such a cluster is taken to grow to, unless it is configured how far."""
+"""The assumed maximum of cores of an elastic cluster without a configured maximum."""
 
 
 class Cluster:
-    """Spark, at the master that ``master``, ``conf`` and the environment give: see
-    :func:`fencepost.spark.session.master_of`, also for the errors that it raises. Spark is started when a job first
-    needs it.
+    """Spark at the master that ``master``, ``conf`` and the environment determine:
+    :func:`fencepost.spark.session.master_of` explains how, and what it raises. Spark is started when a job first needs
+    it.
 
-    A session that this process has already is used, and left as it is. Spark's own messages are kept from the terminal,
-    unless ``debug``.
+    An existing session of this process is used and left unchanged. Unless ``debug``, Spark's own messages do not reach
+    the terminal.
     """
 
     def __init__(self, master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> None:
@@ -51,22 +51,18 @@ class Cluster:
 
     @property
     def local(self) -> bool:
-        """Whether Spark is on this machine."""
+        """Whether Spark runs on this machine."""
         return self.master.startswith("local")
 
     @property
     def session(self) -> Any:
-        """The session that the engine's jobs run in. Raises :class:`fencepost.SystemFailure` if there is none to be
-        had.
-        """
+        """The session in which the engine's jobs run. Raises :class:`fencepost.SystemFailure` if Spark cannot start."""
         if self._session is None:
             self._session = self.session_with(session.JOBS)
         return self._session
 
     def session_with(self, settings: Mapping[str, str]) -> Any:
-        """A session of its own, with these settings. Raises :class:`fencepost.SystemFailure` if there is none to be
-        had.
-        """
+        """A new session with these settings. Raises :class:`fencepost.SystemFailure` if Spark cannot start."""
         if self._unreachable is not None:
             raise self._unreachable
         if self._starting is not None:
@@ -76,9 +72,7 @@ class Cluster:
         return session.beside(present, settings, self.conf)
 
     def check_reachable(self, failed: Callable[[], None]) -> None:
-        """See in the background whether the master answers. ``failed`` is called if it does not, from another
-        thread.
-        """
+        """Check in the background whether the master answers. If not, calls ``failed`` from another thread."""
 
         def check() -> None:
             try:
@@ -91,8 +85,8 @@ class Cluster:
             threading.Thread(target=check, daemon=True).start()
 
     def start_in_background(self, failed: Callable[[], None] | None = None) -> None:
-        """Start Spark in the background, if it has to be started, until :meth:`is_ready`. ``failed`` is called if the
-        start fails, from another thread.
+        """Start Spark in the background, if needed; :meth:`is_ready` returns whether that is done. If the start fails,
+        calls ``failed`` from another thread.
         """
         if self._session is not None or self._starting is not None or session.running() is not None:
             return
@@ -105,13 +99,13 @@ class Cluster:
         self._starting.add_done_callback(ended)
 
     def is_ready(self) -> bool:
-        """Whether a start in the background, if there was one, is over."""
+        """Whether no start in the background is in progress."""
         return self._starting is None or self._starting.done()
 
     def _start(self) -> Any:
         if not self.debug:
             self._log = tempfile.TemporaryFile(prefix="fencepost-spark-log-")
-        # Spark makes a folder for tables, where the process is, although nobody wants one.
+        # Spark creates a folder for tables in the working directory, though none are used.
         self._warehouse = tempfile.TemporaryDirectory(prefix="fencepost-spark-", ignore_cleanup_errors=True)
         own = {
             "spark.sql.catalogImplementation": "in-memory",
@@ -122,14 +116,14 @@ class Cluster:
 
     @property
     def cores(self) -> int:
-        """How many tasks run at a time now."""
+        """The number of tasks that can run at once now."""
         spark = self.session
         with _spark_failures():
             return max(1, int(spark.sparkContext.defaultParallelism))
 
     def cores_for(self, rows: int) -> int:
-        """How many tasks can run at a time for work on so many rows. With dynamic allocation, by which executors come
-        only when there is work for them, those that would come are counted.
+        """The number of tasks that can run at once for work on this number of rows. With dynamic allocation, executors
+        start only when there is work, so this includes executors that would be started.
         """
         spark = self.session
         with _spark_failures():
@@ -141,7 +135,7 @@ class Cluster:
         return max(self.cores, min(most, rows // TASK_ROWS))
 
     def share(self, value: Any) -> Any:
-        """A broadcast variable, until :meth:`discard` or :meth:`close`."""
+        """A broadcast variable that lives until :meth:`discard` or :meth:`close`."""
         spark = self.session
         with _spark_failures():
             variable = spark.sparkContext.broadcast(value)
@@ -149,25 +143,25 @@ class Cluster:
         return variable
 
     def discard(self, variable: Any) -> None:
-        """Destroy a broadcast variable, here and on every executor. One of this process alone needs nothing."""
+        """Destroy a broadcast variable, here and on every executor. A :class:`LocalBroadcast` needs no cleanup."""
         if variable in self._shared:
             self._shared.remove(variable)
-            with contextlib.suppress(Exception):  # a cluster that is gone has destroyed it
+            with contextlib.suppress(Exception):  # a lost cluster has destroyed it already
                 variable.destroy()
 
     def run(
         self, job_stages: stages.JobStages, doing: Sequence[str], name: str, report: Callable[[str], None]
     ) -> list[bytes]:
-        """Run stages, each with its number of tasks, as one job, ``name`` in Spark's own pages; the reports of the
-        tasks.
+        """Run stages, each with its number of tasks, as one job called ``name`` in Spark's UI. Returns the reports of
+        the tasks.
 
-        Meanwhile ``report`` is called with the stage that the job is at, ``doing`` naming each, and may raise
+        Meanwhile, calls ``report`` with the current stage, by its name in ``doing``. ``report`` may raise
         KeyboardInterrupt, which cancels the job.
         """
         return self.submit(job_stages, doing, name).finish(report)
 
     def submit(self, job_stages: stages.JobStages, doing: Sequence[str], name: str) -> Job:
-        """Start what :meth:`run` runs."""
+        """As :meth:`run`, but returns the running job."""
         spark = self.session
         self.used = True
 
@@ -185,11 +179,11 @@ class Cluster:
     def collect(
         self, spark: Any, frame: Callable[[], Any], name: str, doing: Sequence[str], report: Callable[[str], None]
     ) -> list[Any]:
-        """The rows of a DataFrame of the session ``spark`` as one job; otherwise as :meth:`run`."""
+        """The rows of a DataFrame of the session ``spark``, computed as one job. Otherwise as :meth:`run`."""
         return Job(spark, self._jobs, lambda: frame().collect(), name, doing).finish(report)
 
     def close(self) -> None:
-        """Stop the session if it was started here, and leave nothing in one that was not."""
+        """Stop the session if it was started here. Leaves nothing behind in another one."""
         if self._starting is not None:
             wait([self._starting])
         self._jobs.shutdown(wait=False, cancel_futures=True)
@@ -204,7 +198,7 @@ class Cluster:
 
 
 class Broadcast:
-    """A value that grows from job to job, and is broadcast anew only when it has grown."""
+    """A value that grows from job to job, and is broadcast again only after it has grown."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -212,8 +206,8 @@ class Broadcast:
         self._shared = Shared(None, "")
 
     def current(self, small: bool, version: Callable[[], Any], value: Callable[[], Any]) -> Shared:
-        """The broadcast variable of the ``value`` as it is now, of which the ``version`` is a function too. If the job
-        is ``small``, it runs in this process, and nothing is sent.
+        """The broadcast variable of the current ``value``. ``version``: returns the version of the value. A ``small``
+        job runs in this process, and nothing is sent.
         """
         if self._version != (small, version()):
             self.cluster.discard(self._shared.variable)
@@ -224,7 +218,7 @@ class Broadcast:
 
 
 class Job:
-    """A job that is under way. ``doing``: the name of each of its stages."""
+    """A running job. ``doing``: the name of each of its stages."""
 
     def __init__(
         self, session: Any, thread: ThreadPoolExecutor, rows: Callable[[], list[Any]], name: str, doing: Sequence[str]
@@ -240,7 +234,7 @@ class Job:
         self._future = thread.submit(collected)
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at the most; whether the job is done."""
+        """Wait for at most this number of seconds. Returns whether the job is done."""
         return not wait([self._future], seconds).not_done
 
     def result(self) -> list[Any]:
@@ -249,7 +243,7 @@ class Job:
             return self._future.result()
 
     def stage(self) -> str:
-        """The stage that the job is at. Raises :class:`fencepost.SystemFailure` if Spark is gone."""
+        """The current stage of the job. Raises :class:`fencepost.SystemFailure` if Spark is gone."""
         doing = ""
         with _spark_failures():
             tracker = self._context.statusTracker()
@@ -262,8 +256,8 @@ class Job:
         return doing
 
     def finish(self, report: Callable[[str], None]) -> list[Any]:
-        """Wait for the rows of the job. Meanwhile ``report`` is called with the stage that the job is at; an interrupt
-        cancels the job.
+        """Wait for the rows of the job. Meanwhile, calls ``report`` with the current stage. An interrupt cancels the
+        job.
         """
         try:
             while not self.wait(TICK):
@@ -274,14 +268,14 @@ class Job:
             raise
 
     def cancel(self) -> None:
-        """End the job."""
-        with contextlib.suppress(Exception):  # a cluster that is gone has ended it too
+        """Cancel the job."""
+        with contextlib.suppress(Exception):  # a lost cluster has ended it already
             self._context.cancelJobGroup(self._group)
 
 
 @contextlib.contextmanager
 def _spark_failures() -> Iterator[None]:
-    """Turns an error of Spark into a :class:`fencepost.SystemFailure` of one line."""
+    """Turn an error of Spark into a :class:`fencepost.SystemFailure` of one line."""
     try:
         yield
     except Exception as error:

@@ -1,8 +1,8 @@
-"""The coverage of an explored state space by traces, joined with the table of the space on Spark.
+"""How much of an explored state space traces cover, computed on Spark by joining them with the table of the space.
 
-Workers follow the traces within the bounds of the space, and emit each step that these take once. The states and steps
-of the table never leave Spark: the driver gets the counts of levels and actions, and the nearest steps that were not
-taken, up to a number. So the table may be larger than any memory.
+Workers follow the traces within the bounds of the space, and emit each step once. The states and steps of the table
+never leave Spark. The driver gets the counts of levels and actions, and a limited number of the nearest steps that were
+not taken. So the table may be larger than any memory.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ SCHEMA = pa.schema(
         ("fitting", pa.int64()),
     ]
 )
-"""A row for each step that was taken, without a source for a state that a trace has begun in; and, without a target,
-how many ``traces`` there were, of which so many were ``fitting``.
+"""One row for each step taken; ``source`` is null for a state in which a trace begins. Rows with a null ``target`` hold
+the number of ``traces``, and how many of them are ``fitting``.
 """
 
 VISITS = "source bigint, target bigint, action string, parameters string, traces bigint, fitting bigint"
 
 SMALL = 200_000
-"""Fingerprints that the driver broadcasts, at most; more are shuffled to be joined with the table."""
+"""The most fingerprints that the driver broadcasts. More of them are shuffled to be joined with the table."""
 
 LABEL = ["action", "parameters"]
 STEP = ["source", "target", *LABEL]
 
 
 def rows_of(visited: Visited) -> pa.RecordBatch:
-    """The visited states and steps, as rows."""
+    """The visited states and steps as rows of :data:`SCHEMA`."""
     rows: list[tuple[Any, ...]] = [(None, None, None, None, visited.traces, visited.fitting)]
     ends = {target for _, target, _, _ in visited.steps}
     rows += [(None, state, None, None, None, None) for state in visited.states if state not in ends]
@@ -65,8 +65,8 @@ def rows_of(visited: Visited) -> pa.RecordBatch:
 
 
 class InTable:
-    """The table of a state space, joined with the visited states and steps; ``visits``: a DataFrame of rows as
-    :data:`SCHEMA` has them.
+    """The table of a state space, joined with the visited states and steps. ``visits``: a DataFrame with
+    :data:`SCHEMA`.
     """
 
     def __init__(self, spark: Any, space: StateSpace, visits: Any) -> None:
@@ -90,7 +90,7 @@ class InTable:
             self.all_steps = discovered.select(*ends, *LABEL)
 
     def levels(self) -> Any:
-        """A row for each level."""
+        """One row for each level."""
         f = self.f
         marked = self.states.join(self.visited.withColumn("here", f.lit(1)), "fingerprint", "left")
         return (
@@ -100,8 +100,8 @@ class InTable:
         )
 
     def labels(self) -> Any:
-        """A row for each action with its parameters: its ``steps``, those that were ``taken``, and whether there was
-        one anywhere (``elsewhere``).
+        """One row for each action with its parameters: its ``steps``, those that were ``taken``, and whether any trace
+        took one, also outside the space (``elsewhere``).
         """
         f = self.f
         marked = self.all_steps.join(self.steps.withColumn("here", f.lit(1)), STEP, "left")
@@ -112,7 +112,7 @@ class InTable:
         return counted.join(anywhere, LABEL, "left").withColumn("elsewhere", f.coalesce("elsewhere", f.lit(False)))
 
     def actions(self, labels: Any) -> Any:
-        """A row for each action."""
+        """One row for each action."""
         f = self.f
         ever = f.sum(f.col("elsewhere").cast("bigint")).alias("parameters_taken")
         return labels.groupBy("action").agg(
@@ -120,8 +120,8 @@ class InTable:
         )
 
     def next_to(self, frontier: Any, labels: Any, known: Sequence[Unvisited], distance: int, most: int) -> Any:
-        """The nearest steps out of states that have just been reached, one for each label that is not known yet: at the
-        most ``most`` that were taken nowhere and, next to visited states, so many that were taken elsewhere.
+        """The nearest steps out of the states just reached, one for each label that is not known yet. At most ``most``
+        of them were taken nowhere, and at most as many, out of visited states only, were taken elsewhere.
         """
         from pyspark.sql import Window
 
@@ -145,9 +145,7 @@ class InTable:
         return nearest_steps.withColumn("rank", f.row_number().over(ranked)).where(f.col("rank") <= most)
 
     def beyond(self, frontier: Any, reached: Any, first: bool) -> Any:
-        """The states that one more step leads to; also those in which a behaviour may begin, when that is the ``first``
-        one.
-        """
+        """The states one more step away. For the ``first`` step, also the states in which a behaviour may begin."""
         f = self.f
         ends = (
             self.all_steps.join(frontier.withColumnRenamed("fingerprint", "source"), "source", "left_semi")
@@ -168,8 +166,8 @@ def in_space(
     report: Callable[[str], None],
     most: int = MOST_UNVISITED,
 ) -> SpaceCoverage:
-    """As :func:`fencepost.traces.validation.space.in_space`, with ``visits`` as a DataFrame of rows as :data:`SCHEMA`
-    has them, which is computed once.
+    """As :func:`fencepost.traces.validation.space.in_space`. ``visits``: a DataFrame with :data:`SCHEMA`, which is
+    computed once.
 
     Raises :class:`fencepost.SystemFailure` if Spark fails.
     """
@@ -178,7 +176,7 @@ def in_space(
         return cluster.collect(spark, frame, f"validate: {doing}", (doing,) * 8, report)
 
     def persisted(frame: Any, doing: str) -> tuple[Any, int]:
-        """A frame whose rows stay on the executors until the end, and the number of its rows."""
+        """Keep the rows of a frame on the executors until the end. Returns the frame and the number of its rows."""
         frame = frame.persist()
         frames.append(frame)
         [row] = collect(lambda: frame.groupBy().count(), doing)
@@ -236,7 +234,7 @@ def in_space(
 
 
 def _broadcast_if_small(frame: Any, rows: int) -> Any:
-    """The frame, which Spark sends to all executors if it is small."""
+    """The frame, with a hint to broadcast it if it is small."""
     from pyspark.sql import functions as f
 
     return f.broadcast(frame) if rows <= SMALL else frame

@@ -1,11 +1,10 @@
 """Behaviours for Spark: the states and steps of a table, partitioned so that each task has the paths to its own edges.
 
-The states up to a level, the *top*, go to every task. Each state below belongs to the last state of the top on the path
-to it, its *stem*; all edges that begin at the states of a stem are one task's. So no path is driven twice but that
-through the top.
+Every task gets the *top*: the states down to a certain level. A state below belongs to the last state of the top on its
+path, its *stem*. All edges out of the states of one stem go to one task. So no path is driven twice, except through the
+top.
 
-This module knows nothing of the system that is driven: a task calls the given function with its edges and the steps of
-the tree.
+This module does not depend on the driven system: a task calls a function with its edges and the steps of the tree.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from fencepost.spark.sql import states as states_of
 from fencepost.states.manifest import StateSpace
 
 Step = tuple[int, str, str, int]
-"""From which state, by which action with which parameters, to which state: states by their fingerprints."""
+"""A step: fingerprint of the source, action, parameters, fingerprint of the target."""
 
 Work = Callable[[Sequence[Step], Sequence[Step]], bytes]
-"""The work of a task: from edges, and the steps of the tree on the paths to where they begin, its result."""
+"""The work of a task. It gets the edges, and the steps of the tree on the paths to their sources."""
 
 MOST_TOP = 20_000
-"""States of the top, at most."""
+"""The most states of the top."""
 
 TASK_EDGES = 20_000
-"""Edges that are worth a task of their own."""
+"""Edges for which another task pays."""
 
 
 def every_edge(spark: Any, space: StateSpace, work: Work) -> list[bytes]:
-    """Let tasks work on all edges of a table between two of its states; their results."""
+    """Run tasks on all edges of a table between two of its states. Returns their results."""
     from pyspark.sql import functions as f
 
     states = states_of(spark, space.directory).select("fingerprint", "depth", "parent", "action", "parameters")
@@ -57,8 +56,9 @@ def every_edge(spark: Any, space: StateSpace, work: Work) -> list[bytes]:
 
 
 def paths_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count: int, work: Work) -> list[bytes]:
-    """Let tasks work on the paths to ``count`` states: those with the least numbers, as ``ranked`` gives them for an
-    array of fingerprints; their results."""
+    """Run tasks on the paths to ``count`` states: those with the least numbers that ``ranked`` computes for an array of
+    fingerprints. Returns their results.
+    """
     from pyspark.sql import functions as f
 
     states = states_of(spark, space.directory).select("fingerprint", "parent", "action", "parameters")
@@ -71,7 +71,7 @@ def paths_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count:
             fingerprints = batch.column(0).to_numpy(zero_copy_only=False)
             ranks = ranked(fingerprints)
             first = np.argsort(ranks)[:count]
-            # Spark has no unsigned numbers: the order is kept by moving them down.
+            # Spark has no unsigned numbers. Shifting them down keeps the order.
             rank = (ranks[first] ^ np.uint64(1 << 63)).view(np.int64)
             yield pa.record_batch([pa.array(fingerprints[first]), pa.array(rank)], names=["fingerprint", "rank"])
 
@@ -90,7 +90,7 @@ def paths_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count:
 
 
 def _stems_of_paths(steps: dict[int, Step]) -> list[int]:
-    """For each step the state that its path is in after a few steps."""
+    """For each step, the state that its path has reached after a few steps."""
 
     def path(state: int) -> list[int]:
         found = [state]
@@ -105,7 +105,7 @@ def _stems_of_paths(steps: dict[int, Step]) -> list[int]:
 
 
 def _top(states: Any) -> tuple[list[Step], int]:
-    """The steps to all states up to a level, and that level."""
+    """The steps to all states down to a level, and that level."""
     from pyspark.sql import functions as f
 
     counts = {row["depth"]: row["count"] for row in states.groupBy("depth").count().collect()}
@@ -121,7 +121,7 @@ def _top(states: Any) -> tuple[list[Step], int]:
 
 
 def _stems(states: Any, depth: int) -> Any:
-    """For each state its stem, found by going back twice as far each time."""
+    """The stem of each state. Each round goes back twice as far as the last one."""
     from pyspark.sql import functions as f
 
     deepest = states.agg(f.max("depth")).first()[0] or 1
@@ -137,7 +137,7 @@ def _stems(states: Any, depth: int) -> Any:
 
 
 def _results(spark: Any, rows: Any, top: list[Step], work: Work) -> list[bytes]:
-    """The results of tasks that work on rows."""
+    """The results of tasks on these rows."""
     shared = spark.sparkContext.broadcast(pickle.dumps(top))
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,5 +1,6 @@
-"""Driving on Spark: each task drives the transitions from its own states. States that the tasks could not reach, this
-process tries by other ways."""
+"""Driving on Spark: each task drives the transitions from its own states. This process tries other paths to states that
+the tasks could not reach.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def every_transition(spark: Any, space: StateSpace, protections: Protections | N
 
 
 def sample(spark: Any, space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> DriveResult:
-    """Drive the ways to so many states of a table that a seed chooses: the same states as in one process."""
+    """Drive the paths to ``count`` states of a table that a seed chooses: the same states as in one process."""
     work = partial(_driven, protocol_of(space).constants, protections)
     return _together(driving.paths_to(spark, space, partial(ranks, seed=seed), count, work))
 
@@ -48,7 +49,7 @@ def _driven(
     edges: Sequence[driving.Step],
     tree: Sequence[driving.Step],
 ) -> bytes:
-    """The work of a task: drive its edges. Gives the pickled :class:`DriveResult`."""
+    """The work of a task: drive its edges. Returns the pickled :class:`DriveResult`."""
     driver = Driver(Protocol(**constants), protections)
     part = Part.of((Edge(*edge) for edge in edges), (Edge(*step) for step in tree))
     return pickle.dumps(drive_part(driver, part.needed()))

@@ -1,8 +1,8 @@
 """The Spark engine: it begins embedded, and hands over to a cluster when a level outgrows one process.
 
-Only the driver, which is here, runs the author's Python. Executors get the compiled tables and files of rows; their
-tasks are in `stages`. Between levels the driver completes the states that fell off a trie, judges the evidence, and
-decides whether the search goes on.
+Only the driver, here, runs the author's Python. Executors get the compiled tables and files of rows; their tasks are in
+`stages`. Between levels the driver completes the states that fell off a trie, judges the evidence, and decides whether
+the search goes on.
 """
 
 from __future__ import annotations
@@ -59,40 +59,38 @@ if TYPE_CHECKING:
     from fencepost.states.writer import Writer
 
 HANDOVER = 1_000_000
-"""The largest level that is expanded in this process for a cluster, unless the option says otherwise: about the one for
-which a job pays.
-"""
+"""The default for the largest level that is expanded in this process instead of on a cluster. Beyond it, a job pays."""
 PARTITION_ROWS = 1 << 20
-"""States of a partition of a level, at most."""
+"""The most states in a partition of a level."""
 FEWEST_ROWS = 1 << 14
-"""States of a level that are worth a task of their own."""
+"""States of a level for which another task pays."""
 NEAR = 8
-"""Spark is started in the background before a level of this fraction of the one from which Spark takes over."""
+"""Spark is started in the background before a level of this fraction of the handover size."""
 OWNERS_PER_CORE = 2
-"""Owners of fingerprints for each core, at least. There are never fewer owners than there were: a run would then belong
-to several.
+"""The minimum of owners of fingerprints for each core. The number of owners never decreases: a run would then belong to
+several.
 """
 FILES_PER_CORE = 4
 """Tasks for each core that read the files of a checkpoint."""
 FULL_OWNER = 1 << 24
-"""Candidates of one owner in a level beyond which there are twice as many owners from the next level on."""
+"""If one owner has more candidates than this in a level, the number of owners is doubled for the next level."""
 FIGURES = ("candidates", "sent", "found", "parked", "shuffled", "expand", "deduplicate", "build")
-"""The figures of a level: candidates, those of them that were shuffled, states found, states that fell off a trie,
-bytes, and seconds of tasks.
+"""The figures of a level: candidates, candidates shuffled, states found, states that fell off a trie, bytes shuffled,
+and the seconds of the tasks of each stage.
 """
 EXPANDING = ("expanding", "removing duplicates", "building")
-"""The stages of a level, as its progress names them."""
+"""The stages of a level, as its progress shows them."""
 SCANNED = 64
-"""Visited states that are looked through in this process, for each state of the largest level that is expanded here."""
+"""A job is small only if it scans at most this number of visited states for each state of the handover size."""
 
 
 def explore(
     stepper: Stepper, options: SparkOptions, report: Report | None = None, table: TableWriter | None = None
 ) -> Exploration:
-    """Explore every reachable state, the large levels on Spark. Limits are looked at between levels.
+    """Explore every reachable state, the large levels on Spark. Limits are checked between levels.
 
-    Raises :class:`fencepost.OptionError` for options that this engine does not have, :class:`fencepost.SystemFailure`
-    if there is no Spark.
+    Raises :class:`fencepost.OptionError` for options that this engine does not have, and
+    :class:`fencepost.SystemFailure` if there is no Spark.
     """
     require_spark()
     with locked(options), closing(Cluster(options.master, options.conf, options.debug)) as cluster:
@@ -105,7 +103,7 @@ def _explored(
 ) -> Exploration:
     handover = options.handover
     if handover is None:
-        # On one machine the embedded engine is the faster one, as long as there is memory.
+        # On one machine, the embedded engine is faster while there is memory.
         handover = sys.maxsize if cluster.local else HANDOVER
 
     def report_and_start(progress: Progress) -> None:
@@ -152,11 +150,11 @@ def _refuse(options: SparkOptions, cluster: Cluster) -> None:
 
 
 class SparkExecutor(Executor):
-    """Expands levels on Spark. The frontier and all visited states are in files. A state is named by the two halves of
-    its fingerprint.
+    """Expands levels on Spark. The frontier and all visited states are in files. A state is identified by the two
+    halves of its fingerprint.
 
-    This executor begins where the ``embedded`` one ends, or with a checkpoint, and goes on using the workspace of that
-    one: for the tables, the counts, and to run the author's Python.
+    This executor starts from the end of the ``embedded`` one, or from a checkpoint. It goes on using the workspace of
+    the embedded one: for the tables, the counts, and to run the author's Python.
     """
 
     divisible = False
@@ -174,7 +172,7 @@ class SparkExecutor(Executor):
         self.storage: Storage | None = None
         self.level = 0
         self.layouts: list[RowLayout] = []
-        self.layout_version = -1  # of the last of the layouts
+        self.layout_version = -1  # of the last layout
         self.frontier: list[FrontierFile] = []
         self.runs: list[list[Run]] = []
         self.source = source_digest(embedded.search.stepper.protocol)
@@ -191,29 +189,29 @@ class SparkExecutor(Executor):
         self.columns = Broadcast(cluster)
 
     def close(self) -> None:
-        """Remove files that were for this search only."""
+        """Remove the files, unless they are a checkpoint."""
         if self.storage is not None and self.options.resume is None and self.options.checkpoint is None:
             shutil.rmtree(self.storage.place, True)
 
-    # -- taking over, and going on ------------------------------------------------------------------------------------
+    # -- taking over, and resuming ------------------------------------------------------------------------------------
 
     def take_over_next(self) -> None:
-        """Take over before the next level, although there is no Spark: then the search ends with the error when all
+        """Take over before the next level although Spark is not available: the search then ends with the error once all
         states are in files.
         """
         self.is_next = True
-        self.handover = -1  # no level is small enough to be expanded in this process
+        self.handover = -1  # no level is small enough for this process
 
     def relief_of_embedded(self) -> SparkExecutor | None:
-        """This executor, if the embedded one has to give way: for the size of a level, or when a quarter of the memory
-        is used.
+        """This executor, if the embedded one has to hand over: because the level is too large, or a quarter of the
+        memory is in use.
         """
         limit = self.search.memory_limit
         crowded = limit is not None and resident_memory() > limit // 4
         return self if self.is_next or self.search.queue > self.first_handover or crowded else None
 
     def begin(self) -> None:
-        """Take over from the embedded executor, or go on from a checkpoint."""
+        """Take over from the embedded executor, or resume a checkpoint."""
         place = self.options.resume or self.options.checkpoint
         self.storage = open_storage(place or tempfile.mkdtemp(prefix="fencepost-spark-"))
         self.storage.create()
@@ -226,7 +224,7 @@ class SparkExecutor(Executor):
             self._take_over()
 
     def _take_over(self) -> None:
-        """Put the states of the embedded executor into files."""
+        """Write the states of the embedded executor to files."""
         search = self.search
         self.table = cast("Writer | None", search.table)
         self.level = search.result.depth
@@ -247,10 +245,10 @@ class SparkExecutor(Executor):
         return self.storage
 
     def _visited(self) -> tuple[Array, Array, Array]:
-        """Every state that was discovered, by fingerprint: its low half, its high half if it has one, the outcome that
-        led to it.
+        """Every discovered state, sorted by fingerprint: low halves, high halves if there are any, and the outcomes
+        that led to them.
 
-        The fingerprints follow from the links: a child's is its parent's, changed by the outcome.
+        The fingerprints follow from the links: a child's is its parent's, XORed with the delta of the outcome.
         """
         tables, links = self.workspace.tables, self.embedded.links
         starts = [state.fingerprint for state in self.workspace.starts]
@@ -272,8 +270,8 @@ class SparkExecutor(Executor):
         return low[order], high[order], all_outcomes[order]
 
     def _add_to_frontier(self, order: Array, outcomes: Array | None = None) -> None:
-        """Write states of the workspace's newest level, at these positions, to a file of the frontier; with the
-        outcomes that led to them, if the states are written to a table.
+        """Write the states at these positions of the workspace's newest level to a frontier file. ``outcomes``: those
+        that led to the states, if the states are written to a table.
         """
         new, words = self.workspace.new, self.workspace.tables.layout.words
         leaves = np.empty(int(loops.gather_leaves(new, order, order, order, True)), np.int32)
@@ -293,7 +291,7 @@ class SparkExecutor(Executor):
         self.frontier.append(level.write_frontier_file(self.files, name, arena, self._layout(), self.wide, outcomes))
 
     def _layout(self) -> int:
-        """The number of the layout of rows as it is now."""
+        """The number of the current layout of rows."""
         layout = self.workspace.tables.layout
         if not self.layouts or self.layout_version != layout.version:
             self.layouts.append(RowLayout(layout.words, self.workspace.tables.places.tobytes()))
@@ -301,7 +299,7 @@ class SparkExecutor(Executor):
         return len(self.layouts) - 1
 
     def _resume(self) -> None:
-        """Restore everything as it was at the end of the level that the checkpoint holds."""
+        """Restore everything as it was at the end of the checkpoint's level."""
         search, own, place = self.search, self.workspace, self.options.checkpoint
         stepper = search.stepper
         if place is not None and str(open_storage(place).place) != self.files.place:
@@ -333,7 +331,7 @@ class SparkExecutor(Executor):
             self.recording.levels = [list(records) for records in manifest.recording]
 
     def _verify(self, manifest: checkpoint.Manifest) -> None:
-        """Raises :class:`fencepost.SystemFailure` unless every file of a checkpoint has its digest."""
+        """Raise :class:`fencepost.SystemFailure` unless every file of a checkpoint has its digest."""
         files = manifest.files
         missing = sorted(set(files) - set(self.files.names()))
         if missing:
@@ -349,7 +347,7 @@ class SparkExecutor(Executor):
 
     @property
     def _properties(self) -> list[str]:
-        """The properties that are checked, by title."""
+        """The titles of the checked properties."""
         return self.workspace.properties + [root.title for root in self.search.stepper.of_kind(*TEMPORAL)]
 
     # -- a level ------------------------------------------------------------------------------------------------------
@@ -358,8 +356,8 @@ class SparkExecutor(Executor):
         """Expand the frontier into the next level."""
         actions = self.search.expands_next
         if not actions:
-            # The states of the last level before a limit on depth are not asked for their actions: a resumed run does
-            # that level again.
+            # Actions are not evaluated in the states of the last level before a limit on depth. A resumed run does that
+            # level again.
             self._save()
         if self.recording is not None:
             self._record(self.recording)
@@ -369,12 +367,12 @@ class SparkExecutor(Executor):
         payloads = self._run(stages.level_stages(plan), EXPANDING, name, plan.small)
         reports = [stages.report_decoder.decode(payload) for payload in payloads]
         done = time.perf_counter()
-        self.is_level_complete = False  # until all reports are accounted for, there is nothing to save
+        self.is_level_complete = False  # nothing can be saved until all reports are accounted for
         if self.table is not None and self.table.edges is not None:
             self.table.take_edges(r.steps for r in reports if isinstance(r, stages.Expanded) and r.steps is not None)
         self.level += 1
         self._account(plan, reports)
-        # States that could not be judged are no part of the frontier.
+        # States that could not be judged are not part of the frontier.
         self.is_level_complete = actions and not self.search.has_raised
         self.figures[-1] |= {"job": done - began, "complete": time.perf_counter() - done}
         self._write_states()
@@ -398,7 +396,7 @@ class SparkExecutor(Executor):
         cores = 1
         if not small:
             cores = self.cluster.cores_for(total)
-            # Cores are counted anew for each level: executors may have come since the last one.
+            # Recomputed for each level, because executors may have joined since the last one.
             while len(self.runs) < OWNERS_PER_CORE * cores:
                 self.runs = level.split(self.files, self.runs)
         partitions = cores * -(-total // (cores * PARTITION_ROWS))
@@ -416,15 +414,15 @@ class SparkExecutor(Executor):
         )  # fmt: skip
 
     def _run(self, job_stages: stages.JobStages, doing: Sequence[str], name: str, small: bool) -> list[bytes]:
-        """Run stages, each with its number of tasks, on Spark, or in this process if the job is ``small``; the reports
-        of the tasks.
+        """Run stages, each with its number of tasks, on Spark, or in this process if the job is ``small``. Returns the
+        reports of the tasks.
         """
         if small:
             return stages.run_here(job_stages)
         return self.cluster.run(job_stages, doing, f"{self.search.stepper.protocol.name}, {name}", self._report_stage)
 
     def _write_states(self) -> None:
-        """Write the level that was built to the table of states, if there is one and the level is not there yet."""
+        """Write the level just built to the table of states, if there is one, unless the level is there already."""
         depth = self.search.result.depth
         if self.table is None or not self.search.queue or self.table.depth == depth:
             return
@@ -439,8 +437,8 @@ class SparkExecutor(Executor):
             self.figures[-1]["write"] = time.perf_counter() - begin
 
     def _complete_columns(self) -> None:
-        """Write files again that lack columns, or have columns of other kinds, if there are too many of them for this
-        process alone.
+        """Rewrite files that lack columns or have columns of other types, if there are too many for this process
+        alone.
         """
         if self.table is None or self.search.result.distinct <= self.handover:
             return
@@ -457,12 +455,12 @@ class SparkExecutor(Executor):
         return f"level {self.search.result.depth}"
 
     def _report_stage(self, stage: str) -> None:
-        """Report how far the search is, and the stage that its job is at."""
+        """Report progress, with the current stage of the job."""
         self.stage = stage
         self.search.report_progress(self.search.result.distinct, self.search.queue, at_once=True)
 
     def _account(self, plan: Plan, reports: Iterable[stages.Report]) -> None:
-        """Make the level that was built the current one: count, complete, judge."""
+        """Make the level just built the current one: add the counts, complete parked states, pass on violations."""
         search, own = self.search, self.workspace
         counted = own.work[0]
         figures = {"states": plan.states, **dict.fromkeys(FIGURES, 0.0)}
@@ -515,8 +513,8 @@ class SparkExecutor(Executor):
             self.runs = level.split(self.files, self.runs)
 
     def _complete(self, plan: Plan, file: str, rows: int) -> int:
-        """Complete the states that fell off a trie in one task; the number of those in which the author's Python
-        raised.
+        """Complete the states that fell off a trie in one task. Returns the number of those in which the author's
+        Python raised.
         """
         own, search = self.workspace, self.search
         low, high, ref, cells = level.read_parked(self.files, file, rows, plan)
@@ -533,7 +531,7 @@ class SparkExecutor(Executor):
         return int((metas == PARKED).sum())
 
     def _violated(self) -> dict[int, tuple[int, int]]:
-        """The properties that states just completed violate, as tasks report them."""
+        """The properties that the states just completed violate, in the form that tasks report."""
         found: dict[int, tuple[int, int]] = {}
         for root, position in self.workspace.violations():
             _keep_least(found, {root.index: fingerprint_at(self.workspace.new, position, self.wide)})
@@ -548,7 +546,7 @@ class SparkExecutor(Executor):
         broken: dict[int, tuple[int, int, int]],
         deadlocks: list[tuple[int, int]],
     ) -> None:
-        """Pass the evidence of the level on to the search: violations and witnesses."""
+        """Pass the violations and witnesses of the level to the search."""
         meet, roots = self.search.meet, self.search.stepper.roots
         for root, at in violated.items():
             if self.workspace.tables.root_kind[root] == STATE_PROPERTY:
@@ -560,7 +558,7 @@ class SparkExecutor(Executor):
             meet(Evidence(None, (), min(deadlocks)))
 
     def finish(self) -> None:
-        """Complete the files of the table of states, and judge the temporal properties if a process is too small."""
+        """Complete the files of the table of states, and judge the temporal properties on Spark if needed."""
         self._complete_columns()
         search = self.search
         if self.recording is None or not search.result.complete or not search.result.distinct or search.result.found:
@@ -569,7 +567,7 @@ class SparkExecutor(Executor):
         self.judge.run()
 
     def path(self, at: tuple[int, int]) -> StatePath:
-        """The path to a state: the runs have the outcome that led to each state, and so its parent."""
+        """The path to a state. The runs have the outcome that led to each state, which determines its parent."""
         tables, (low, high) = self.workspace.tables, at
         outcomes: list[int] = []
         while True:
@@ -588,7 +586,7 @@ class SparkExecutor(Executor):
     # -- files --------------------------------------------------------------------------------------------------------
 
     def _files(self) -> set[str]:
-        """The files that must stay: of the current level, and of the last checkpoint."""
+        """The files to keep: those of the current level, and of the last checkpoint."""
         current = {file.file for file in self.frontier} | {run.file for runs in self.runs for run in runs}
         if self.recording is not None:
             current |= self.recording.files
@@ -605,7 +603,7 @@ class SparkExecutor(Executor):
             self._sweep(set(self.manifest.files))
 
     def _save(self) -> None:
-        """Save the current level as a checkpoint, if checkpoints are saved."""
+        """Save the current level as a checkpoint, if checkpoints are on."""
         own, options = self.workspace, self.options
         if options.checkpoint is None and options.resume is None:
             return
@@ -634,11 +632,11 @@ class SparkExecutor(Executor):
         if self.table is not None:
             self.table.kept = manifest.table
         self.manifest, self.saved_level = manifest, self.level
-        # Files that only the checkpoint before this one needed, and files of tasks that were tried again.
+        # Remove files that only the previous checkpoint needed, and files of failed attempts of tasks.
         self._sweep(self._files())
 
     def _sweep(self, kept: set[str]) -> None:
-        """Remove every file of a level but these."""
+        """Remove every file of a level that is not in ``kept``."""
         self._remove({n for n in self.files.names() if n.startswith("level-")} - kept)
 
     # -- figures ------------------------------------------------------------------------------------------------------
@@ -648,7 +646,7 @@ class SparkExecutor(Executor):
         return self.workspace.tally()
 
     def progress(self) -> dict[str, Any]:
-        """Fields of the progress that only this executor knows."""
+        """Fields of the progress report that only this executor knows."""
         return {"exploding": exploding(self.workspace.tables), "shuffled": self.shuffled, "stage": self.stage}
 
     def profile(self) -> dict[str, object]:

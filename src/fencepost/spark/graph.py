@@ -1,13 +1,12 @@
 """The graph of a search on Spark in files that can be trimmed, and the tasks that write these files.
 
-States are divided by their fingerprints into **partitions**, and numbered in the order of fingerprints: a partition has
-consecutive numbers, the first of them a multiple of 64. For each partition there is a file about its states, one of the
-steps out of them (**out**) and one of the steps into them (**into**), with the numbers of the states at the other end.
-A step is a step **back** if it leads to a level that is not after its own. Every cycle has one, since a step leads one
-level further at the most.
+States are divided by their fingerprints into **partitions**, and numbered in the order of fingerprints. A partition has
+consecutive numbers, starting at a multiple of 64. Each partition has a file of its states, one of the steps out of them
+(**out**) and one of the steps into them (**into**), with the numbers of the states at the other end. A step is a step
+**back** if its target's level is not after its own. Every cycle has one, since a step leads at most one level further.
 
 A set of states is a file of bits for each partition. To trim, a task reads the bits of all partitions and writes those
-of its own: no state is shuffled. That is an eighth of a byte of memory for each state.
+of its own, so no state is shuffled. This takes an eighth of a byte of memory for each state.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ from fencepost.spark.recording import RecordFile, read_record
 from fencepost.spark.stages import FirstStage, JobStages, Received, ShuffledStage, row
 
 MOST_STATES = 1 << 32
-"""States of a graph, at most: a number has 32 bits."""
+"""The most states of a graph: a number has 32 bits."""
 BLOCK_ROWS = 1 << 16
 """Rows of numbers in one shuffled block."""
 NOWHERE = (1 << 32) - 1
-"""A level that is none."""
+"""Stands for no level."""
 
 Bits = tuple[str, ...]
 """A set of states: a file for each partition."""
 
 
 def new_name(kind: str, partition: int) -> str:
-    """The name of a new file about a partition."""
+    """The name of a new file of a partition."""
     return unique_name("graph", kind, partition)
 
 
 class StepFile(msgspec.Struct, frozen=True):
-    """A file of steps out of, or into, ``rows`` of the states of a partition."""
+    """A file of the steps out of, or into, ``rows`` states of a partition."""
 
     file: str
     rows: int
@@ -52,7 +51,7 @@ class StepFile(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """States whose numbers begin with ``first``."""
+    """The states of a partition. Their numbers start at ``first``."""
 
     file: str
     size: int
@@ -60,13 +59,13 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> int:
-        """How many words of 64 bits a set of its states has."""
+        """The number of 64-bit words of a set of its states."""
         return -(-self.size // 64)
 
 
 class GraphPlan(msgspec.Struct, frozen=True):
-    """The graph, as every task gets to know it. ``records``: the record files, each with its level, from 0; ``out`` and
-    ``into`` are empty until the steps are written.
+    """The graph, in the form that is sent to every task. ``records``: the record files, each with its level, from 0.
+    ``out`` and ``into`` are empty until the steps are written.
     """
 
     place: str
@@ -82,13 +81,13 @@ class GraphPlan(msgspec.Struct, frozen=True):
         return open_storage(self.place)
 
     def partition_of(self, fingerprints: Array) -> Array:
-        """The partitions that states with these fingerprints belong to."""
+        """The partitions of states with these fingerprints."""
         edges = np.array(bounds(len(self.partitions))[1:-1], np.uint64)
         return np.searchsorted(edges, fingerprints, side="right")
 
 
 class States(NamedTuple):
-    """States of a partition, as their file has them."""
+    """States of a partition, in the form that their file has."""
 
     fingerprints: Array
     levels: Array
@@ -97,8 +96,8 @@ class States(NamedTuple):
 
 
 class Adjacency(NamedTuple):
-    """The steps out of, or into, states of a partition: those of state ``rows[k]`` begin at ``starts[k]``. ``others``:
-    the state at the other end; ``back``: whether it is a step back. Only steps out of states have ``kinds``.
+    """The steps out of, or into, states of a partition. Those of state ``rows[k]`` begin at ``starts[k]``. ``others``:
+    the state at the other end. ``back``: whether it is a step back. Only steps out of states have ``kinds``.
     """
 
     rows: Array
@@ -111,7 +110,7 @@ class Adjacency(NamedTuple):
 def read_states(
     storage: Storage, partition: Partition, terms: Measures, begin: int = 0, count: int | None = None
 ) -> States:
-    """The states of a partition, or some of them."""
+    """Read all states of a partition, or ``count`` of them from index ``begin``."""
     n = partition.size - begin if count is None else count
     read, offset = [], 0
     for dtype, width in ((np.uint64, 1), (np.uint32, 1), (np.uint64, terms.words), (np.uint64, terms.truth_words)):
@@ -135,7 +134,7 @@ def read_steps(storage: Storage, file: StepFile, with_kinds: bool) -> Adjacency:
 
 
 def sources_of(storage: Storage, partition: Partition, into: StepFile, number: int) -> Array:
-    """The states from which a step leads to one. ``into`` is the file of all states of its partition."""
+    """The states with a step to state ``number``. ``into``: the file with all states of its partition."""
     at = number - partition.first
     begin, end = storage.read(into.file, np.int64, 4 * into.rows + 8 * at, 2).tolist()
     return storage.read(into.file, np.uint32, 4 * into.rows + 8 * (into.rows + 1) + 4 * begin, end - begin)
@@ -145,12 +144,12 @@ def sources_of(storage: Storage, partition: Partition, into: StepFile, number: i
 
 
 def empty_set(partitions: Sequence[Partition]) -> Array:
-    """The empty set of states as words of 64 bits, over all numbers."""
+    """The empty set of states: 64-bit words over all numbers."""
     return np.zeros(partitions[-1].first // 64 + partitions[-1].words, np.uint64)
 
 
 def read_set(storage: Storage, partitions: Sequence[Partition], bits: Bits) -> Array:
-    """A set of states as words of 64 bits, over all numbers."""
+    """Read a set of states: 64-bit words over all numbers."""
     words = empty_set(partitions)
     for partition, file in zip(partitions, bits, strict=True):
         _words_of(words, partition)[:] = storage.read(file, np.uint64, 0, partition.words)
@@ -158,17 +157,17 @@ def read_set(storage: Storage, partitions: Sequence[Partition], bits: Bits) -> A
 
 
 def members(words: Array, numbers: Array) -> Array:
-    """For each of the states with these numbers, whether it is in a set."""
+    """A mask: whether each of these states is in a set."""
     return np.asarray((words[numbers >> 6] >> (numbers & 63).astype(np.uint64)) & np.uint64(1) != 0)
 
 
 def mask_of(words: Array, partition: Partition) -> Array:
-    """For each state of a partition, whether it is in a set."""
+    """A mask: whether each state of a partition is in a set."""
     return _unpacked(_words_of(words, partition), partition)
 
 
 def set_mask(words: Array, partition: Partition, mask: Array) -> None:
-    """Make these the states of a partition that are in a set."""
+    """Replace the states of a partition that are in a set."""
     _words_of(words, partition)[:] = _packed(partition, mask)
 
 
@@ -188,23 +187,23 @@ def _packed(partition: Partition, mask: Array) -> Array:
 
 
 def read_mask(storage: Storage, partition: Partition, file: str) -> Array:
-    """For each state of a partition, whether it is in the set in a file."""
+    """A mask: whether each state of a partition is in the set of a file."""
     return _unpacked(storage.read(file, np.uint64, 0, partition.words), partition)
 
 
 def write_mask(storage: Storage, name: str, partition: Partition, mask: Array) -> str:
-    """Write a mask of the states of a partition, which :func:`read_mask` reads."""
+    """Write a mask of the states of a partition, for :func:`read_mask`."""
     storage.write(name, _packed(partition, mask))
     return name
 
 
 def has(masks: Array, number: int) -> Array:
-    """For each mask, whether it contains a fairness condition, or a predicate."""
+    """For each mask, whether it contains the fairness condition or predicate ``number``."""
     return np.asarray(masks[:, number >> 6] & np.uint64(1 << (number & 63)) != 0)
 
 
 def within(steps: Adjacency, partition: Partition, words: Array) -> Adjacency:
-    """Those of the steps of which both ends are in a set."""
+    """The steps whose ends are both in a set."""
     rows = members(words, steps.rows.astype(np.int64) + partition.first)
     counts = np.diff(steps.starts)
     kept = np.repeat(rows, counts) & members(words, steps.others.astype(np.int64))
@@ -217,7 +216,7 @@ def within(steps: Adjacency, partition: Partition, words: Array) -> Adjacency:
 
 
 def row_of_each(steps: Adjacency) -> Array:
-    """For each step the state of the partition that has it."""
+    """For each step, the state of the partition to which it belongs."""
     return np.repeat(steps.rows, np.diff(steps.starts))
 
 
@@ -225,7 +224,7 @@ def row_of_each(steps: Adjacency) -> Array:
 
 
 class StatesWritten(msgspec.Struct, tag="states"):
-    """A partition's states are written."""
+    """The report of a task that wrote a partition's states."""
 
     partition: int
     file: str
@@ -233,7 +232,7 @@ class StatesWritten(msgspec.Struct, tag="states"):
 
 
 class StepsWritten(msgspec.Struct, tag="steps"):
-    """A partition's steps are written: those out of its states, or those into them."""
+    """The report of a task that wrote a partition's steps: those out of its states, or those into them."""
 
     partition: int
     out: bool
@@ -241,12 +240,12 @@ class StepsWritten(msgspec.Struct, tag="steps"):
 
 
 def _rows(received: Received, columns: int) -> Array:
-    """All rows of so many 64-bit numbers that were shuffled to a partition."""
+    """All rows that were shuffled to a partition, as 64-bit numbers in this number of columns."""
     return np.concatenate([block.reshape(-1, columns) for _, block in received.blocks])
 
 
 def _shuffled(partitions: int, to: Array, rows: Array) -> Iterator[pa.RecordBatch]:
-    """Rows of 64-bit numbers, each to a partition. Every partition gets a block, so that it has a task."""
+    """Shuffle rows of 64-bit numbers to partitions. Every partition gets a block, so that it has a task."""
     order = np.argsort(to, kind="stable")
     edges = np.searchsorted(to[order], np.arange(partitions + 1))
     for partition in range(partitions):
@@ -256,7 +255,7 @@ def _shuffled(partitions: int, to: Array, rows: Array) -> Iterator[pa.RecordBatc
 
 
 def _report(partition: int, content: msgspec.Struct) -> pa.RecordBatch:
-    """The report of a task, as the row that takes it to the driver."""
+    """The report of a task, as a row for the driver."""
     return row(partition, partition, msgspec.msgpack.encode(content), report=True)
 
 
@@ -270,7 +269,7 @@ def shuffle_states(plan: GraphPlan, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def write_states(plan: GraphPlan, number: int, received: Received) -> Iterator[pa.RecordBatch]:
-    """Write the states of a partition, by fingerprint."""
+    """Write the states of a partition, sorted by fingerprint."""
     rows = _rows(received, 2 + plan.terms.words + plan.terms.truth_words)
     rows = rows[np.argsort(rows[:, 0])]
     if (rows[1:, 0] == rows[:-1, 0]).any():
@@ -283,8 +282,8 @@ def write_states(plan: GraphPlan, number: int, received: Received) -> Iterator[p
 
 
 def shuffle_steps(plan: GraphPlan, number: int) -> Iterator[pa.RecordBatch]:
-    """Shuffle the steps of a record file to the partitions of their targets: the fingerprints of both ends, level and
-    kind.
+    """Shuffle the steps of a record file to the partitions of their targets. A row has the fingerprints of both ends,
+    and the level and kind.
     """
     level, record = plan.records[number]
     some = read_record(plan.storage, record, plan.terms)
@@ -294,8 +293,8 @@ def shuffle_steps(plan: GraphPlan, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def number_targets(plan: GraphPlan, number: int, received: Received) -> Iterator[pa.RecordBatch]:
-    """Number the targets of steps, and shuffle the steps to the partitions of their sources. Steps to states outside
-    a constraint end here.
+    """Number the targets of steps, and shuffle the steps to the partitions of their sources. Drops steps to states
+    outside a constraint.
     """
     rows = _rows(received, 3)
     partition = plan.partitions[number]
@@ -312,7 +311,7 @@ def number_targets(plan: GraphPlan, number: int, received: Received) -> Iterator
 def _written(
     plan: GraphPlan, number: int, out: bool, places: Array, others: Array, back: Array, kinds: Array
 ) -> pa.RecordBatch:
-    """Write steps, by the places of their states in the partition; the report of it."""
+    """Write steps, given the indices of their states in the partition. Returns the report."""
     size = plan.partitions[number].size
     rows, starts = np.arange(size, dtype=np.uint32), np.searchsorted(places, np.arange(size + 1))
     steps = Adjacency(rows, starts, others.astype(np.uint32), back, kinds)
@@ -321,8 +320,8 @@ def _written(
 
 
 def write_steps_out(plan: GraphPlan, number: int, received: Received) -> Iterator[pa.RecordBatch]:
-    """Write the steps out of the states of a partition, in the order of their targets, and shuffle them to the
-    partitions of these.
+    """Write the steps out of the states of a partition, sorted by target, and shuffle them to the partitions of the
+    targets.
     """
     rows = _rows(received, 2)
     partition = plan.partitions[number]
@@ -371,7 +370,7 @@ def stages_of_steps(plan: GraphPlan) -> JobStages:
 
 
 def _places(ordered: Array, wanted: Array) -> tuple[Array, Array]:
-    """The places of wanted fingerprints among ordered ones, and which of them are there."""
+    """The indices of fingerprints in a sorted array, and a mask: whether each is in it."""
     places = np.searchsorted(ordered, wanted)
     found = places < len(ordered)
     found[found] = ordered[places[found]] == wanted[found]

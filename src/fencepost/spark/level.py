@@ -1,12 +1,12 @@
 """The plan of a level, which the driver sends to tasks, and the files of states.
 
-The states of a level, the **frontier**, are divided into **partitions**, each of which one task expands. A **frontier
-file** holds states of one level, by fingerprint: their fingerprints, where their enabled leaves start, the leaves, and
+The states of a level, the **frontier**, are divided into **partitions**; one task expands each. A **frontier file**
+holds states of one level, sorted by fingerprint: their fingerprints, where their enabled leaves start, the leaves, and
 the rows.
 
 Each range of fingerprints has an **owner**: the task to which all candidates of that range are shuffled. The visited
-states of an owner are in sorted **runs**: files of fingerprints, each with the outcome by which the state was
-discovered. The fingerprint without the effect of the outcome is the parent's, so a run also leads back to the start.
+states of an owner are in sorted **runs**: files of fingerprints, each with the outcome that discovered the state.
+XORing the fingerprint with the outcome's delta yields the parent's, so runs also lead back to the start.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from fencepost.files.digest import digest
 from fencepost.files.storage import Storage, open_storage
 
 NO_IMAGES: Array = np.zeros((0, 0), np.uint64)
-"""The images of rows where there is no symmetry."""
+"""The images of rows without symmetry."""
 
 
 class RowLayout(msgspec.Struct, frozen=True):
-    """The layout of rows at one time: how many words a row has, and the place of each slot in it."""
+    """A layout of rows: the number of words of a row, and the place of each slot in it."""
 
     words: int
     slot_places: bytes = msgspec.field(name="held")
@@ -59,7 +59,7 @@ class Shared(NamedTuple):
 
 
 def arrays_of(tables: Tables, compiled: Compiled) -> dict[str, Array]:
-    """The arrays of the compiled protocol for executors, as far as these arrays are in use."""
+    """The used parts of the arrays of the compiled protocol, for executors."""
     used = tables.used()
     arrays = {name: np.ascontiguousarray(a[: used[name]]) for name, a in compiled._asdict().items()}
     return arrays | {name: getattr(tables, name)[: used[name]] for name in ("trie_root", "trie_known", "trie_change")}
@@ -76,7 +76,7 @@ class FrontierFile(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Visited states of one owner: those from number ``begin`` on in a file of ``size``."""
+    """Visited states of one owner: ``states`` of them, from number ``begin`` in a file of ``size``."""
 
     file: str
     size: int
@@ -86,8 +86,8 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class TableOutput(msgspec.Struct, frozen=True):
-    """The table that states are written to: its directory, the level to be written, whether steps are written too, and
-    the columns, a broadcast variable.
+    """The table to which states are written: its directory, the level to be written, whether steps are written too, and
+    the columns (a broadcast variable).
     """
 
     place: str
@@ -97,12 +97,12 @@ class TableOutput(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A level, as every task of it gets to know it.
+    """A level, in the form that is sent to every task.
 
-    The states of the ``frontier``'s files, one file after the other, are numbered: partition p has those from
-    ``p * partition_rows`` on. ``tables`` are the arrays of the compiled protocol. ``layouts``: every layout that rows
-    have had, the last one being that of the level. ``runs``: those of each owner. ``actions``: whether the new states
-    will be expanded. ``output``: the table that states are written to, if there is one.
+    The states of the ``frontier``'s files, one file after the other, are numbered. Partition p has those from
+    ``p * partition_rows``. ``tables``: the arrays of the compiled protocol. ``layouts``: every layout of rows so far;
+    the last one is the level's. ``runs``: those of each owner. ``actions``: whether the new states will be expanded.
+    ``output``: the table to which states are written, or None.
     """
 
     place: str
@@ -124,12 +124,12 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> int:
-        """Words of a row."""
+        """The number of words of a row."""
         return self.layouts[-1].words
 
     @property
     def states(self) -> int:
-        """States of the level."""
+        """The number of states of the level."""
         return sum(file.rows for file in self.frontier)
 
     @property
@@ -139,7 +139,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def owners(self) -> int:
-        """How many owners the fingerprints are divided among."""
+        """The number of owners."""
         return len(self.runs)
 
     def storage(self) -> Storage:
@@ -147,7 +147,7 @@ class Plan(msgspec.Struct, frozen=True):
         return open_storage(self.place)
 
     def segments(self, partition: int) -> Iterator[tuple[FrontierFile, int, int]]:
-        """The rows of a partition: files, each with the range [begin, end) of its rows."""
+        """The rows of a partition: files, each with a range [begin, end) of rows."""
         first, last = partition * self.partition_rows, min((partition + 1) * self.partition_rows, self.states)
         start = 0
         for file in self.frontier:
@@ -158,12 +158,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def unique_name(level: int | str, kind: str, number: int) -> str:
-    """The name of a new file that no other attempt of a task has."""
+    """The name of a new file, different for every attempt of a task."""
     return f"level-{level}-{kind}-{number}-{uuid.uuid4().hex[:12]}.bin"
 
 
 FingerprintRange = tuple[int, int]
-"""A range of low halves of fingerprints: the least, and the first beyond it."""
+"""A range of low halves of fingerprints: the first, and one past the last."""
 
 
 def bounds(owners: int) -> list[int]:
@@ -172,7 +172,7 @@ def bounds(owners: int) -> list[int]:
 
 
 def range_of(owner: int, owners: int) -> FingerprintRange:
-    """The fingerprints of one of so many owners."""
+    """The range of fingerprints of one owner."""
     return _bound(owner, owners), _bound(owner + 1, owners)
 
 
@@ -181,7 +181,7 @@ def _bound(owner: int, owners: int) -> int:
 
 
 def read_columns(storage: Storage, file: str, layout: Iterable[tuple[Any, int]]) -> list[Array]:
-    """The columns of a file, one after the other; ``layout``: the dtype and the length of each."""
+    """The columns of a file, which follow each other. ``layout``: the dtype and length of each."""
     read, offset = [], 0
     for dtype, count in layout:
         read.append(storage.read(file, dtype, offset, count))
@@ -195,8 +195,7 @@ def read_columns(storage: Storage, file: str, layout: Iterable[tuple[Any, int]])
 def write_frontier_file(
     storage: Storage, name: str, arena: Arena, layout: int, wide: bool, outcomes: Array | None = None
 ) -> FrontierFile:
-    """Write all rows of an arena, which are in the order of fingerprints, and their leaves, which are in the order of
-    rows.
+    """Write all rows of an arena, sorted by fingerprint, and their leaves, in the order of rows.
 
     ``outcomes``: those that led to the states, for :func:`read_states`.
     """
@@ -208,7 +207,7 @@ def write_frontier_file(
 
 
 def read_rows(plan: Plan, partition: int, with_cells: bool) -> tuple[Arena, list[tuple[int, int]]]:
-    """The rows of a partition, and which of them are in the order of fingerprints: [begin, end) one after the other."""
+    """The rows of a partition, and the adjacent ranges [begin, end) of them that are each sorted by fingerprint."""
     storage = plan.storage()
     fps, highs, metas, leaves, cells = [], [], [], [], []
     spans: list[tuple[int, int]] = []
@@ -248,8 +247,8 @@ def read_rows(plan: Plan, partition: int, with_cells: bool) -> tuple[Arena, list
 
 
 def read_states(plan: Plan, partition: int, block: int) -> Iterator[tuple[Array, Array, Array]]:
-    """The states of a partition, in blocks: their fingerprints (low halves), the outcomes that led to them, and the
-    numbers of their values.
+    """The states of a partition, in blocks: their fingerprints (low halves), the outcomes that led to them, and their
+    value numbers.
     """
     storage = plan.storage()
     for file, first, end in plan.segments(partition):
@@ -265,12 +264,12 @@ def read_states(plan: Plan, partition: int, block: int) -> Iterator[tuple[Array,
 
 
 def concatenated(arrays: list[Array]) -> Array:
-    """The arrays as one; a single array is not copied."""
+    """The arrays joined into one. A single array is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def converted(rows: Array, before: RowLayout, after: RowLayout) -> Array:
-    """Rows of one layout as rows of a later one."""
+    """Convert rows to a later layout."""
     if before == after:
         return rows
     target = np.zeros((len(rows), after.words), np.uint64)
@@ -282,7 +281,7 @@ def converted(rows: Array, before: RowLayout, after: RowLayout) -> Array:
 
 
 def write_parked(storage: Storage, file: str, arena: Arena, which: Array, wide: bool) -> None:
-    """Write the rows that fell off a trie: fingerprints, references and rows."""
+    """Write the rows that fell off a trie: fingerprints, references, rows."""
     highs = [arena.fp_high[which]] if wide else []
     storage.write(file, arena.fp[which], *highs, arena.ref[which], arena.cells[which].reshape(-1))
 
@@ -299,7 +298,7 @@ def read_parked(storage: Storage, file: str, rows: int, plan: Plan) -> tuple[Arr
 
 
 def write_run(storage: Storage, file: str, low: Array, high: Array, outcome: Array, wide: bool) -> Run:
-    """Write the states of a new run, by fingerprint."""
+    """Write the states of a new run, sorted by fingerprint."""
     columns = (low, *([high] if wide else []), outcome)
     storage.write(file, *columns)
     return Run(file, len(low), 0, len(low), digest(*columns))
@@ -323,8 +322,8 @@ def run_blocks(storage: Storage, run: Run, wide: bool) -> Iterator[tuple[Array, 
 
 
 def find(storage: Storage, run: Run, owned: FingerprintRange, low: int, high: int, wide: bool) -> int | None:
-    """The outcome by which a state was discovered; None if the state is not in the run. ``owned``: the fingerprints of
-    the run's owner.
+    """The outcome that discovered a state; None if the state is not in the run. ``owned``: the fingerprint range of the
+    run's owner.
     """
     at, lows = _read_around(storage, run, owned, low)
     same = int(np.searchsorted(lows, np.uint64(low), side="right"))
@@ -338,7 +337,7 @@ def find(storage: Storage, run: Run, owned: FingerprintRange, low: int, high: in
 
 
 def split(storage: Storage, runs: Sequence[Sequence[Run]]) -> list[list[Run]]:
-    """The runs of every owner as those of twice as many owners. No file is written."""
+    """Split the runs of every owner between two owners. Writes no file."""
     owners = len(runs)
     halves: list[list[Run]] = []
     for owner, some in enumerate(runs):
@@ -359,16 +358,16 @@ def _halves(
 
 
 NEAR = 1 << 10
-"""States of a run that are read at once around the expected place of one, at least."""
+"""The minimum number of states of a run to read at once around the expected index of a state."""
 
 
 def _read_around(storage: Storage, run: Run, owned: FingerprintRange, low: int) -> tuple[int, Array]:
-    """The number in its file of the first state of a run whose low half is not less than ``low``, and the low halves
-    from there on, as many as were read: all that are equal.
+    """The index in the file of the first state of a run whose low half is not less than ``low``, and the low halves
+    read from there. These include all equal ones.
 
-    Fingerprints are random numbers, and evenly spread over the owner's range: of n sorted ones, the place of any is
-    known but for a few times the square root of n. So one read finds the place nearly always, which matters where each
-    read is a request to an object store.
+    Fingerprints are random, and uniform over the owner's range. In a sorted run of n, the index of a fingerprint is
+    known to within a few times the square root of n. So one read nearly always suffices, which matters where each read
+    is a request to an object store.
     """
     least, end = owned
     expected = run.states * (low - least) // (end - least)

@@ -1,8 +1,8 @@
-"""The judging of temporal properties after a search on Spark.
+"""Judges temporal properties after a search on Spark.
 
-A graph that fits into the driver's memory goes to the embedded judge as it is. Of a larger one, for each property,
-tasks remove the states that are on no fair cycle that violates it, until the rest fits; the judge then finds in the
-rest the same cycle as it would in the whole graph. Where trimming comes to an end before that, no verdict is given.
+The embedded judge takes a graph that fits into the driver's memory as it is. In a larger one, for each property, tasks
+remove states that are on no fair cycle violating it, until the rest fits. In the rest, the judge finds the same cycle
+as in the whole graph. If trimming ends before the rest fits, there is no verdict.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
 PARTITION_STATES = 1 << 22
 PARTITION_STEPS = 1 << 23
-"""States and steps that a task works on, about, at most."""
+"""About the most states and steps for one task."""
 PARTITIONS_PER_CORE = 2
 MOST_ROUNDS = 1000
-"""Rounds that are spent on the obligations of a fair cycle, for each property."""
+"""The most rounds for the obligations of a fair cycle, for each property."""
 
 T = TypeVar("T", bound=trim.Report)
 
 
 class TooLarge(Exception):
-    """The rest of the graph after trimming does not fit; the message says how large the rest is."""
+    """The rest of the graph after trimming does not fit. The message says how large it is."""
 
 
 def fits(terms: Terms, states: int, steps: int, limit: int) -> bool:
-    """Whether the embedded judge has room for a graph, in this process."""
+    """Whether the embedded judge can judge a graph in this process."""
     return resident_memory() + needs(terms, states, steps) <= limit
 
 
 class Judge:
-    """The judging of a complete search. Its result gets the violations, the properties that were judged, and the reason
-    for each that was not.
+    """Judges a complete search. Adds to its result the violations, the properties that were judged, and the reason for
+    each that was not.
     """
 
     def __init__(self, recording: FileRecording, storage: Storage, cluster: Cluster, search: Search) -> None:
@@ -69,7 +69,7 @@ class Judge:
         Raises :class:`fencepost.SystemFailure` if Spark or the disk fails.
         """
         recording, result = self.recording, self.search.result
-        # Recorded in memory a state takes 12 bytes and a step 10, besides the graph that is made of them.
+        # A recording in memory takes 12 bytes a state and 10 a step, besides the graph that is built from it.
         loaded = recording.states * (12 + 8 * (self.terms.words + self.terms.truth_words)) + recording.steps * 10
         if fits(self.terms, recording.states, recording.steps, self.limit - loaded):
             self.search.recording = recording.in_memory(self.storage)
@@ -96,7 +96,7 @@ class Judge:
     # -- jobs and files -----------------------------------------------------------------------------------------------
 
     def job(self, name: str, doing: Sequence[str], job_stages: stages.JobStages) -> list[trim.Report]:
-        """Run stages as one job; the reports of its tasks. ``doing``: the name of each stage.
+        """Run stages as one job. Returns the reports of its tasks. ``doing``: the name of each stage.
 
         Raises :class:`TooLarge` after the time limit.
         """
@@ -115,7 +115,7 @@ class Judge:
 
     @contextmanager
     def _temporary_files(self) -> Iterator[None]:
-        """Removes the files of jobs that are run within."""
+        """Remove the files of all jobs run in the body."""
         before = set(self.written)
         try:
             yield
@@ -123,14 +123,14 @@ class Judge:
             self.remove(self.written - before)
 
     def remove(self, files: Iterable[str]) -> None:
-        """Remove files of jobs that are of no more use."""
+        """Remove files of jobs that are no longer needed."""
         for file in list(files):
             if file in self.written:
                 self.written.remove(file)
                 self.storage.remove(file)
 
     def _graph_in_files(self) -> GraphPlan:
-        """Write the graph in the files that the tasks of trimming read."""
+        """Write the graph to files for the tasks that trim it."""
         recording = self.recording
         if recording.states > graph.MOST_STATES // 2:
             raise TooLarge(f"the graph has {recording.states:,} states, and {graph.MOST_STATES // 2:,} can be trimmed")
@@ -156,21 +156,21 @@ class Judge:
 
 
 def _of(kind: type[T], reports: Sequence[trim.Report]) -> list[T]:
-    """The reports of one kind, by partition."""
+    """The reports of one type, sorted by partition."""
     return sorted((report for report in reports if isinstance(report, kind)), key=lambda report: report.partition)
 
 
 def files_of(report: trim.Report) -> set[str]:
-    """The files that a task reports."""
+    """The files named by a report of a task."""
     values = [getattr(report, name) for name in report.__struct_fields__]
     names = [value.file if isinstance(value, StepFile) else value for value in values]
     return {name for name in names if isinstance(name, str)}
 
 
 class _Trimming:
-    """The trimming for one property. ``awaited``: for leads-to, the states in which it is awaited since so many steps
-    after the start; ``stutter``: the distance of the nearest state in which a behaviour can stay and violate the
-    property, ``NOWHERE`` if there is none.
+    """The trimming for one property. ``awaited``: for leads-to, sets of states by the number of steps after which it is
+    awaited there. ``stutter``: the distance of the nearest state in which a behaviour can stay and violate the
+    property, or ``NOWHERE``.
     """
 
     def __init__(self, judge: Judge, plan: GraphPlan, property: Property, figures: dict[str, Any]) -> None:
@@ -188,11 +188,11 @@ class _Trimming:
         return _of(kind, self.judge.job(f"{self.property.title}: {name}", ("trimming",), [stage]))
 
     def lasso(self) -> Lasso | None:
-        """A fair behaviour that violates the property, the one that the embedded judge finds in the whole graph; None
-        if there is none.
+        """A fair behaviour that violates the property, or None. It is the one that the embedded judge finds in the
+        whole graph.
 
-        Raises :class:`TooLarge` if the rest of the graph does not fit, unless a behaviour can violate the property by
-        staying somewhere: then such a behaviour is given.
+        Raises :class:`TooLarge` if the rest of the graph does not fit. If a behaviour can violate the property by
+        staying in a state, returns that behaviour instead.
         """
         from fencepost.checker.liveness.judge import CANDIDATES, FairCycles, Lasso  # SciPy takes its time to import
 
@@ -226,7 +226,7 @@ class _Trimming:
     # -- the region ---------------------------------------------------------------------------------------------------
 
     def _region(self) -> Bits | None:
-        """The states in which the property can be violated for ever; None if there are none."""
+        """The states in which the property can be violated forever, or None."""
         task = partial(trim.find_region, self.plan, self.property)
         reports = self._round(trim.RegionFound, task, "where it can be violated")
         region = tuple(report.bits for report in reports)
@@ -240,8 +240,8 @@ class _Trimming:
         return awaited
 
     def _find_awaited(self, pending: set[int]) -> Bits | None:
-        """The states in which leads-to is awaited, found step by step. ``pending``: levels with states in which it
-        begins to be awaited.
+        """The states in which leads-to is awaited, found step by step. ``pending``: levels with states in which the
+        wait begins.
         """
         self.awaited = {}
         frontier: Bits | None = None
@@ -268,8 +268,8 @@ class _Trimming:
     # -- trimming -----------------------------------------------------------------------------------------------------
 
     def _trimmed(self, alive: Bits) -> tuple[Bits | None, GraphPlan]:
-        """The rest of a set when it fits, with the steps in it; None if there is no fair cycle. Raises
-        :class:`TooLarge`.
+        """Trim a set until the rest fits. Returns the rest, None if it has no fair cycle, and a plan with the steps in
+        it. Raises :class:`TooLarge`.
         """
         terms, figures, plan = self.terms, self.figures, self.plan
         cut = Cut(0, NOWHERE, np.zeros_like(terms.strong))
@@ -325,13 +325,13 @@ class _Trimming:
         return msgspec.structs.replace(plan, out=out, into=into)
 
     def _obligations(self) -> list[tuple[Obligation, bool]]:
-        """The obligations of a fair cycle, each with whether steps are followed onward from there, or back."""
+        """The obligations of a fair cycle, each with a direction: True follows steps onward from it, False back."""
         found: list[tuple[Obligation, bool]] = []
         if self.property.kind == "eventually_always":
             found += [(("must", 0), False), (("must", 0), True)]
         for number, condition in enumerate(self.terms.conditions):
             if condition.strong:
-                # A cycle may keep away from the states of a strong condition: states of others are spared.
+                # A cycle may avoid the states of a strong condition, so states that do not enable it are spared.
                 found.append((("strong", number), False))
             else:
                 found += [(("weak", number), False), (("weak", number), True)]
@@ -340,8 +340,8 @@ class _Trimming:
     def _reaching(
         self, plan: GraphPlan, alive: Bits, obligation: tuple[Obligation, bool], left: int, steps: int
     ) -> Bits | None:
-        """The states of a set from which steps within the set lead to an obligation of a fair cycle (or, onward, to
-        which they lead from there); None if it is all of them.
+        """The states of a set from which steps within the set lead to an obligation of a fair cycle (or, onward, that
+        they lead to from it). None if these are all of them.
         """
         seed = partial(trim.seed, plan, self.property, alive, obligation[0])
         reports = self._round(trim.Grown, seed, f"{left:,} states left, what a fair cycle needs")
@@ -360,7 +360,7 @@ class _Trimming:
     # -- judging the rest ---------------------------------------------------------------------------------------------
 
     def _graph(self, reports: Sequence[trim.Gathered]) -> tuple[Array, Graph]:
-        """The rest of the graph, its states by level and fingerprint, and their numbers in files."""
+        """The rest of the graph, with states sorted by level and fingerprint, and their numbers in the files."""
         terms, read = self.terms, []
         for report in reports:
             n, m = report.states, report.steps
@@ -376,13 +376,13 @@ class _Trimming:
         order = np.lexsort((fingerprints, levels))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        # Reports are in the order of partitions, and numbers ascend in each.
+        # Reports are sorted by partition, and numbers ascend within each.
         inside = np.searchsorted(numbers, targets)
         inside[inside == len(numbers)] = 0
         both = numbers[inside] == targets if len(numbers) else np.zeros(0, bool)
         sources, targets, kinds, inside = sources[both], targets[both], kinds[both], inside[both]
         sources = place[np.searchsorted(numbers, sources)]
-        # Numbers ascend with fingerprints, by which the steps of a state are in order.
+        # Numbers ascend with fingerprints, so this sorts the steps of a state by fingerprint.
         by_source = np.lexsort((kinds, targets, sources))
         depth = len(self.judge.recording.levels)
         return numbers[order], Graph(
@@ -397,7 +397,7 @@ class _Trimming:
         )
 
     def _distances(self, numbers: Array) -> Array:
-        """The number of steps after the start since which leads-to is awaited, in each of these states."""
+        """For each of these states, the number of steps after which leads-to is awaited there, or -1."""
         assert self.awaited is not None
         found = np.full(len(numbers), -1, np.int32)
         for distance, bits in self.awaited.items():
@@ -405,8 +405,8 @@ class _Trimming:
         return found
 
     def _stem(self, number: int, distance: int | None) -> list[int]:
-        """The fingerprints of a shortest path from an initial state to a state, by the first of all states that are on
-        one.
+        """The fingerprints of a shortest path from an initial state to a state. Of several predecessors on a shortest
+        path, the first one is chosen.
         """
         level, path = self._level(number), [self._fingerprint(number)]
         if distance is not None:

@@ -1,5 +1,5 @@
-"""The compiled loops of a level on Spark. A single state is expanded and built by the embedded engine's `kernel`; the
-loops here sort candidates by fingerprint, and compare sorted candidates with sorted runs of visited states.
+"""The compiled loops of a level on Spark. The embedded engine's `kernel` expands and builds single states. The loops
+here sort candidates by fingerprint, and compare sorted candidates with sorted runs of visited states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fencepost.checker.engines import kernel
 
 @njit
 def expand(c, levels, w, steps, begin, end, at, candidates, filled):
-    """Write the candidates of the rows at [begin, end) from ``at`` on; the end of them."""
+    """Write the candidates of the rows [begin, end) from index ``at``. Returns their end."""
     rest = kernel.Candidates(
         candidates.fp[at:].reshape(1, -1),
         candidates.high[at if levels.wide else 0 :].reshape(1, -1),
@@ -41,15 +41,13 @@ def expand(c, levels, w, steps, begin, end, at, candidates, filled):
 
 @njit
 def build(c, levels, w, steps, found):
-    """Build the rows of the next ``found`` states, one after the other."""
+    """Build the rows of the next ``found`` states."""
     kernel.build(c, levels, w, steps, found)
 
 
 @njit
 def complete(c, g, levels, w, asks):
-    """Complete parked rows as far as master tries go, before the next chunk is built. Rows beyond the master tries stay
-    parked.
-    """
+    """Complete parked rows as far as master tries go, before the next chunk is built. Other rows stay parked."""
     kernel.complete(c, g, levels, w, asks)
     w.counts[PARKS] = 0
     relink(c)
@@ -57,16 +55,16 @@ def complete(c, g, levels, w, asks):
 
 @njit
 def relink(c):
-    """Bring the entries of outcomes up to date with their tries: an entry has a copy of the first node of its trie."""
+    """Update the entries of outcomes to their tries: an entry has a copy of the first node of its trie."""
     for k in range(c.trie.size):
-        # Those of step properties are not among them: there are fewer entries than there is room for.
+        # Entries of step properties are not here, so the array has unused room.
         if c.trie[k]:
             c.word[k] = entry_of(c.pool, c.place, c.roots[c.trie[k]])
 
 
 @inner
 def knows_step(c, g, trie, cells, step, w):
-    """Whether a step can be judged, by a residual trie that is extended for it or by an older one; see
+    """Whether a step can be judged by an older trie or by a residual trie, which is extended for it; see
     `kernel.judge_step`.
     """
     while True:
@@ -79,8 +77,8 @@ def knows_step(c, g, trie, cells, step, w):
 
 @njit
 def know_steps(c, g, old, w):
-    """Extend the residual tries of step properties by the paths that the steps out of these rows need; whether the
-    master tries had all of these paths. They have: the task that built a row made sure of it, perhaps in another
+    """Extend the residual tries of step properties by the paths that the steps out of these rows need. Returns whether
+    the master tries had all of these paths. They should: the task that built a row made sure of it, perhaps in another
     process.
     """
     for position in range(old.meta.size):
@@ -96,9 +94,9 @@ def know_steps(c, g, old, w):
 
 @njit(inline="always")
 def earlier(c, fp, high, one, other, wide):
-    """Whether the step ``one`` to a state comes before the step ``other`` to it: by parent, then by action and choices.
+    """Whether step ``one`` to a state comes before step ``other`` to it: by parent, then by action and choices.
 
-    A parent's fingerprint is its child's, less what the outcome did to it.
+    The parent's fingerprint is the child's, XORed with the outcome's delta.
     """
     mine, theirs = fp ^ load(c.delta, one), fp ^ load(c.delta, other)
     if mine != theirs:
@@ -124,11 +122,11 @@ class Buckets(NamedTuple):
 
 @njit
 def sort(c, candidates, n, buckets, out, wide):
-    """Sort the first ``n`` candidates by fingerprint into ``out`` and keep the first step to each state; the number of
-    these.
+    """Sort the first ``n`` candidates by fingerprint into ``out``, and keep only the first step to each state. Returns
+    the number kept.
 
-    Fingerprints are uniform: one pass puts them into buckets of about four, each of which is kept sorted as it fills. A
-    bucket that holds a fingerprint already takes no second one.
+    Fingerprints are uniform. One pass distributes them into buckets of about four, each kept sorted as it fills. A
+    bucket keeps one candidate for each fingerprint.
     """
     fps, highs, refs = candidates.fp, candidates.high, candidates.ref
     out_fps, out_highs, out_refs = out.fp, out.high, out.ref
@@ -178,8 +176,8 @@ def sort(c, candidates, n, buckets, out, wide):
 
 @njit
 def mark_visited(fps, highs, i, run, run_highs, seen, wide):
-    """Mark those of the sorted candidates, from the i-th on, that are in a block of a sorted run; the candidate with
-    which the next block begins.
+    """Mark the sorted candidates, from index ``i``, that are in a block of a sorted run. Returns the index of the
+    candidate with which the next block begins.
     """
     n, size = fps.size, run.size
     k = 0
@@ -197,8 +195,8 @@ def mark_visited(fps, highs, i, run, run_highs, seen, wide):
 
 
 class Visited(NamedTuple):
-    """States of a run, by fingerprint (uint64, low halves and high halves), each with the outcome (uint32) by which it
-    was discovered.
+    """States of a run: sorted fingerprints (uint64, low and high halves), and the outcome (uint32) that discovered
+    each.
     """
 
     fp: Array
@@ -217,7 +215,7 @@ def put(out, at, visited, i, wide):
 
 @njit
 def merge(one, other, out, wide):
-    """Two sorted runs as one."""
+    """Merge two sorted runs."""
     i = k = 0
     for at in range(out.fp.size):
         if k == other.fp.size or (
@@ -233,7 +231,7 @@ def merge(one, other, out, wide):
 
 @njit
 def fingerprints(c, old, start, candidates, wide):
-    """Write the children's fingerprints for references with the number of the parent in the level; references become
+    """Write the children's fingerprints for references whose parent is a number in the level. Converts those numbers to
     positions.
     """
     fps, highs, refs = candidates.fp, candidates.high, candidates.ref
@@ -248,7 +246,7 @@ def fingerprints(c, old, start, candidates, wide):
 
 @njit
 def outcomes_possible(c, leaves):
-    """The number of candidates that rows with these leaves can have, all together."""
+    """The most candidates that rows with these leaves can have together."""
     total = 0
     for leaf in leaves:
         total += span_count(c.leaf_span[leaf])
@@ -257,7 +255,7 @@ def outcomes_possible(c, leaves):
 
 @njit
 def close_up(arena, rows, wide):
-    """Move rows, which are in ascending order, to the start of an arena."""
+    """Move rows, given in ascending order, to the start of an arena."""
     for i in range(rows.size):
         k = rows[i]
         if k != i:
@@ -272,8 +270,8 @@ def close_up(arena, rows, wide):
 
 @njit
 def gather_leaves(arena, order, metas, leaves, count):
-    """Gather the leaves of rows, one after the other, and the place where each row's start; the number of leaves.
-    ``count``: only that number.
+    """Gather the leaves of rows, and the index where each row's start. Returns the number of leaves. ``count``: return
+    only that number.
     """
     at = 0
     for i in range(order.size):

@@ -1,9 +1,9 @@
-"""The recording of the graph in files: before the Spark engine expands a level, tasks record its states and steps, for
+"""The recording of the graph in files. Before the Spark engine expands a level, tasks record its states and steps, for
 liveness.
 
-A **record file** is about some states of one level: their fingerprints, the number of their steps, the fairness
-conditions that are enabled and the predicates that are true in each state; then the target and the kind of each step.
-The embedded engine keeps the same of a level in memory.
+A **record file** is about some states of one level. For each state it has the fingerprint, the number of steps, the
+fairness conditions enabled and the predicates true; then the target and the kind of each step. The embedded engine
+keeps the same data in memory.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from fencepost.spark import loops, stages
 from fencepost.spark.level import NO_IMAGES, Plan, read_columns, read_rows, unique_name
 
 MOST_STATES = 1 << 20
-"""States of one record file, at most, of levels that were expanded before Spark took over."""
+"""The most states of one record file, for levels expanded before Spark took over."""
 
 
 class RecordFile(msgspec.Struct, frozen=True):
-    """A file of states and steps. ``patch``: a file with the truths of ``patched`` of the states, whose predicates only
-    the driver could evaluate.
+    """A file of states and steps. ``patch``: a file with the truths of ``patched`` states whose predicates only the
+    driver could evaluate.
     """
 
     file: str
@@ -79,7 +79,7 @@ def read_record(storage: Storage, record: RecordFile, terms: Terms | Measures) -
 
 
 class Recorded(msgspec.Struct):
-    """The report of a task. ``unknown``: the file of the ``missing`` states in which no path of some predicate is
+    """The report of a task. ``unknown``: the file of the ``missing`` states with a predicate for which no path is
     known.
     """
 
@@ -136,21 +136,21 @@ class FileRecording:
 
     @property
     def files(self) -> set[str]:
-        """The files that must stay."""
+        """The files to keep."""
         return {file for level in self.levels for record in level for file in record.files}
 
     @property
     def states(self) -> int:
-        """How many states are recorded."""
+        """The number of states recorded."""
         return sum(record.states for level in self.levels for record in level)
 
     @property
     def steps(self) -> int:
-        """How many steps are recorded, those to states outside a constraint included."""
+        """The number of steps recorded, including steps to states outside a constraint."""
         return sum(record.steps for level in self.levels for record in level)
 
     def take_over(self, storage: Storage) -> None:
-        """Put the levels that were recorded in memory into files."""
+        """Write the levels that were recorded in memory to files."""
         for number, level in enumerate(self.recording.take(), 1):
             records = []
             steps = np.concatenate([[0], np.cumsum(level.counts, dtype=np.int64)])
@@ -165,9 +165,10 @@ class FileRecording:
             self.levels.append(records)
 
     def add(self, workspace: Workspace, plan: Plan, reports: Iterable[bytes]) -> None:
-        """Complete and keep the record files of the level of a plan, from the reports of its tasks.
+        """Complete and keep the record files of a plan's level, from the reports of its tasks.
 
-        Raises :class:`fencepost.ProtocolRaised` if a predicate does; the result of the search says where.
+        Raises :class:`fencepost.ProtocolRaised` if a predicate raises; the result of the search then says in which
+        state.
         """
         tasks = sorted((_decoder.decode(report) for report in reports), key=lambda task: task.partition)
         patched = self._patched(workspace, plan, [task for task in tasks if task.missing])
@@ -175,7 +176,7 @@ class FileRecording:
         self.levels.append([patched.get(task.partition, task.record) for task in tasks])
 
     def _patched(self, workspace: Workspace, plan: Plan, tasks: list[Recorded]) -> dict[int, RecordFile]:
-        """Evaluate predicates where no path was known: the record files of those partitions, with patches."""
+        """Evaluate predicates without a known path. Returns the record files of those partitions, with patches."""
         if not tasks:
             return {}
         storage, terms = plan.storage(), self.terms
@@ -222,14 +223,14 @@ class FileRecording:
         return patched
 
     def in_memory(self, storage: Storage) -> Recording:
-        """The whole recording in memory, as the embedded engine would have made it."""
+        """The whole recording in memory, as the embedded engine would have recorded it."""
         for level in self.levels:
             self.recording.add(*in_order([read_record(storage, record, self.terms) for record in level]))
         return self.recording
 
 
 def in_order(parts: list[Level]) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """A level that was recorded in several parts, in the order of fingerprints; see :meth:`Recording.add`."""
+    """Join the parts of a level, sorted by fingerprint; see :meth:`Recording.add`."""
     fingerprints, counts, children, kinds, enabled, truths = (
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("fingerprints", "counts", "children", "kinds", "enabled", "truths")

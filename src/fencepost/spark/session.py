@@ -1,8 +1,8 @@
-"""The Spark session: the one that this process has, or one that is started quietly; an error of Spark is given in one
-line.
+"""The Spark session: the existing one of this process, or a new one that is started without output. Reduces an error of
+Spark to one line.
 
-The master and the configuration are decided in Spark's own order: the options of Fencepost, then ``spark-submit``, then
-``spark-defaults.conf``. Fencepost's own settings come last of all.
+The master and the configuration follow Spark's own precedence: the options of Fencepost, then ``spark-submit``, then
+``spark-defaults.conf``. Fencepost's default settings come last.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ JAVA = 17
 """The oldest Java that PySpark 4 runs on."""
 
 PYSPARK = (4, 1)
-"""The oldest PySpark that the engine runs on: the first that can send a row to a task by its number
+"""The oldest PySpark that the engine runs on: the first one that can send a row to a task by number
 (``repartitionById``).
 """
 
 LOCAL = "local[*]"
-"""The master if nothing else gives one: all cores of this machine."""
+"""The default master: all cores of this machine."""
 
-# Python's workers do the work on states: the virtual machine hands blocks on, and its better compiler would take the
-# cores from the workers for the first half minute.
+# Python workers do the work on states, and the JVM only passes blocks on. Its better compiler would take the cores from
+# the workers for the first half minute.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SETTINGS = {
@@ -43,26 +43,26 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": JVM,
     "spark.executor.extraJavaOptions": JVM,
     "spark.ui.showConsoleProgress": "false",
-    # Fingerprints are random numbers: there is nothing to compress.
+    # Fingerprints are random numbers, so compression gains nothing.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     "spark.python.worker.reuse": "true",
 }
-"""The settings that Spark is started with, unless it is configured otherwise."""
+"""Defaults for the settings with which Spark is started."""
 
 JOBS = {
     "spark.sql.adaptive.enabled": "false",
     # A row is a block of up to 8 MiB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
 }
-"""The settings of the session in which the engine's jobs run; any other session of the process keeps its own."""
+"""The settings of the session in which the engine's jobs run. Other sessions of the process keep their own."""
 
 _PROPERTY = re.compile(r"^[ \t]*([^#!\s=:][^\s=:]*)[ \t]*[=:\s][ \t]*(.*?)[ \t]*$", re.MULTILINE)
-"""A line of a file of properties."""
+"""A line of a properties file."""
 
 
 def require_java() -> None:
-    """Raises :class:`fencepost.SystemFailure` unless there is a Java that Spark runs on."""
+    """Raise :class:`fencepost.SystemFailure` unless there is a Java that Spark runs on."""
     java_home = os.environ.get("JAVA_HOME")
     java = os.path.join(java_home, "bin", "java") if java_home else shutil.which("java")
     needed = f"Spark needs Java {JAVA} or newer"
@@ -78,8 +78,8 @@ def require_java() -> None:
 
 
 def require_spark() -> None:
-    """Raises :class:`fencepost.OptionError` unless the libraries are installed that Spark needs, and
-    :class:`fencepost.SystemFailure` if they are too old, or there is no Java.
+    """Raise :class:`fencepost.OptionError` unless the libraries that Spark needs are installed, and
+    :class:`fencepost.SystemFailure` if they are too old or there is no Java.
     """
     with naming_extra("Spark", "spark"):
         import pyarrow  # noqa: F401
@@ -97,9 +97,9 @@ def require_spark() -> None:
 
 
 def running() -> Any:
-    """The session that this process has, of whichever thread; None if it has none.
+    """The session of this process, whatever its thread, or None.
 
-    Raises :class:`fencepost.SystemFailure` for one of Spark Connect, which has no SparkContext.
+    Raises :class:`fencepost.SystemFailure` for a Spark Connect session, which has no SparkContext.
     """
     from pyspark.sql.utils import is_remote
 
@@ -110,7 +110,7 @@ def running() -> Any:
 
     if SparkContext._active_spark_context is None:
         return None
-    # An active session belongs to a thread; the builder knows the one that all threads share.
+    # An active session belongs to one thread. The builder knows the session that all threads share.
     return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
@@ -122,10 +122,10 @@ def _no_connect(why: str) -> str:
 
 
 def master_of(given: str | None, conf: Mapping[str, str]) -> str:
-    """The master that Spark has, or will have. ``given``: the option ``master``; ``conf``: the option ``conf``.
+    """The master that Spark has or will have. ``given`` and ``conf``: the options ``master`` and ``conf``.
 
     Raises :class:`fencepost.OptionError` for a master that Spark does not know, and :class:`fencepost.SystemFailure` if
-    the environment lacks something that the master needs. Nothing is started.
+    the environment lacks something that the master needs. Starts nothing.
     """
     wanted = given or conf.get("spark.master")
     session = running()
@@ -165,9 +165,9 @@ def _must_make_sense(master: str) -> None:
 
 
 def configuration() -> dict[str, str]:
-    """The settings of ``spark-submit`` and ``spark-defaults.conf``, for a session that is started in this process."""
+    """The settings of ``spark-submit`` and ``spark-defaults.conf`` for a session started in this process."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # Started by spark-submit, whose virtual machine is there and knows.
+        # Started by spark-submit: its JVM is running and has the settings.
         from pyspark import SparkConf, SparkContext
 
         SparkContext._ensure_initialized()
@@ -187,7 +187,7 @@ def configuration() -> dict[str, str]:
 
 
 def _submitted(words: list[str]) -> tuple[dict[str, str], str | None]:
-    """The settings that the arguments of ``spark-submit`` give, and the file of properties that they name."""
+    """The settings in the arguments of ``spark-submit``, and the properties file that they name."""
     parts = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
     found: dict[str, str] = {}
     file = None
@@ -203,7 +203,7 @@ def _submitted(words: list[str]) -> tuple[dict[str, str], str | None]:
 
 
 def must_answer(master: str) -> None:
-    """Raises :class:`fencepost.SystemFailure` if no master answers: Spark itself would try for two minutes and then
+    """Raise :class:`fencepost.SystemFailure` if no master answers. Spark itself would retry for two minutes and then
     give another reason.
     """
     places = re.findall(r"([^:,/]+):(\d+)", master) if master.startswith(("spark://", "k8s://")) else []
@@ -221,9 +221,9 @@ def must_answer(master: str) -> None:
 
 
 def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
-    """A session at ``master``. ``log``: the file for the messages of the virtual machine, None for the terminal.
+    """Start a session at ``master``. ``log``: the file for the JVM's messages, None for the terminal.
 
-    Raises :class:`fencepost.SystemFailure` if it cannot be had.
+    Raises :class:`fencepost.SystemFailure` if the session cannot be started.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -255,10 +255,10 @@ def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
 
 
 def beside(session: Any, own: Mapping[str, str], conf: Mapping[str, str]) -> Any:
-    """A session beside one that there is, which stays as it is: with settings of its ``own``, and those of the option
+    """A new session beside an existing one, which stays unchanged. It has the settings ``own`` and those of the option
     ``conf``.
 
-    Raises :class:`fencepost.OptionError` for a setting that can only be given when Spark is started.
+    Raises :class:`fencepost.OptionError` for a setting that can only be changed when Spark starts.
     """
     fresh = session.newSession()
     started_with = session.sparkContext.getConf()
@@ -275,9 +275,9 @@ def beside(session: Any, own: Mapping[str, str], conf: Mapping[str, str]) -> Any
 
 
 def stop(session: Any) -> None:
-    """Stop a session that was started here, and its virtual machine unless that is ``spark-submit``'s."""
+    """Stop a session that was started here, and its JVM unless that is ``spark-submit``'s."""
     gateway = session.sparkContext._gateway
-    with suppress(Exception):  # a cluster that is gone has been stopped
+    with suppress(Exception):  # a lost cluster has stopped already
         session.stop()
     if getattr(gateway, "proc", None) is not None:
         _shut_down(gateway)
@@ -290,7 +290,7 @@ def _shut_down(gateway: Any) -> None:
         gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None:
-        # The virtual machine ends when the other end of its input is closed.
+        # The JVM ends when its standard input is closed.
         process.stdin.close()
         process.wait()
     SparkContext._gateway = SparkContext._jvm = None
@@ -300,7 +300,7 @@ def _shut_down(gateway: Any) -> None:
 
 
 def _logged(log: IO[bytes] | None) -> str | None:
-    """The first error that a virtual machine has logged before it ended."""
+    """The first error that a JVM logged before it ended."""
     if log is None:
         return None
     log.seek(0)
@@ -326,7 +326,7 @@ def reason(error: BaseException) -> str:
             f"the executors have another Fencepost than the driver, without {lacking[1]}: install {VERSION} for"
             " their Python"
         )
-    # The last line of a Python traceback has the reason, whatever Java has wrapped around the traceback.
+    # The last line of a Python traceback has the reason, whatever Java has wrapped around it.
     errors = re.findall(r"^((?:\w+\.)*)(\w+): (.+)$", text, re.MULTILINE)
     ours = [
         message

@@ -1,13 +1,13 @@
 """Simulation on Spark: random walks on every core of a cluster.
 
-The driver divides the numbers of walks among tasks, a **round** at a time. A task has the compiled tables and takes its
-walks with the loops of `engines.walks`; it never sees the author's Python. A walk that falls off a trie there is
-reported to the driver by its number and step: the driver takes that walk from its seed to its end, asking Python where
-no path is known, while the next round is on its way. Tasks get the paths that the driver records with the round after
-that; if most walks parked, at once.
+The driver divides the numbers of walks among tasks, one **round** at a time. A task has the compiled tables and takes
+its walks with the loops of `engines.walks`. It never runs the author's Python. If a walk falls off a trie, the task
+reports its number and step, and the driver repeats that walk from its seed to its end, asking Python for unknown paths.
+Meanwhile the next round is running. Tasks get the paths that the driver records with the round after that one, or at
+once if most walks parked.
 
-A walk is decided by its seed and its number, and counts are added up from whole tasks only, so the answer is that of a
-simulation in one process, to the number, if both take the same walks.
+The seed and its number determine a walk, and counts are added from whole tasks only. So the result is exactly that of a
+simulation in one process that takes the same walks.
 """
 
 from __future__ import annotations
@@ -53,32 +53,32 @@ from fencepost.spark.stages import OneStage
 from fencepost.text import numbers
 
 ROUND = 4.0
-"""Seconds that a round is to take: a job costs half a second, and between two rounds tasks get the paths that Python
-was asked for.
+"""The target duration of a round in seconds. A job costs half a second, and tasks get new paths only between two
+rounds.
 """
 FIRST_SHARE = 1 << 12
-"""Walks that a task gets in the first round, before there is a measure of its speed."""
+"""Walks of a task in the first round, before its speed is measured."""
 GROWTH = 8
-"""How many times as many walks a task gets in a round as in the one before, at most."""
+"""The most by which the walks of a task may grow from one round to the next."""
 FEWEST = 64
-"""Walks that are worth a task of their own."""
+"""Walks for which another task pays."""
 MOST_PARKED = 1 << 16
-"""Walks of a round that fall off a trie until it ends, at most; fewer, if the driver cannot take so many in the time
-of a round.
+"""The most walks of a round that may fall off a trie before it ends. It is fewer if the driver cannot finish that many
+in the time of a round.
 """
 GRACE = 5.0
-"""Seconds after a limit until a round that has not ended is given up."""
+"""Seconds after a limit until a running round is abandoned."""
 
 Span = tuple[int, int]
-"""Numbers of walks: the first, and the one after the last."""
+"""A range of walk numbers: the first, and one past the last."""
 
 
 def explore(stepper: Stepper, options: SimulationOptions, report: Report | None = None) -> Exploration:
-    """Walk at random on Spark until enough walks are done or something is violated; one single walk is taken in this
+    """Walk at random on Spark until enough walks are done or a property is violated. A single walk is taken in this
     process.
 
     Raises :class:`fencepost.OptionError` if a library that Spark needs is not installed, and
-    :class:`fencepost.SystemFailure` if Spark cannot be had.
+    :class:`fencepost.SystemFailure` if Spark cannot start.
     """
     if options.walk is not None:
         return simulate.explore(stepper, options, report)
@@ -87,12 +87,12 @@ def explore(stepper: Stepper, options: SimulationOptions, report: Report | None 
         return simulation.run()
 
 
-# -- sent to tasks, and reported by them ------------------------------------------------------------------------------
+# -- messages to and from tasks ---------------------------------------------------------------------------------------
 
 
 class Common(NamedTuple):
-    """The same for all rounds: the plan of the walks, with the number of roots, and the initial states: the numbers of
-    their values, a column for each slot, and their enabled leaves, one state's after the other's.
+    """The same for all rounds: the plan of the walks, the number of roots, and the initial states. ``ids``: their value
+    numbers, one column a slot. ``leaves``: their enabled leaves, one state after the other.
     """
 
     plan: Plan
@@ -104,11 +104,11 @@ class Common(NamedTuple):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """A round, as every task of it gets to know it. ``shares``: the walks of each task, in ascending order. ``common``
-    and ``tables`` are broadcast variables; ``words``: of a row.
+    """A round, in the form that is sent to every task. ``shares``: the walks of each task, in ascending order.
+    ``common`` and ``tables`` are broadcast variables. ``words``: the length of a row.
 
-    After ``seconds``, or with ``most_parked`` walks parked, a task begins no more walks; after ``limit`` seconds it
-    breaks off.
+    After ``seconds``, or with ``most_parked`` walks parked, a task begins no more walks. After ``limit`` seconds it
+    stops at once.
     """
 
     shares: tuple[tuple[Span, ...], ...]
@@ -121,9 +121,9 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Walked(msgspec.Struct):
-    """The report of a task. ``violated``: per root, the lowest walk that violates it, after how many steps, and the
-    step at which its loop begins. ``parked``: the walks that fell off a trie and at which step, as two arrays of 64-bit
-    numbers; ``left``: the walks that the task did not begin.
+    """The report of a task. ``violated``: for each root, the lowest walk that violates it, after how many steps, and
+    the step at which its loop begins. ``parked``: the walks that fell off a trie, and at which step, as two arrays of
+    64-bit numbers. ``left``: the walks that the task did not begin.
     """
 
     chosen: stages.Counts
@@ -149,7 +149,7 @@ def walk(plan: Round, number: int) -> Walked:
 
 
 class Walker:
-    """The lanes of one task, in a process of an executor."""
+    """The lanes of one task in a process of an executor."""
 
     def __init__(self, of_round: Round) -> None:
         self.round = of_round
@@ -182,7 +182,7 @@ class Walker:
             timer.cancel()
 
     def _set_after(self, seconds: float, event: threading.Event) -> None:
-        """Set an event after so many seconds, and have the loops return."""
+        """Set an event after this number of seconds, and make the loops return."""
 
         def ring() -> None:
             event.set()
@@ -194,8 +194,8 @@ class Walker:
         self._timers.append(timer)
 
     def take(self, spans: Sequence[Span]) -> Walked:
-        """Take walks; the report of the task."""
-        self._advance()  # the loops are compiled by the time that the timer runs
+        """Take walks. Returns the report of the task."""
+        self._advance()  # compiles the loops before the timer starts
         began = time.perf_counter()
         self._set_after(self.round.seconds, self.over)
         left: list[Span] = []
@@ -223,13 +223,13 @@ class Walker:
         )
 
     def _span(self, first: int, last: int) -> int:
-        """Take walks with the numbers from ``first`` up to ``last``; the first that was not begun, or need not be."""
+        """Take walks from ``first`` up to ``last``. Returns the first that was not begun, or need not be."""
         control, begun = self.control, last
         control[NEXT], control[END] = first, last
         if not self.plan.keep_going and ((self.walkers.lowest >= 0) & ~self.plan.sought).any():
-            return last  # only lower ones matter
+            return last  # only lower walks matter
         while True:
-            # A timer that ends after this is noticed by the loops, one that ended before right here.
+            # The loops notice a timer that ends after this; the check below notices an earlier one.
             control[STOP] = 0
             if self.broken_off.is_set():
                 return min(begun, int(control[NEXT]))
@@ -239,8 +239,8 @@ class Walker:
                 return begun
 
     def _advance(self) -> bool:
-        """Let walks run until they park or end, and complete the parked ones, or put them aside; whether no walk is
-        under way.
+        """Run walks until they park or end, and complete the parked ones or put them aside. Returns whether no walk is
+        in progress.
         """
         walkers, work = self.walkers, self.work
         walks.wander(self.compiled, self.arena, work, walkers, self.plan, self.control, simulate.NOWHERE)
@@ -284,7 +284,7 @@ class Distributed(simulate.Simulation):
         self.cluster.close()
 
     def enough(self) -> bool:
-        """Whether tasks are to take over: Spark has started, each core has had a task without walks, and a cluster
+        """Whether tasks should take over: Spark has started, each core has run a task without walks, and a cluster
         pays.
         """
         if self.rehearsal is None and self.cluster.is_ready():
@@ -292,8 +292,8 @@ class Distributed(simulate.Simulation):
         return self.rehearsal is not None and self.rehearsal.wait(0) and self.learned()
 
     def learned(self) -> bool:
-        """Whether there was a second of which less than half went by in asking Python: before such a second, a cluster
-        could gain little.
+        """Whether there was a second in which less than half of the time was spent asking Python. Before that, a
+        cluster would gain little.
         """
         now, asking = time.monotonic(), self.seconds["python"] + self.seconds["complete"]
         since, before = self._last_look
@@ -303,14 +303,14 @@ class Distributed(simulate.Simulation):
         return self._learned
 
     def run(self) -> Exploration:
-        """Take the walks; the result of the simulation."""
+        """Take the walks. Returns the result of the simulation."""
         result = super().run()
         result.profile["rounds on Spark"] = self.figures
         result.on_spark = bool(self.figures)
         return result
 
     def walk(self, first: int, last: int) -> None:
-        """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
+        """Take the walks from number ``first`` up to ``last``, unless a limit is reached first."""
         self.cluster.start_in_background()
         try:
             if not self.enough():
@@ -327,7 +327,7 @@ class Distributed(simulate.Simulation):
             end = self.end(last)
             left = [(begin, min(stop, end)) for begin, stop in left if begin < end]
             if 2 * len(parked) > self.begun:
-                # Tasks need more paths before anything else: as it is, most of their walks would park.
+                # Tasks need more paths first. Without them, most of their walks would park again.
                 self._finish_walks(parked)
                 parked = parked[:0]
                 continue
@@ -348,7 +348,7 @@ class Distributed(simulate.Simulation):
         """Start a round."""
         if self._common is None:
             self._common = self.cluster.share(self._common_of_rounds())
-        # The version is taken again after the tables are compiled, which changes it.
+        # Compiling the tables changes their version, so the version is taken again afterwards.
         tables = self._tables.current(
             False, lambda: self.tables.version, lambda: arrays_of(self.tables, self.tables.compiled())
         )
@@ -382,7 +382,7 @@ class Distributed(simulate.Simulation):
         )
 
     def _finish_walks(self, parked: Array) -> None:
-        """Take walks to their ends here that parked in a task: pairs of their number and of how many states were
+        """Finish walks here that parked in a task. ``parked``: pairs of a walk's number and how many of its states were
         counted.
         """
         began = time.monotonic()
@@ -400,7 +400,7 @@ class Distributed(simulate.Simulation):
             self.most_parked = min(MOST_PARKED, max(self.lanes, int(ROUND / max(each, 1e-6))))
 
     def _finish_round(self, job: Job) -> list[Walked]:
-        """The reports of the tasks of a round; none if the round does not end in time after a limit was reached."""
+        """The reports of the tasks of a round. Empty if the round does not end soon after a limit was reached."""
         began, reached = time.monotonic(), None
         while not job.wait(TICK):
             self.watch(job.stage() or "waiting for Spark")
@@ -413,7 +413,7 @@ class Distributed(simulate.Simulation):
         return [report_decoder.decode(payload) for payload in job.result()]
 
     def _add(self, reports: list[Walked]) -> tuple[Array, list[Span]]:
-        """Add the counts of tasks; the walks that parked, in ascending order, and those that were not begun."""
+        """Add the counts of tasks. Returns the walks that parked, in ascending order, and those that were not begun."""
         sum_of, figures = self.elsewhere, {"walks": 0.0, "steps": 0.0, "parked": 0.0, "seconds": 0.0}
         parked: list[Array] = [np.zeros((0, 2), np.int64)]
         for report in reports:
@@ -432,21 +432,21 @@ class Distributed(simulate.Simulation):
             self.figures.append(figures)
         self.begun = sum(report.begun for report in reports)
         if self.begun:
-            # A short round tells little of how many walks a long one has time for.
+            # A short round is a poor estimate of how many walks fit into a long one.
             self.share = max(FEWEST, min(GROWTH * self.share, int(ROUND * self.begun / max(figures["seconds"], 1e-3))))
         together = np.concatenate(parked)
         return together[np.argsort(together[:, 0])], [span for report in reports for span in report.left]
 
 
 def keep_lowest(walkers: Walkers, root: int, walk: int, step: int, loop: int) -> None:
-    """Keep the lowest walk that violates a root."""
+    """Record a walk if it is the lowest that violates a root."""
     if walkers.lowest[root] < 0 or (walk, step) < (walkers.lowest[root], walkers.lowest_step[root]):
         walkers.lowest[root], walkers.lowest_step[root], walkers.lowest_loop[root] = walk, step, loop
 
 
 def divided(spans: Sequence[Span], share: int, tasks: int) -> tuple[list[list[Span]], list[Span]]:
-    """The lowest walks of ascending spans for so many tasks, at most ``share`` for each and about the same number for
-    all; and the remaining spans.
+    """Divide the lowest walks of ascending spans among at most ``tasks`` tasks, in about equal shares of at most
+    ``share`` walks. Returns the shares and the remaining spans.
     """
     count = sum(last - first for first, last in spans)
     tasks = max(1, min(tasks, -(-count // FEWEST)))

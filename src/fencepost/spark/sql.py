@@ -1,4 +1,4 @@
-"""The table of a state space, in Spark SQL."""
+"""The table of a state space in Spark SQL."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fencepost.states.manifest import EDGES, StateSpace
 PARTITIONS_PER_CORE = 2
 
 OWN = {
-    "spark.sql.caseSensitive": "true",  # x and X are two parts of a state
-    "spark.sql.variable.substitute": "false",  # ${env:HOME} is that text
+    "spark.sql.caseSensitive": "true",  # x and X are different parts of a state
+    "spark.sql.variable.substitute": "false",  # ${env:HOME} is plain text
 }
-"""The settings of a session for questions."""
+"""The settings of a session for queries."""
 
 
 def states(spark: Any, directory: Path | str) -> Any:
     """Every state in ``directory`` as a DataFrame: ``fingerprint``, ``depth``, ``parent``, ``action``, ``parameters``,
-    and a column for each part of the state. A name with a dot is to be quoted: ``df["`bookie.b1.fenced`"]``.
+    and a column for each part of the state. Quote a name with a dot: ``df["`bookie.b1.fenced`"]``.
 
     Raises :class:`fencepost.SystemFailure` if there is no state space.
     """
@@ -37,7 +37,7 @@ def states(spark: Any, directory: Path | str) -> Any:
 def edges(spark: Any, directory: Path | str) -> Any:
     """Every step in ``directory`` as a DataFrame: ``source``, ``target``, ``action``, ``parameters``.
 
-    Raises :class:`fencepost.SystemFailure` if there is no state space, or one that was written without its steps.
+    Raises :class:`fencepost.SystemFailure` if there is no state space, or if it was written without its steps.
     """
     space = StateSpace(directory)
     if space.manifest.edges is None:
@@ -54,7 +54,7 @@ def _table(spark: Any, space: StateSpace, table: str, columns: Mapping[str, Kind
 
 
 def _type(kind: Kind) -> Any:
-    """The type of a column in Spark."""
+    """The Spark type of a column."""
     from pyspark.sql import types
 
     if not isinstance(kind, dict):
@@ -72,15 +72,15 @@ def _type(kind: Kind) -> Any:
 
 @contextmanager
 def session(master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> Iterator[Any]:
-    """A Spark session of its own for questions. Raises :class:`fencepost.OptionError` if the libraries that Spark needs
-    are not installed, and :class:`fencepost.SystemFailure` if Spark cannot be had.
+    """A new Spark session for queries. Raises :class:`fencepost.OptionError` if the libraries that Spark needs are not
+    installed, and :class:`fencepost.SystemFailure` if Spark cannot start.
     """
     with naming_extra("Spark", "spark"):
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     from pyspark.logger import PySparkLogger
 
-    # This logger repeats every mistake in SQL.
+    # This logger would repeat every error in a query.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = not debug
     with closing(Cluster(master, conf, debug)) as cluster:
         partitions = str(PARTITIONS_PER_CORE * cluster.cores)
@@ -88,12 +88,12 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, de
 
 
 def query(spark: Any, directory: Path | str, sql: str) -> Any:
-    """The answer to ``sql``, one SELECT over the tables ``states`` and ``edges`` in ``directory``, as a DataFrame.
-    Parts of the state are written as they are: ``select bookie.b1.fenced from states``. The two tables are temporary
-    views of a session beside ``spark``, which stays as it is.
+    """The result of ``sql``, one SELECT over the tables ``states`` and ``edges`` in ``directory``, as a DataFrame.
+    Parts of the state need no quotes: ``select bookie.b1.fenced from states``. The two tables are temporary views of a
+    new session beside ``spark``, which stays unchanged.
 
     Raises :class:`fencepost.SystemFailure` if there is no state space, and :class:`fencepost.OptionError` for SQL that
-    cannot be read, is no such question or names columns that do not exist.
+    cannot be parsed, is not a single SELECT, or names columns that do not exist.
     """
     with naming_extra("SQL", "query"):
         from fencepost.states.select import question
@@ -103,7 +103,7 @@ def query(spark: Any, directory: Path | str, sql: str) -> Any:
 
 
 def ask(spark: Any, space: StateSpace, question: str) -> Any:
-    """The answer to a question, as :func:`fencepost.states.select.question` gives it, in a session of its own."""
+    """The result of a query from :func:`fencepost.states.select.question`. Defines views in the session ``spark``."""
     states(spark, space.directory).createOrReplaceTempView("states")
     if space.manifest.edges is not None:
         edges(spark, space.directory).createOrReplaceTempView("edges")
@@ -113,12 +113,12 @@ def ask(spark: Any, space: StateSpace, question: str) -> Any:
 
 @contextmanager
 def explained(space: StateSpace) -> Iterator[None]:
-    """Turns an error of Spark into one of a single line."""
+    """Turn an error of Spark into one of a single line."""
     from pyspark.errors import AnalysisException, PySparkException
 
     try:
         yield
-    except AnalysisException as error:  # and ParseException, which is one
+    except AnalysisException as error:  # and ParseException, its subclass
         raise _objection(space, error) from error
     except PySparkException as error:
         raise OptionError(f"Spark cannot answer that: {_first_line(error)}") from error
@@ -140,7 +140,7 @@ def _objection(space: StateSpace, error: Any) -> OptionError:
 
 
 def _first_line(error: Any) -> str:
-    """Spark's message, without its code, its state and its advice."""
+    """Spark's message, without its code, SQL state and advice."""
     text = str(getattr(error, "getMessage", lambda: error)() or error)
     line = next(line for line in text.splitlines() if line.strip())
     return re.sub(r"^\[[A-Z_.]+\] ", "", re.sub(r" SQLSTATE: \w+.*$", "", line)).strip()

@@ -1,13 +1,13 @@
 """The three stages of a level, as Spark tasks.
 
-**Expand** computes the candidates of a partition of the frontier, the fingerprints of its states' successors, and
-shuffles them, in packed blocks, to the owners of these fingerprints. **Deduplicate** has all candidates of one owner:
-it removes duplicates and visited states, keeps the first step to each new state, and sends a reference to that step to
+**Expand** computes the candidates of a partition of the frontier, which are the fingerprints of its states' successors.
+It shuffles them in packed blocks to the owners of these fingerprints. **Deduplicate** has all candidates of one owner.
+It removes duplicates and visited states, keeps the first step to each new state, and sends a reference to that step to
 the partition of the parent. **Build** makes the rows of a partition's new states from those of their parents, judges
 them, and reports to the driver. If states are written to a table, a job of one stage follows: **Write**.
 
-A task only ever writes new files, under names that no other attempt has, and names these files in its report. A file
-that no report to the driver names does not exist.
+A task only writes new files, whose names are different for every attempt, and names them in its report. A file that no
+report names is ignored.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from fencepost.version import VERSION
 SCHEMA = "to int, source int, report boolean, payload binary"
 ARROW = pa.schema([("to", pa.int32()), ("source", pa.int32()), ("report", pa.bool_()), ("payload", pa.binary())])
 BLOCK = 1 << 19
-"""Candidates in one shuffled block: 8 MiB of them."""
+"""Candidates in one shuffled block of 8 MiB."""
 MOST_RUNS = 8
-"""Runs of an owner, at most; beyond, they are merged."""
+"""The most runs of an owner. Beyond that, runs are merged."""
 
 Counts = tuple[bytes, bytes]
-"""Numbers of leaves or outcomes, and how many of each."""
+"""Numbers of leaves or outcomes, and the count of each."""
 
 
 class Expanded(msgspec.Struct, tag="expanded"):
-    """The report of a task of the first stage. ``deadlock``: the least state without successors; ``broken``: per
-    property, the least step that breaks it, as its parent's fingerprint and the outcome; ``steps``: the file that the
-    steps are written to, if there is one.
+    """The report of a task of the first stage. ``deadlock``: the least state without successors. ``broken``: for each
+    step property, the least step that violates it, as its parent's fingerprint and the outcome. ``steps``: the file of
+    steps for the table, or None.
     """
 
     leaves: Counts
@@ -75,7 +75,7 @@ class Expanded(msgspec.Struct, tag="expanded"):
 
 
 class Deduplicated(msgspec.Struct, tag="deduplicated"):
-    """The report of a task of the second stage: the runs that its owner has now."""
+    """The report of a task of the second stage. ``runs``: the owner's runs from now on."""
 
     owner: int
     runs: list[level.Run]
@@ -86,8 +86,8 @@ class Deduplicated(msgspec.Struct, tag="deduplicated"):
 
 
 class Built(msgspec.Struct, tag="built"):
-    """The report of a task of the third stage. ``parked``: the file of the states that fell off a trie, and how many
-    there are; ``violated``: per property, the least fingerprint of a state that violates it.
+    """The report of a task of the third stage. ``parked``: the file of the states that fell off a trie, and their
+    number. ``violated``: for each property, the least fingerprint of a state that violates it.
     """
 
     partition: int
@@ -117,23 +117,21 @@ def row(to: int, source: int, payload: bytes, report: bool = False) -> pa.Record
 
 
 POOL = 1 << 28
-"""Words that the tries of an executor can grow to."""
+"""The most words of tries in an executor."""
 QUESTIONS = 1 << 16
 FIRST_CHUNK, CHUNK = 1 << 10, 1 << 16
-"""Rows that are built before those that fell off a trie are looked at: at first, and at most."""
+"""Rows that are built before those that fell off a trie are completed: at first, and at most."""
 
 _tables: dict[str, tuple[Compiled, Growing]] = {}
-"""The tables of this process. Executors grow residual tries by themselves, from the driver's master tries."""
+"""The tables of this process. Each executor grows its own residual tries from the driver's master tries."""
 
 
 _buffers: dict[tuple[str, Any], Array] = {}
-"""Memory of this process that its tasks use in turn: taking memory anew from the system for each task costs more than
-filling it.
-"""
+"""Memory of this process that its tasks reuse. Allocating it anew for each task would cost more than filling it."""
 
 
 def buffer(name: str, count: int, dtype: Any) -> Array:
-    """Memory for so many numbers, whatever they are now."""
+    """Memory for ``count`` numbers, with arbitrary content."""
     array = _buffers.get((name, dtype))
     if array is None or len(array) < count:
         array = _buffers[name, dtype] = reserve(count + count // 2, dtype, large=True)
@@ -141,7 +139,7 @@ def buffer(name: str, count: int, dtype: Any) -> Array:
 
 
 def tables_of(shared: level.Shared) -> tuple[Compiled, Growing]:
-    """This process's own copy of the compiled protocol, and the tables that residual tries grow from."""
+    """This process's copy of the compiled protocol, and the tables from which residual tries grow."""
     if shared.id not in _tables:
         _tables.clear()
         arrays: dict[str, Array] = {name: array.copy() for name, array in shared.variable.value.items()}
@@ -160,8 +158,8 @@ def tables_of(shared: level.Shared) -> tuple[Compiled, Growing]:
 
 
 class Received(NamedTuple):
-    """The blocks of 64-bit numbers that were shuffled to a task, each with the number of the task that sent it, and
-    when this one began, by the clock ``perf_counter``.
+    """The blocks of 64-bit numbers shuffled to a task, each with the number of the task that sent it. ``began``: when
+    this task began, by ``perf_counter``.
     """
 
     blocks: list[tuple[int, Array]]
@@ -169,8 +167,8 @@ class Received(NamedTuple):
 
 
 class Stage:
-    """The tasks of a stage, each called with the rows that are sent to it; those of a first stage get rows with their
-    own number. ``work``: what a task does. The driver makes the object, and so gives it its version.
+    """The tasks of a stage, each called with the rows sent to it. Tasks of a first stage get rows with their own
+    number. ``work``: what a task does. The driver creates the object, so it has the driver's version.
     """
 
     def __init__(self, work: Callable[..., Any]) -> None:
@@ -178,11 +176,11 @@ class Stage:
         self.version = VERSION
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows that a task sends on, or to the driver."""
+        """The rows that a task sends to the next stage or to the driver."""
         raise NotImplementedError
 
     def check_version(self) -> None:
-        """Raises RuntimeError in a task whose Fencepost is not the driver's."""
+        """Raise RuntimeError in a task whose Fencepost is not the driver's."""
         if self.version != VERSION:
             raise RuntimeError(f"an executor has Fencepost {VERSION}, the driver {self.version}")
 
@@ -192,7 +190,7 @@ JobStages = Sequence[tuple[Stage, int]]
 
 
 class FirstStage(Stage):
-    """The first stage of a job: its tasks are given nothing but their numbers, and give the rows that they send."""
+    """The first stage of a job. A task gets only its number, and yields the rows that it sends."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         self.check_version()
@@ -202,7 +200,7 @@ class FirstStage(Stage):
 
 
 class OneStage(Stage):
-    """The only stage of a job: each task is given its number, and gives one report for the driver."""
+    """The only stage of a job. A task gets its number, and returns one report for the driver."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         self.check_version()
@@ -212,8 +210,8 @@ class OneStage(Stage):
 
 
 class ShuffledStage(Stage):
-    """A later stage of a job: each task is given its number and what it has :class:`Received`, and gives the rows that
-    it sends. Reports are passed on to the driver.
+    """A later stage of a job. A task gets its number and what it has :class:`Received`, and yields the rows that it
+    sends. Reports are passed on to the driver.
     """
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -234,7 +232,7 @@ class ShuffledStage(Stage):
 
 
 def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
-    """The first stage: a task for each partition of the frontier."""
+    """The first stage: one task for each partition of the frontier."""
     begin = time.perf_counter()
     c, growing = tables_of(plan.tables)
     old, spans = level.read_rows(plan, partition, with_cells=plan.stepwise)
@@ -262,7 +260,7 @@ def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
             if root not in broken or step[:2] < broken[root][:2]:
                 broken[root] = step
             work.best_order[root] = -1
-    found.ref[:n] += pack_reference(partition * plan.partition_rows, 0)  # positions become numbers in the level
+    found.ref[:n] += pack_reference(partition * plan.partition_rows, 0)  # from positions to numbers in the level
     low, high, ref = without_duplicates(c, found, n, 0, (1 << 64) - 1, plan.wide)
     edges = [0, *np.searchsorted(low, np.array(level.bounds(plan.owners)[1:-1], np.uint64)).tolist(), len(low)]
     shuffled = 0
@@ -288,7 +286,7 @@ def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
 
 
 def deduplicate(plan: level.Plan, owner: int, received: Received) -> Iterator[pa.RecordBatch]:
-    """The second stage: a task for each owner, with all candidates of that owner and no others."""
+    """The second stage: one task for each owner, with all of that owner's candidates."""
     storage = plan.storage()
     c, _ = tables_of(plan.tables)
     columns = [block.reshape(3 if plan.wide else 2, -1) for _, block in received.blocks]
@@ -321,8 +319,8 @@ def deduplicate(plan: level.Plan, owner: int, received: Received) -> Iterator[pa
 
 
 def _with_run(plan: level.Plan, owner: int, runs: list[level.Run], new: loops.Visited) -> list[level.Run]:
-    """The runs of the owner with one of the new states among them. When there are too many runs, the smallest are
-    merged, and each larger one that is not larger than all of those together.
+    """Add a run of the new states to the owner's runs. If there are too many runs, merges the smallest, and then each
+    larger one that is not larger than all merged so far.
     """
     storage = plan.storage()
     if len(runs) >= MOST_RUNS:
@@ -340,10 +338,10 @@ def _with_run(plan: level.Plan, owner: int, runs: list[level.Run], new: loops.Vi
 
 
 def build(plan: level.Plan, partition: int, received: Received) -> Iterator[pa.RecordBatch]:
-    """The third stage: a task for each partition of the frontier, with the references to its new states' steps."""
+    """The third stage: one task for each partition of the frontier, with references to the steps to its new states."""
     storage = plan.storage()
     c, growing = tables_of(plan.tables)
-    # Owners have ascending ranges, and the blocks of one owner are in order: so are all blocks together.
+    # Owners have ascending ranges, and each owner's blocks are sorted. So sorting by owner sorts all blocks.
     blocks = [block for _, block in sorted(received.blocks, key=itemgetter(0))]
     refs = writable(level.concatenated(blocks).view(np.int64))
     n = len(refs)
@@ -379,12 +377,12 @@ def build(plan: level.Plan, partition: int, received: Received) -> Iterator[pa.R
     inside = np.flatnonzero(is_inside(new.meta))
     rows, top = len(inside), int(work.counts[LEAF_TOP])
     if completed or rows < n:
-        # Leaves of rows that were completed late are not where the order of rows would have them.
+        # The leaves of rows that were completed late are not in the order of rows.
         leaves, metas = np.empty(top, np.int32), np.empty(rows, np.int64)
         loops.gather_leaves(new, inside, metas, leaves, False)
         loops.close_up(new, inside, plan.wide)
         new = new._replace(meta=metas, leaves=leaves)
-    # The images, which come last, are empty as it is.
+    # The images, which come last, are empty.
     new = Arena(*(column[:rows] for column in new))._replace(leaves=new.leaves[:top])
     outcomes = reference_outcome(new.ref)
     frontier = None
@@ -401,18 +399,18 @@ def build(plan: level.Plan, partition: int, received: Received) -> Iterator[pa.R
 
 
 def write(plan: level.Plan, number: int) -> Part | None:
-    """Write the states of a level to a table, when the level is complete: a task for each partition."""
+    """Write the states of a complete level to a table: one task for each partition."""
     return write_states(plan, number, tables_of(plan.tables)[0])
 
 
 def rewrite(directory: str, stale: list[tuple[int, str]], kinds: Kinds, number: int) -> Part:
-    """Write files of a table of states again, with all columns: a task for each file."""
+    """Rewrite files of a table of states with all columns: one task for each file."""
     with writing(directory):
         return Place(open_storage(directory), "states").rewrite(*stale[number], kinds)
 
 
 def verify(place: str, files: list[tuple[str, str]], tasks: int, number: int) -> list[str]:
-    """Read the files of a checkpoint, each task a share of them; report the files whose digests are others."""
+    """Read a share of the files of a checkpoint. Returns the files whose digests differ."""
     storage = open_storage(place)
     return [name for name, expected in files[number::tasks] if storage.digest(name) != expected]
 
@@ -427,7 +425,7 @@ def level_stages(plan: level.Plan) -> JobStages:
 
 
 def run_here(stages: JobStages) -> list[bytes]:
-    """Run stages, each with its number of tasks, one after the other in this process; the reports of the tasks."""
+    """Run stages, each with its number of tasks, one after the other in this process. Returns the tasks' reports."""
     rows: list[pa.RecordBatch] = [row(n, n, b"") for n in range(stages[0][1])]
     for stage, _ in stages:
         by_task: dict[int, list[pa.RecordBatch]] = {}
@@ -443,8 +441,8 @@ def run_here(stages: JobStages) -> list[bytes]:
 def without_duplicates(
     c: Compiled, candidates: Candidates, n: int, least: int, most: int, wide: bool
 ) -> tuple[Array, Array, Array]:
-    """The first ``n`` candidates, with fingerprints in [least, most], by fingerprint, with only the first step to each
-    state.
+    """The first ``n`` candidates, with fingerprints in [least, most], sorted by fingerprint. Keeps only the first step
+    to each state.
     """
     shift = max(0, (most - least).bit_length() - max(1, n // 4).bit_length())
     count = ((most - least) >> shift) + 1
@@ -459,12 +457,12 @@ def without_duplicates(
 
 
 def by_partition(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
-    """References to parents, in their order, partition by partition; a partition has ``rows`` states, and one without
-    references is left out.
+    """References to parents, in their order, by partition. A partition has ``rows`` states. Partitions without
+    references are left out.
     """
     partitions = reference_parent(refs) // rows
     if partitions.size and partitions.max() < 1 << 16:
-        partitions = partitions.astype(np.uint16)  # which NumPy sorts in linear time
+        partitions = partitions.astype(np.uint16)  # NumPy sorts these in linear time
     order = np.argsort(partitions, kind="stable")
     partitions, refs = partitions[order], refs[order]
     begins = np.flatnonzero(np.diff(partitions, prepend=partitions[:1])).tolist()
@@ -474,17 +472,17 @@ def by_partition(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
 
 
 def writable(array: Array) -> Array:
-    """The array, or a copy if it must not be written to: compiled loops are compiled for one kind only."""
+    """The array, or a copy if it is read-only. Compiled loops are compiled for writable arrays only."""
     return array if array.flags.writeable else array.copy()
 
 
 def packed(*arrays: Array) -> bytes:
-    """Arrays of 64-bit numbers, one after the other."""
+    """Join arrays of 64-bit numbers."""
     return b"".join(array.data.cast("B") for array in arrays)
 
 
 def work_for(plan: level.Plan, rows: int) -> Work:
-    """The scratch of the loops of a task about a level."""
+    """The scratch memory for the loops of a task."""
     counts = np.zeros(COUNTERS, np.int64)
     counts[DEADLOCK] = -1
     return work_with(
@@ -508,7 +506,7 @@ def _levels(plan: level.Plan, old: Arena, new: Arena) -> Levels:
 
 
 def fingerprint_at(arena: Arena, position: int, wide: bool) -> tuple[int, int]:
-    """The two halves of a state's fingerprint, the second one 0 if only one is used."""
+    """The two halves of a state's fingerprint. The second is 0 if only one is used."""
     return int(arena.fp[position]), int(arena.fp_high[position]) if wide else 0
 
 
@@ -518,5 +516,5 @@ def _sparse(counts: Array) -> Counts:
 
 
 def dense(counts: Counts) -> tuple[Array, Array]:
-    """Numbers, and how many of each."""
+    """Unpack counts: numbers, and the count of each."""
     return np.frombuffer(counts[0], np.int64), np.frombuffer(counts[1], np.int64)

@@ -1,8 +1,9 @@
-"""Traces that are validated on Spark while systems write them: a Structured Streaming job.
+"""Validates traces on Spark while systems write them: a Structured Streaming job.
 
-The state of a share of the subjects of a run is a :class:`fencepost.traces.validation.watch.Kept`: the events of the
-traces that go on. Events that are about all subjects go to every share. Folders on this machine are read by a thread,
-which also reads the events that are in no Parquet file yet; folders at a URL are read by Spark.
+The subjects of a run are divided into shares. The state of a share is a
+:class:`fencepost.traces.validation.watch.Kept`: the events of the traces that go on. Events about all subjects go to
+every share. A thread reads folders on this machine, including events that are in no Parquet file yet. Spark reads
+folders at a URL.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from fencepost.traces.validation.tail import Tail
 from fencepost.traces.validation.watch import Kept, Limits, Watch
 
 EVERY = 1.0
-"""Seconds from one batch of events to the next."""
+"""Seconds between two batches of events."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
@@ -43,12 +44,11 @@ def follow(
     report: Callable[[list[Outcome]], None],
     until: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Report the verdicts of traces as they become certain, until ``until`` is true, or until KeyboardInterrupt, which
-    ends the stream likewise. ``until`` is asked only when the first batch is over: the start of Spark takes no time of
-    it.
+    """Report the verdicts of traces as they become certain. Ends when ``until`` returns true, or at a
+    KeyboardInterrupt. ``until`` is called only after the first batch, so the start of Spark does not count.
 
     Raises :class:`fencepost.traces.TraceError` if events are missing, :class:`fencepost.ProtocolRaised` if the
-    conformance raises when it is asked what is over, and :class:`fencepost.SystemFailure` if Spark fails.
+    conformance raises when asked what is over, and :class:`fencepost.SystemFailure` if Spark fails.
     """
     with tempfile.TemporaryDirectory(prefix="fencepost-validate-") as folder, contextlib.ExitStack() as cleanup:
         spark = cluster.session_with(
@@ -86,13 +86,13 @@ def follow(
 
 
 def _stop(query: Any) -> None:
-    with contextlib.suppress(Exception):  # a cluster that is gone has stopped it
+    with contextlib.suppress(Exception):  # a lost cluster has stopped it already
         query.stop()
 
 
 class Feeder:
-    """A thread that makes Parquet files, in a folder for Spark, of the events that are added to folders of traces.
-    ``failure``: the error that ended the thread.
+    """A thread that writes the events added to folders of traces to Parquet files in a folder for Spark. ``failure``:
+    the error that ended the thread.
     """
 
     def __init__(self, tail: Tail, folder: Path) -> None:
@@ -105,7 +105,7 @@ class Feeder:
         folder.mkdir(parents=True)
 
     def start(self) -> None:
-        """Start the thread, and wait until all that is there already is in a file, so that the first batch has it."""
+        """Start the thread, and wait until all existing events are in a file, so that the first batch has them."""
         self._thread.start()
         self._has_begun.wait()
 
@@ -143,7 +143,7 @@ class Feeder:
 
 
 def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limits, shares: int) -> Any:
-    """A stream of verdicts, as :data:`TOLD` has them, of the events in Parquet files that are added to folders."""
+    """A stream of verdicts, as :data:`TOLD` has them, on the events in Parquet files that are added to folders."""
     from pyspark.sql import functions as f
 
     events: Any = None
@@ -170,8 +170,8 @@ _COLUMNS = ("node", "incarnation", "seq", "actor", "action", "subject", "paramet
 def watch_task(
     request: Request, limits: Limits, key: tuple[Any, ...], frames: Iterator[Any], state: Any
 ) -> Iterator[Any]:
-    """Take the events of a share of the subjects of a run, and give the verdicts that are certain; or what the
-    conformance raises when it is asked what is over.
+    """Feed the events of a share of the subjects of a run, and yield the verdicts that are certain, or what the
+    conformance raised when asked what is over.
     """
     kept = _decode(state.get[0]) if state.exists else None
     explain = explaining(request.last, request.width)

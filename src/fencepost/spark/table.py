@@ -1,5 +1,5 @@
-"""The state space as a table, on the driver's side: the driver sends the columns to executors, and goes on with the
-table of a search that is resumed.
+"""The state space as a table, in the driver: it sends the columns to executors, and goes on with the table of a resumed
+search.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from fencepost.states.writer import Mark, Writer
 
 
 def output_of(writer: Writer, shared: Broadcast, small: bool) -> TableOutput:
-    """The table as the tasks of the level after the last one that was written get to know it. The columns are broadcast
-    anew when they have grown; if the level is ``small``, they stay in this process.
+    """The table, in the form that is sent to the tasks of the next level to write. The columns are broadcast again when
+    they have grown. For a ``small`` level they stay in this process.
     """
     columns = writer.columns
     writer.begin()
@@ -25,9 +25,9 @@ def output_of(writer: Writer, shared: Broadcast, small: bool) -> TableOutput:
 
 
 def resumed(stepper: Stepper, options: SparkOptions, mark: Mark | None, checkpoint: str) -> Writer | None:
-    """The table that a search goes on with: the one that its checkpoint speaks of, if it does. Nothing is changed yet.
+    """The table that a resumed search goes on with: the one of its checkpoint, or None. Changes nothing yet.
 
-    Raises :class:`fencepost.SystemFailure` if another one is asked for, or if a file of it is missing.
+    Raises :class:`fencepost.SystemFailure` if another table is requested, or if a file of it is missing.
     """
     if mark is None:
         if options.states is not None:

@@ -1,8 +1,8 @@
 """The tasks that write the state space as a table: files of states, and files of steps.
 
-Only the driver knows the value that a number stands for. The driver has met every value of a level when that level is
-complete, so states are written by a job that follows, with the driver's columns as a broadcast variable. Steps are
-written by the tasks that expand a level: actions and their parameters are known from the start.
+Only the driver knows the value of a number. It has met every value of a level only when that level is complete. So a
+later job writes the states, with the driver's columns as a broadcast variable. The tasks that expand a level write the
+steps, since actions and their parameters are known from the start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.spark.level import Plan, TableOutput
 from fencepost.states.files import BLOCK, Part, Place, writing
 
 LISTED_STATES = BLOCK // 4
-"""States whose steps are listed together."""
+"""States whose steps are listed at once."""
 
 
 def write_states(plan: Plan, partition: int, c: Compiled) -> Part | None:
@@ -39,7 +39,7 @@ def write_states(plan: Plan, partition: int, c: Compiled) -> Part | None:
 
 
 def write_steps(plan: Plan, partition: int, c: Compiled, old: Arena, work: Work) -> Part | None:
-    """Write the steps out of the states of a partition, whose rows are these; nothing if the table has no steps."""
+    """Write the steps out of the states of a partition, whose rows are in ``old``, if the table has steps."""
     if plan.output is None or not plan.output.edges:
         return None
     columns = plan.output.columns.value

@@ -1,8 +1,8 @@
-"""The tasks that trim the graph of a search on Spark for one temporal property, until the embedded judge has room for
-the rest.
+"""The tasks that trim the graph of a search on Spark for one temporal property, until the embedded judge can judge the
+rest.
 
-Every task reads the sets of all partitions and writes those of its own. Each stage says which states it removes; no
-state of a fair cycle is among them.
+Every task reads the sets of all partitions and writes those of its own. Each task says which states it removes. They
+are never on a fair cycle that violates the property.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from fencepost.spark.graph import (
 )
 
 PASSES = 8
-"""Passes of a task over its own steps in one round, at most."""
+"""The most passes of a task over its own steps in one round."""
 
 
 class PropertySets(NamedTuple):
-    """Sets of states of a property (bool): ``region``, where the property can be violated for ever; ``must``, of which
-    such a cycle must visit one; ``pending``, where leads-to begins to be awaited; and ``stutter``, where a behaviour
-    can stay and violate the property, because nothing that is to be fair is enabled.
+    """Sets of states of a property (bool). ``region``: where the property can be violated forever. ``must``: such a
+    cycle visits at least one of these. ``pending``: where the wait of leads-to begins. ``stutter``: where a behaviour
+    can stay and violate the property, because no fairness condition is enabled.
     """
 
     region: Array
@@ -57,7 +57,7 @@ class PropertySets(NamedTuple):
 
 
 def sets_of(states: States, property: Property, terms: Measures) -> PropertySets:
-    """The sets of a property among some states, as the embedded judge has them."""
+    """The sets of a property among some states, as in the embedded judge."""
     everywhere = np.ones(len(states.levels), bool)
     first = has(states.truths, property.predicates[0])
     region, must, pending = ~first, everywhere, ~everywhere
@@ -71,9 +71,8 @@ def sets_of(states: States, property: Property, terms: Measures) -> PropertySets
 
 
 Obligation = tuple[str, int]
-"""An obligation of every fair cycle: ``("must", 0)``, to visit a state that the property names; ``("weak", n)``, to
-take a step of fairness condition n or to visit a state in which it is not enabled; ``("strong", n)``, to take a step
-of condition n.
+"""An obligation of every fair cycle. ``("must", 0)``: visit a state of ``must``. ``("weak", n)``: take a step of
+fairness condition n, or visit a state that does not enable it. ``("strong", n)``: take a step of condition n.
 """
 
 
@@ -81,8 +80,8 @@ of condition n.
 
 
 class RegionFound(msgspec.Struct, tag="region"):
-    """The states of a partition where the property can be violated for ever. ``pending``: levels with states in which
-    leads-to begins to be awaited; ``stutter``: the nearest level at which a behaviour can stay in a state, and never
+    """The states of a partition where the property can be violated forever. ``pending``: levels with states in which
+    the wait of leads-to begins. ``stutter``: the nearest level at which a behaviour can stay in a state and never
     satisfy the property.
     """
 
@@ -106,9 +105,9 @@ class AwaitedFound(msgspec.Struct, tag="awaited"):
 
 
 class Trimmed(msgspec.Struct, tag="trimmed"):
-    """The rest of a partition: its steps; the first level that a step back leads to (``low``) and the last level that
-    one leads out of (``high``); the fairness conditions of which there are steps (``stepped``), that are not enabled
-    in some state (``missing``) and that are enabled in some (``somewhere``); how many states are in ``must``.
+    """The rest of a partition. ``low``: the first level that a step back leads to. ``high``: the last level that one
+    leads out of. ``stepped``: the fairness conditions with a step; ``missing``: those that some state does not enable;
+    ``somewhere``: those that some state enables. ``must``: the number of states in that set.
     """
 
     partition: int
@@ -150,14 +149,14 @@ report_decoder = msgspec.msgpack.Decoder(Report)
 
 
 def _read(plan: GraphPlan, property: Property, number: int) -> tuple[Storage, Partition, States, PropertySets]:
-    """The storage, a partition, its states, and the sets of the property there."""
+    """The storage, a partition, its states, and the sets of the property in it."""
     storage, partition, terms = plan.storage, plan.partitions[number], plan.terms
     states = read_states(storage, partition, terms)
     return storage, partition, states, sets_of(states, property, terms)
 
 
 def find_region(plan: GraphPlan, property: Property, number: int) -> RegionFound:
-    """Find the states where the property can be violated for ever."""
+    """Find the states where the property can be violated forever."""
     storage, partition, states, sets = _read(plan, property, number)
     pending = np.unique(states.levels[sets.pending]).tolist()
     name = write_mask(storage, new_name("region", number), partition, sets.region)
@@ -168,8 +167,8 @@ def find_region(plan: GraphPlan, property: Property, number: int) -> RegionFound
 def find_awaited(
     plan: GraphPlan, property: Property, distance: int, frontier: Bits | None, reached: Bits | None, number: int
 ) -> AwaitedFound:
-    """Find the states of a partition in which leads-to is awaited from ``distance`` steps after the start on: pending
-    states of that level, and those one step after the last ones (``frontier``).
+    """Find the states of a partition in which leads-to is awaited ``distance`` steps after the start: pending states of
+    that level, and those one step after the last ones found (``frontier``).
     """
     storage, partition, states, sets = _read(plan, property, number)
     known = np.zeros(partition.size, bool) if reached is None else read_mask(storage, partition, reached[number])
@@ -179,7 +178,7 @@ def find_awaited(
         before, open_ = words.copy(), np.zeros(len(words), np.uint64)
         set_mask(open_, partition, sets.region & ~known)
         steps = read_steps(storage, plan.into[number], False)
-        # One step, and no more: the states that are added here lead nowhere yet.
+        # One step only: states added here must not lead to more.
         trim_loops.one_step(steps.rows, steps.starts, steps.others, partition.first, open_, before, words)
         new |= mask_of(words, partition) & ~mask_of(before, partition)
     last = write_mask(storage, new_name("frontier", number), partition, new)
@@ -188,9 +187,9 @@ def find_awaited(
 
 
 class Cut(NamedTuple):
-    """The states that can be on a fair cycle: of levels from ``low`` to ``high``, which steps back span; in which no
-    strong condition without steps (``starved``) is enabled; and in the set ``keep``, or where the condition
-    ``spared`` is not enabled.
+    """The states that can be on a fair cycle: those of levels from ``low`` to ``high``, the span of the steps back,
+    that enable no strong condition without steps (``starved``). They must also be in the set ``keep``, or not enable
+    the condition ``spared``.
     """
 
     low: int
@@ -201,8 +200,8 @@ class Cut(NamedTuple):
 
 
 def trim(plan: GraphPlan, property: Property, alive: Bits, cut: Cut, number: int) -> Trimmed:
-    """Remove from the set ``alive`` states that are on no fair cycle within it: those that are not in a ``cut``, and,
-    again and again, those that no step leads into or out of.
+    """Remove states from the set ``alive`` that are on no fair cycle within it: those outside ``cut`` and, repeatedly,
+    those without a step into or out of them.
     """
     terms = plan.terms
     storage, partition, states, sets = _read(plan, property, number)
@@ -240,7 +239,7 @@ def trim(plan: GraphPlan, property: Property, alive: Bits, cut: Cut, number: int
 
 
 def seed(plan: GraphPlan, property: Property, alive: Bits, obligation: Obligation, number: int) -> Grown:
-    """Find the states of a set, ``alive``, that meet an obligation, or from which a step within the set does."""
+    """Find the states of the set ``alive`` that meet an obligation, or from which a step within the set meets it."""
     kind, condition = obligation
     storage, partition, states, sets = _read(plan, property, number)
     words = read_set(storage, plan.partitions, alive)
@@ -258,9 +257,7 @@ def seed(plan: GraphPlan, property: Property, alive: Bits, obligation: Obligatio
 
 
 def grow(plan: GraphPlan, alive: Bits, grown: Bits, onward: bool, number: int) -> Grown:
-    """Add to the set ``grown`` the states of ``alive`` from which a step leads into it, or, ``onward``, into which one
-    leads from it.
-    """
+    """Add to the set ``grown`` the states of ``alive`` with a step into it or, ``onward``, with a step from it."""
     storage, partition = plan.storage, plan.partitions[number]
     inside, words = (read_set(storage, plan.partitions, bits) for bits in (alive, grown))
     steps = read_steps(storage, (plan.into if onward else plan.out)[number], False)
@@ -278,7 +275,7 @@ def gather(
     plan: GraphPlan, property: Property, alive: Bits | None, level: int, frontier: Bits | None, most: int, number: int
 ) -> Gathered:
     """Write the rest of a partition, and the first ``most`` of the nearest states in which a behaviour can stay: those
-    of the ``level``, or of the set ``frontier``.
+    of ``level``, or of the set ``frontier``.
     """
     storage, partition, states, sets = _read(plan, property, number)
     words = empty_set(plan.partitions)

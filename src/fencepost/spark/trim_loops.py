@@ -1,4 +1,4 @@
-"""The compiled loops of trimming: one pass over the steps of a partition, with sets of states as words of 64 bits."""
+"""The compiled loops of trimming: one pass over the steps of a partition. Sets of states are 64-bit words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.checker.compiler.native import inner, njit
 
 @inner
 def any_of(numbers, begin, end, words):
-    """Whether some of the states with these numbers, from a place on up to another, is in a set."""
+    """Whether any of the states ``numbers[begin:end]`` is in a set."""
     for i in range(begin, end):
         number = np.int64(numbers[i])
         if words[number >> 6] >> np.uint64(number & 63) & np.uint64(1) != 0:
@@ -19,7 +19,7 @@ def any_of(numbers, begin, end, words):
 
 @njit
 def trim_rows(rows, starts, others, first, alive):
-    """Remove from a set the states of a partition that have no other end of a step in the set; the number of those."""
+    """Remove from a set the states of a partition without a step to a state in the set. Returns how many."""
     removed = 0
     for k in range(rows.size):
         n = first + np.int64(rows[k])
@@ -32,8 +32,8 @@ def trim_rows(rows, starts, others, first, alive):
 
 @njit
 def grow_rows(rows, starts, others, first, within, grown):
-    """Add to the set ``grown`` the states of a partition, ``within`` another set, that have another end of a step in
-    ``grown``; the number of those.
+    """Add to the set ``grown`` the states of a partition that are ``within`` another set and have a step to a state in
+    ``grown``. Returns how many.
     """
     added = 0
     for k in range(rows.size):
@@ -47,7 +47,7 @@ def grow_rows(rows, starts, others, first, within, grown):
 
 @njit
 def one_step(rows, starts, others, first, within, before, after):
-    """Add to ``after`` the states of a partition, ``within`` a set, that have another end of a step in ``before``."""
+    """Add to ``after`` the states of a partition that are ``within`` a set and have a step to a state in ``before``."""
     for k in range(rows.size):
         n = first + np.int64(rows[k])
         bit = np.uint64(1) << np.uint64(n & 63)

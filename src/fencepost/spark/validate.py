@@ -1,8 +1,7 @@
-"""Many traces, validated against a protocol on Spark.
+"""Validates many traces against a protocol on Spark.
 
-The events of a run and a subject are shuffled to one task, in their order; events that are about all subjects of a run
-go to the tasks of each. A worker keeps the steps of a protocol that it has evaluated from one trace to the next, and
-from one task to the next.
+The events of a run and a subject are shuffled to one task, in their order. Events about all subjects of a run go to the
+tasks of each subject. A worker caches the evaluated steps of a protocol from one trace and task to the next.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from fencepost.traces.validation.traces import must_be_there, natural
 from fencepost.traces.validation.validate import Validator, collect_rarely
 
 TASKS_PER_CORE = 4
-"""Tasks of a core: traces differ in length, and the last task is waited for."""
+"""Tasks for each core. Traces differ in length, and a job waits for its last task."""
 
 MOST_HELD = 100_000
 """Steps in a state space that a task collects before it emits them."""
@@ -43,10 +42,10 @@ BATCH = 16_384
 """Events that Spark hands to a worker at once."""
 
 MOST_GAPS = 3
-"""Incarnations with missing events that an error names, at most."""
+"""The most incarnations with missing events that an error names."""
 
 TOLD = "told binary"
-"""The row of a task: a :class:`Told`."""
+"""The schema of a task's rows: each is a :class:`Told`."""
 
 TEXT = (
     "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters"
@@ -55,8 +54,9 @@ TEXT = (
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A validation, as the tasks get to know it. ``conformance``: a protocol's name, or a file; ``shuffle``, ``last``,
-    ``coverage``, ``states``: as the command's options; ``runs``, ``subjects``: those that are wanted, empty for all.
+    """A validation, in the form that is sent to tasks. ``conformance``: a protocol's name, or a file. ``shuffle``,
+    ``last``, ``coverage``, ``states``: as the command's options. ``runs``, ``subjects``: those requested, empty for
+    all.
     """
 
     conformance: str
@@ -74,8 +74,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct):
-    """What a task tells: the outcome of a trace; or, where coverage is asked for, the visits of all its traces; or what
-    the conformance raised when it was asked what is over.
+    """A result of a task: the outcome of a trace; with coverage, the visits of all its traces; or what the conformance
+    raised when asked what is over.
     """
 
     outcome: Outcome | None = None
@@ -86,11 +86,11 @@ class Told(msgspec.Struct):
 def validated(
     cluster: Cluster, paths: Sequence[str], request: Request, report: Callable[[str], None] = lambda stage: None
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
-    """The outcomes of all traces in folders and files, which may be at URLs; and their coverage of the protocol and of
-    a state space, if the request asks for it. Meanwhile ``report`` is called with the stage that Spark is at.
+    """The outcomes of all traces in folders and files, which may be at URLs, and their coverage of the protocol and of
+    a state space if requested. Meanwhile, calls ``report`` with Spark's current stage.
 
     Raises :class:`fencepost.traces.TraceError` if there are none or events are missing, :class:`fencepost.OptionError`
-    if a run or subject is not there, and :class:`fencepost.SystemFailure` if Spark fails.
+    if a run or subject does not exist, and :class:`fencepost.SystemFailure` if Spark fails.
     """
     settings = {
         "spark.sql.adaptive.enabled": "false",
@@ -127,8 +127,8 @@ def validated(
 
 
 def events(spark: Any, paths: Sequence[str]) -> Any:
-    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.traces.TraceEvent`. Spools,
-    which must be on this machine, are read in this process.
+    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.traces.TraceEvent`. Spools
+    must be on this machine, and are read in this process.
     """
     reader = spark.read.schema(TEXT).option("pathGlobFilter", "*.parquet")
     tables, spools = [], list[Path]()
@@ -156,15 +156,15 @@ def events(spark: Any, paths: Sequence[str]) -> Any:
 
 
 def lives(whole: Any) -> Any:
-    """A row for each incarnation: the ``count`` of its events and how many numbers they have (``distinct``), the
-    ``last`` number, and that of an event that its trace ``stopped`` with.
+    """One row for each incarnation: the ``count`` of its events, how many ``distinct`` numbers they have, the ``last``
+    number, and the number of the event that ``stopped`` its trace, if any.
     """
     from pyspark.sql import functions as f
 
     stretches = whole.select(
         "run", "node", "incarnation", "seq", (f.col("action") == STOPPED).alias("stopped")
     ).mapInArrow(stretches_of, STRETCHES)
-    # The numbers of all events are the union of the stretches, which are few.
+    # The numbers of all events are the union of the stretches, and there are few stretches.
     covered = """aggregate(
         array_sort(collect_list(struct(first, last))),
         struct(cast(0 as bigint) as end, cast(0 as bigint) as total),
@@ -183,8 +183,8 @@ STRETCHES = "run string, node string, incarnation int, first bigint, last bigint
 
 
 def stretches_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The stretches of numbers without a gap among some events: a row for each stretch, which is one for each
-    incarnation unless events are missing.
+    """The stretches of event numbers without a gap, one row for each. An incarnation has one stretch unless events are
+    missing.
     """
     for batch in batches:
         table = pa.Table.from_batches([batch]).sort_by(
@@ -208,9 +208,7 @@ def stretches_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def gaps(lives: Any) -> Any:
-    """The incarnations of which events are missing: a row for each, and one for each node of which an incarnation is
-    missing.
-    """
+    """One row for each incarnation with missing events, and for each node with a missing incarnation."""
     from pyspark.sql import functions as f
 
     broken = lives.where("count != last or distinct != last or stopped is not null").selectExpr(
@@ -232,7 +230,7 @@ def gaps(lives: Any) -> Any:
 
 
 def must_be_whole(rows: Sequence[Any]) -> None:
-    """Raises :class:`fencepost.traces.TraceError` if there are rows of :func:`gaps`."""
+    """Raise :class:`fencepost.traces.TraceError` if there are rows of :func:`gaps`."""
     problems = []
     for row in rows[:MOST_GAPS]:
         which = named(row.run, row.node, row.incarnation)
@@ -258,20 +256,18 @@ def must_be_whole(rows: Sequence[Any]) -> None:
 
 
 def verdicts(whole: Any, request: Request) -> Any:
-    """A row for each trace, as :data:`TOLD` has it."""
+    """One row for each trace, as :data:`TOLD` has it."""
     return traces(whole, request).mapInArrow(partial(validate_task, request), TOLD)
 
 
 def visited(whole: Any, request: Request) -> Any:
-    """The states and steps of a state space that traces visit, as :mod:`fencepost.spark.coverage` has them."""
+    """The states and steps of a state space that traces visit, with :data:`fencepost.spark.coverage.SCHEMA`."""
     assert request.states is not None
     return traces(whole, request).mapInArrow(partial(visit_task, request), VISITS)
 
 
 def traces(whole: Any, request: Request) -> Any:
-    """The wanted events with the subject whose trace they belong to (``of``), the traces one after the other in each
-    partition.
-    """
+    """The requested events, each with the subject of its trace (``of``). Traces follow each other in each partition."""
     from pyspark.sql import functions as f
 
     if request.runs:
@@ -305,7 +301,7 @@ def validator_of(request: Request) -> Validator:
 
 
 def validate_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Validate the traces of a partition, whose events are sorted by trace, node, incarnation and number."""
+    """Validate the traces of a partition. Events are sorted by trace, node, incarnation and number."""
     collect_rarely()
     validator = validator_of(request)
     explain = explaining(request.last, request.width)
@@ -343,7 +339,7 @@ def event_of(
 
 
 def traces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, list[tuple[Any, ...]]]]:
-    """The traces in sorted events: run, subject, and rows of events."""
+    """Split sorted events into traces: run, subject, and rows of events."""
     name: tuple[str, str] | None = None
     rows: list[tuple[Any, ...]] = []
     for batch in batches:
@@ -363,10 +359,10 @@ def _events_of(rows: Sequence[Sequence[Any]]) -> list[Event]:
 
 
 def row_of(told: Told) -> pa.RecordBatch:
-    """What is told as a row."""
+    """A result as a row."""
     return pa.record_batch([pa.array([msgspec.msgpack.encode(told)], pa.binary())], names=["told"])
 
 
 def told_by(rows: Sequence[Any]) -> list[Told]:
-    """What rows tell."""
+    """The results in rows."""
     return [_told_decoder.decode(bytes(row["told"])) for row in rows]
