@@ -1,1 +1,1 @@
-"""The browser: a protocol walked through step by step, on a page of this machine."""
+"""The explorer: steps through a protocol on a web page that this machine serves."""

@@ -1,9 +1,8 @@
 """The explorer over HTTP: a thin layer between one page and one :class:`~fencepost.explorer.session.Session`.
 
-Only this machine can reach it, and only who knows its address can use it: the address that is opened has a random token
-in its query, which the page has in a cookie from then on, and every request needs one of the two. A request must name
-the address that was bound (no other name can be made to point here), and if a browser says where a request comes from,
-it must be this page.
+Only this machine can reach it, and only with its token. The address to open has a random token in its query, and the
+response sets it as a cookie. Every request needs one of the two. It must also name the address that was bound, so that
+no other host name can be made to point here. If the browser says where a request comes from, it must be this page.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from fencepost.report.svg import STYLE, svg
 
 LOOPBACK = "127.0.0.1"
 USUAL_PORT = 8413
-"""The port that is taken if it is free, so that links of yesterday work today."""
+"""The port to use if it is free, so that yesterday's links work today."""
 
 MAX_BODY = 64 << 20
-"""Bytes of a request, which may hold a file with a behaviour."""
+"""The most bytes of a request, which may contain a behaviour file."""
 
 NUMBER = re.compile("[0-9]{1,18}")
-"""A number of a state in an address."""
+"""The number of a state in an address."""
 MOST = 10**18
-"""The largest number in a request: one with thousands of digits cannot even be told."""
+"""The largest number in a request. One with thousands of digits could not even be printed."""
 
 MAX_WATCHES = 30
 MAX_EXPRESSION = 2_000
@@ -75,8 +74,8 @@ _HEADERS = {
 
 
 class Explorer:
-    """The server of the page: the session, the search that runs, and where the page begins: at a path, as in
-    :meth:`Session.follow`, with ``@5`` after it for its state number 5. ``limits`` are those of a search.
+    """The server of the page: the session, the running search, and the state that the page shows first. ``path`` is as
+    in :meth:`Session.follow`; ``@5`` after it selects its state number 5. ``limits``: those of a search.
 
     Raises :class:`OptionError` if the path leads nowhere.
     """
@@ -85,7 +84,7 @@ class Explorer:
         self.session = session
         self.start = self._follow(path) if path else (session.starts[0], session.starts[0])
         self.limits = limits or SearchOptions()
-        self.name = secrets.token_hex(8)  # node numbers of an earlier session mean nothing in this one
+        self.name = secrets.token_hex(8)  # node numbers of another session are not valid in this one
         self.search: Search | None = None
         self.token = secrets.token_urlsafe(32)
         self.lock = threading.Lock()
@@ -94,16 +93,16 @@ class Explorer:
         self._searcher = Searcher(session, self._forkserver, 1)
 
     def close(self) -> None:
-        """End what works for the page in the background."""
+        """Stop the processes in the background."""
         self._forkserver.close()
 
     def about(self, _: dict[str, Any]) -> dict[str, Any]:
-        """The data that stay while a page is open, and the search that was running when it was opened."""
+        """The data that do not change while a page is open, and the search that was running when it was opened."""
         finding = self.search.finding if self.search is not None else None
         return {**about(self.session.protocol), "session": self.name, "search": search_view(finding)}
 
     def begin(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Where a page begins: at a path, with a file, or where the session does."""
+        """Where a page begins: at a path, with a file, or where the session begins."""
         tip, at = self.start
         if given.get("file") is not None:
             tip = self.session.graft(replayed(read(_text(given["file"], MAX_BODY)), self.session.stepper))
@@ -114,13 +113,13 @@ class Explorer:
         return self._view(given, tip, at)
 
     def _follow(self, text: str) -> tuple[Node, Node]:
-        """The node that a path leads to, and the one of its line that is to be shown."""
+        """The node that a path leads to, and the node of its line to show."""
         path, _, place = text.partition("@")
         tip = self.session.follow(path)
         return tip, tip.line[int(place)] if NUMBER.fullmatch(place) and int(place) <= tip.depth else tip
 
     def look(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Another state, of the same line (``tip``) or of whatever line was walked last through it."""
+        """Show another state of the line to ``tip``, or of the line walked last through it."""
         at = self._node(given, "at")
         tip = self._node(given, "tip") if given.get("tip") is not None else at.end
         if at not in tip.line:
@@ -129,7 +128,7 @@ class Explorer:
         return self._view(given, tip, at)
 
     def take(self, given: dict[str, Any]) -> dict[str, Any]:
-        """One step on. What was walked before after the same step is walked again."""
+        """Take one step. If the same step was taken before, the line continues as it did then."""
         at, move = self._node(given, "at"), given.get("move")
         if (
             not isinstance(move, list)
@@ -141,19 +140,19 @@ class Explorer:
         return self._view({**given, "known": min(_count(given, "known"), node.depth)}, node.end, node)
 
     def find(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Begin a search for a state, from one state or from the start; one runs at a time."""
+        """Begin a search for a state, from one state or from the start. Only one search runs at a time."""
         if self.search is not None and self.search.finding.running:
             raise OptionError("a search is running already: stop it first")
         start = self._node(given, "at") if given.get("at") is not None else None
         expression = _text(given.get("expression"), MAX_EXPRESSION)
-        # what is wrong with it is better known at once
+        # report an error in the expression at once
         self._watcher.watch(expression, [start or self.session.starts[0]])
         self.search = self._searcher.search(expression, start, self.limits)
-        self.search.wait(0.2)  # most answers need no waiting for
+        self.search.wait(0.2)  # most searches end within this time
         return self.found(given)
 
     def found(self, given: dict[str, Any]) -> dict[str, Any]:
-        """How far the search is; with the way that it found, walked along, once it is over."""
+        """The progress of the search and, once it has found a path, the node at the end of the path."""
         finding = self.search.finding if self.search is not None else None
         answer: dict[str, Any] = {"search": search_view(finding)}
         if finding is not None and finding.way is not None:
@@ -172,7 +171,7 @@ class Explorer:
         return self.found(given)
 
     def kept(self, given: dict[str, Any]) -> Trace:
-        """The line to a node, to be written in one of the :data:`FORMS`."""
+        """The behaviour to a node, to be saved in one of the :data:`FORMS`."""
         return self.session.trace(self._node(given, "tip"))
 
     def _node(self, given: dict[str, Any], name: str) -> Node:
@@ -198,7 +197,7 @@ class Explorer:
 
 
 class Elsewhere(OptionError):
-    """A request of a page that was opened in another session; the page opens its path anew."""
+    """A request of a page that was opened in another session. The page then reloads its path."""
 
 
 def _json(trace: Trace) -> str:
@@ -211,7 +210,7 @@ FORMS: dict[str, tuple[Callable[[Trace], str], str, str]] = {
     "txt": (sequence, "text/plain; charset=utf-8", "txt"),
     "svg": (lambda trace: svg(diagram(trace)), "image/svg+xml", "svg"),
 }
-"""The forms in which a path is kept: what writes it, its media type, and how the file's name ends."""
+"""The formats in which a path can be saved: the function that writes it, its media type, the suffix of the file."""
 
 
 def _count(given: dict[str, Any], name: str) -> int:
@@ -233,12 +232,12 @@ def _text(given: Any, limit: int) -> str:
 
 
 def address(explorer: Explorer, port: int) -> str:
-    """Where the page is opened: the only address that lets a browser in."""
+    """The address at which the page opens. No other address admits a browser."""
     return f"http://{LOOPBACK}:{port}/?token={explorer.token}"
 
 
 def application(explorer: Explorer, port: int) -> ASGIApp:
-    """The page and what it asks for, for requests to ``port`` of this machine alone that know the explorer's token."""
+    """The page and its API. Answers only requests to ``port`` of this machine that have the explorer's token."""
 
     def asked(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
@@ -280,7 +279,7 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
         except FencepostError as error:
             return PlainTextResponse(str(error), 400)
         write, kind, suffix = FORMS[form]
-        text = write(trace)  # takes seconds for a long one, in which the page can be used
+        text = write(trace)  # takes seconds for a long one; the lock is not held, so the page stays usable
         name = f"{explorer.session.protocol.name}.{suffix}".replace('"', "").replace("/", "-")
         quoted = name.encode("ascii", "replace").decode()
         return Response(text, media_type=kind, headers={"content-disposition": f'attachment; filename="{quoted}"'})
@@ -308,12 +307,12 @@ def _failed(message: str, status: int) -> Response:
 
 
 class OnlyFromHere:
-    """Refuses every request that was not made to this address, was made by another page, or does not know the token."""
+    """Refuses requests to another address, from another page, or without the token."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self.app = app
         self.token = token.encode()
-        self.cookie = f"fencepost-{port}"  # one host has one set of cookies, whatever the port
+        self.cookie = f"fencepost-{port}"  # all ports of a host share one set of cookies
         self.hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
         if port == 80:
             self.hosts |= {LOOPBACK, "localhost"}
@@ -356,7 +355,7 @@ class OnlyFromHere:
             if name == "origin" and value != f"http://{hosts[0]}":
                 return "refused: another page asked"
             if name == "sec-fetch-site" and value not in ("same-origin", "none"):
-                # A link from elsewhere may open the page, and nothing else.
+                # A link from another page may open this page, and nothing else.
                 navigates = ("sec-fetch-mode", "navigate") in headers and ("sec-fetch-dest", "document") in headers
                 if not navigates:
                     return "refused: another page asked"
@@ -367,17 +366,17 @@ class OnlyFromHere:
 
 
 def listen(port: int | None) -> socket.socket:
-    """A socket of this machine alone: at ``port``, or at the usual one, or if that is taken at any.
+    """A socket of this machine only: at ``port`` if given, else at the usual one or, if that is taken, any other.
 
     Raises :class:`OptionError` if ``port`` is given and taken.
     """
     for candidate in (USUAL_PORT, 0) if port is None else (port,):
-        # The protocol by its name: only then does asyncio turn off Nagle's algorithm, which costs every answer 40 ms.
+        # Name the protocol: only then does asyncio disable Nagle's algorithm, which delays every answer by 40 ms.
         bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((LOOPBACK, candidate))
-            bound.listen()  # so that a browser that is faster than the server waits for it
+            bound.listen()  # a browser may connect before the server runs
             return bound
         except OSError as error:
             bound.close()
@@ -387,7 +386,7 @@ def listen(port: int | None) -> socket.socket:
 
 
 def server(explorer: Explorer, bound: socket.socket) -> uvicorn.Server:
-    """The server of an explorer at a socket: ``server(...).run(sockets=[bound])``, until ``should_exit`` is set or
+    """The server of an explorer at a socket. ``server(...).run(sockets=[bound])`` runs until ``should_exit`` is set or
     Ctrl-C.
     """
     app = application(explorer, bound.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Finding a state: the engine looks for the nearest one in which an expression is true, in a process of its own."""
+"""Finding a state: a separate process searches for the nearest one in which an expression is true."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from fencepost.semantics import State
 from fencepost.text.numbers import plural
 
 SOUGHT = "the_sought_state"
-"""The name of the invariant that says: it is not here."""
+"""The name of the invariant that is false in the state that is searched for."""
 
 GRACE = 1.0
-"""Seconds that a search has to end by itself once it is to stop; while it compiles it does not look up."""
+"""Seconds for a stopped search to end before it is killed. While it compiles, it does not check."""
 
 SPARE = 60.0
-"""Seconds that a search may take beyond its limit, which it keeps by itself, before it is ended."""
+"""Seconds by which a search may exceed its time limit, which it checks itself, before it is killed."""
 
 TICK = 0.1
-"""Seconds between two looks at how a search is."""
+"""Seconds between two checks of a search."""
 
 STOPPED = "Stopped before it began."
 DIED = "The search failed: {}."
 
 
 def hunted(protocol: Protocol, expression: Expression, start: State | None) -> Protocol:
-    """``protocol`` with one more invariant, which is false where ``expression`` is true, and which begins at ``start``
-    if given.
+    """``protocol`` with one more invariant, which is false where ``expression`` is true. It begins at ``start``, if
+    given.
 
-    Where the expression cannot be evaluated it is not true. Where it is neither true nor false the search ends.
+    The expression counts as false where it cannot be evaluated. The search ends where its value is no truth value.
     """
 
     def not_here(bound: Any) -> bool:
@@ -56,7 +56,7 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
         except Disabled:
             cursor = current.get()
             if cursor is not None:
-                cursor.disabled = False  # the expression asked for something that is not so: only it ends here
+                cursor.disabled = False  # a requirement within the expression failed: only the expression ends here
             return True
         except Exception:
             return True
@@ -83,11 +83,10 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
 
 @dataclass(frozen=True)
 class Finding:
-    """How far a search is. ``said`` is what to tell when it is over, and what it does while it runs, if not just
-    looking.
+    """The progress of a search. ``said``: while it runs, what it does other than searching; afterwards, the result in
+    words.
 
-    ``way``: once found, the shortest way to the state, as the number of the node where it begins and the steps from
-    there.
+    ``way``: the shortest path to the state that was found, as the number of the node where it begins, and the steps.
     """
 
     running: bool
@@ -99,11 +98,11 @@ class Finding:
 
 
 def look_for(session: Session, expression: str, start: Node | None, options: SearchOptions, report: Report) -> Finding:
-    """Look for the nearest state from ``start``, or from the initial ones, in which an expression is true, for as long
-    as that takes.
+    """Find the nearest state, from ``start`` or from the initial states, in which an expression is true. Returns when
+    the search is over.
 
     A search ends early if ``report`` raises :class:`KeyboardInterrupt`. Raises :class:`fencepost.OptionError` if the
-    expression cannot be read; whatever else goes wrong is what it comes to.
+    expression cannot be parsed. Any other error is in the result.
     """
     sought = hunted(session.protocol, Expression(expression, session.protocol), None if start is None else start.state)
     try:
@@ -150,7 +149,7 @@ def _summary(result: Result, whence: str) -> str:
 
 
 def searching(session: Session) -> Job:
-    """The job of a worker: to look for one state after another. Any message that comes meanwhile ends the search."""
+    """The job of a worker: to find one state after another. Any message that arrives meanwhile ends the search."""
 
     def job(line: Connection) -> None:
         copy, own = Copy(session), os.getpid()
@@ -165,7 +164,7 @@ def searching(session: Session) -> Job:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 asked = line.recv()
-                if asked is None:  # to stop what is over
+                if asked is None:  # a request to stop a search that is over
                     continue
                 expression, start, links, options = asked
                 copy.learn(links)
@@ -180,8 +179,9 @@ def searching(session: Session) -> Job:
 
 
 class Searcher:
-    """Looks for states of a session, one at a time, in a worker that is kept for the next. ``job`` is the number of
-    :func:`searching` with its ``forkserver``."""
+    """Finds states of a session, one at a time. The worker is kept for the next search. ``job``: the number of
+    :func:`searching` in ``forkserver``.
+    """
 
     def __init__(self, session: Session, forkserver: ForkServer, job: int) -> None:
         self._forkserver, self._job = forkserver, job
@@ -189,7 +189,7 @@ class Searcher:
         self._worker: Worker | None = None
 
     def search(self, expression: str, start: Node | None, options: SearchOptions) -> Search:
-        """Begin to look for a state, as :func:`look_for` does. ``options`` limit its time and its memory."""
+        """Start a search for a state; see :func:`look_for`. ``options`` limit its time and memory."""
         if self._worker is not None and self._worker.ended:
             self._worker = None
         worker = self._worker = self._worker or self._forkserver.start(self._job)
@@ -198,7 +198,7 @@ class Searcher:
 
 
 class Search:
-    """One search, which begins at once."""
+    """One search. It begins at once."""
 
     def __init__(self, worker: Worker, asked: tuple[Any, ...], options: SearchOptions) -> None:
         self._worker = worker
@@ -212,19 +212,19 @@ class Search:
 
     @property
     def finding(self) -> Finding:
-        """The state of the search now."""
+        """The current progress of the search."""
         found = self._finding
         return replace(found, said="Stopping") if found.running and self._stopped is not None else found
 
     def stop(self) -> None:
-        """Ask it to end. It does so at its next report, or is ended a moment later, whatever it is doing."""
+        """Ask the search to end. It ends at its next report, or is killed a moment later."""
         if self._stopped is None:
             self._stopped = time.monotonic()
             with contextlib.suppress(OSError):
                 self._worker.line.send(None)
 
     def wait(self, seconds: float | None = None) -> Finding:
-        """Wait for its end, or so many seconds; how far it is."""
+        """Wait for the end of the search, or at most this number of seconds. Returns its progress."""
         self._thread.join(seconds)
         return self.finding
 

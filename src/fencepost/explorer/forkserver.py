@@ -1,11 +1,11 @@
-"""Work that may never end, done in processes of their own, which can be ended at any moment.
+"""Work that may never end, in separate processes that can be killed at any moment.
 
-``10**10**10`` holds the interpreter until it is done, and so does a compiler: no thread can be stopped in these, and
-nothing else gets its turn. So typed expressions are evaluated, and states are looked for, by *workers*: copies of this
-process, which know the same protocol. The *fork server* makes them. It is forked before anything else runs and does
-nothing else, so it can fork whenever it is asked.
+``10**10**10`` holds the interpreter until it is done, and so does a compiler. A thread that runs these cannot be
+stopped, and blocks all others. So *workers* evaluate typed expressions and search for states. A worker is a copy of
+this process, with the same protocol. The *fork server* starts them. It is forked before any thread starts and does
+nothing else, so it can safely fork at any time.
 
-Only numbers and text pass between processes: a state is named by the steps that lead to it, and the worker takes
+Only numbers and text pass between the processes. A state is sent as the steps that lead to it, and the worker takes
 them again.
 """
 
@@ -28,27 +28,26 @@ from fencepost.errors import SystemFailure
 from fencepost.explorer.session import Node, Session
 
 Job = Callable[[Connection], None]
-"""The job of a worker, until the other end of its connection is closed."""
+"""The job of a worker. It runs until the other end of its connection is closed."""
 
 Link = tuple[int, int, Move]
-"""How a node is sent: its number, that of its parent, and the step between them."""
+"""A node in the form that is sent: its number, its parent's number, and the step between them."""
 
 PATIENCE = 30.0
-"""Seconds after which a fork server that does not answer is taken for one that was stopped."""
+"""Seconds after which a fork server that does not answer is considered dead."""
 
 _REQUEST = struct.Struct("!cq")
 _ANSWER = struct.Struct("!q")
 
 
 class ForkServer:
-    """Starts workers, which do one of ``jobs`` each, and ends them. What the process is at this moment is what they
-    know.
+    """Starts and ends workers. Each does one of ``jobs``, and is a copy of this process as it is now.
 
     They end with this process, however it ends.
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        """Raises :class:`SystemFailure` if there can be no more processes."""
+        """Raises :class:`SystemFailure` if no process can be started."""
         self._jobs = jobs
         self._lock = threading.Lock()
         self._begin()
@@ -61,17 +60,17 @@ class ForkServer:
                 _let_go(keep=its.fileno())
                 _serve(its, self._jobs)
             finally:
-                os._exit(0)  # whatever is to be done at the end of the process is not for its copies
+                os._exit(0)  # exit handlers of this process must not run in its copies
         its.close()
         self._line.settimeout(PATIENCE)
 
     def start(self, job: int) -> Worker:
-        """A worker for the job of this number. Raises :class:`SystemFailure` if there can be none."""
+        """Start a worker for the job of this number. Raises :class:`SystemFailure` if that is not possible."""
         mine, its = Pipe()
         with its, self._lock:
             try:
                 pid = self._started(job, its)
-            except (OSError, struct.error):  # the author's Python can end it: a worker has the rights of its user
+            except (OSError, struct.error):  # the author's Python may have killed it: a worker has its user's rights
                 os.kill(self._pid, signal.SIGKILL)
                 self._let_end()
                 self._begin()
@@ -93,12 +92,12 @@ class ForkServer:
         self._pid = 0
 
     def end(self, pid: int) -> int:
-        """End a worker, if it has not ended yet; the signal that ended it, 0 if none did."""
+        """Kill a worker, unless it has ended. Returns the signal that ended it, or 0."""
         with self._lock:
             try:
                 self._line.sendall(_REQUEST.pack(b"-", pid))
                 (status,) = _ANSWER.unpack(self._line.recv(_ANSWER.size))
-            except (OSError, struct.error):  # the fork server is gone, and the worker ends as its line is closed
+            except (OSError, struct.error):  # the fork server is gone, and the worker ends because its line is closed
                 return 0
         return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
@@ -110,7 +109,7 @@ class ForkServer:
 
 
 class Worker:
-    """A process with a job, from the outside."""
+    """The handle of a process with a job."""
 
     def __init__(self, forkserver: ForkServer, line: Connection, pid: int) -> None:
         self.line = line
@@ -120,8 +119,8 @@ class Worker:
         self._knows: set[int] = set()
 
     def news(self, nodes: Sequence[Node], known: int) -> list[Link]:
-        """The links of the way to these nodes that the worker does not have yet, parents first. It knows the nodes with
-        numbers below ``known``.
+        """The links on the paths to these nodes that the worker does not have yet, parents first. It already has the
+        nodes with numbers below ``known``.
         """
         found: list[Link] = []
         for node in nodes:
@@ -134,14 +133,14 @@ class Worker:
         return found
 
     def end(self) -> int:
-        """End it, whatever it is doing; the signal that it ended by, 0 if it had ended by itself."""
+        """Kill the worker. Returns the signal that ended it, or 0 if it had exited."""
         self.ended = True
         self.line.close()
         return self._forkserver.end(self.pid)
 
     @property
     def memory(self) -> int:
-        """Bytes of memory it occupies; 0 where the system does not tell."""
+        """The bytes of memory that it occupies; 0 if the system does not say."""
         try:
             with open(f"/proc/{self.pid}/statm") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -150,7 +149,7 @@ class Worker:
 
 
 def ended_by(number: int) -> str:
-    """Why a worker has ended, in words: by this signal, or by itself if it is 0."""
+    """Why a worker has ended, in words. ``number``: the signal, or 0 if it exited."""
     if number == 0:
         return "the author's Python ended its process"
     if number == signal.SIGKILL:
@@ -159,22 +158,22 @@ def ended_by(number: int) -> str:
 
 
 class Copy(dict[int, Node]):
-    """The nodes of a session within a worker, by the numbers that they have outside."""
+    """The nodes of a session within a worker, by their numbers in the main process."""
 
     def __init__(self, session: Session) -> None:
         super().__init__((node.number, node) for node in session.nodes)
         self.session = session
 
     def learn(self, links: Sequence[Link]) -> None:
-        """Walk to nodes that were sent."""
+        """Add nodes that were sent, by walking to them."""
         for number, parent, move in links:
             self[number] = self.session.child(self[parent], move)
 
 
 def _forked() -> int:
     with warnings.catch_warnings():
-        # Python warns of forking where there are threads: a copy must not wait for a lock that one of them holds. The
-        # threads here run Python and code that Python compiles itself, and Python looks after its own locks.
+        # Python warns about forking a process with threads: the copy may wait for a lock that one of them holds. The
+        # threads here run only Python and code that Python compiles, and Python resets its own locks in the copy.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return os.fork()
@@ -183,16 +182,16 @@ def _forked() -> int:
 
 
 def _let_go(keep: int) -> None:
-    """Give up every other socket: as long as a copy of one end is open, the other end does not see it closed."""
+    """Release every other socket. The other end sees a socket close only after all copies of it are closed."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # what the list was read with is there no more
+        with contextlib.suppress(OSError):  # the descriptor with which the list was read is closed by now
             if int(name) != keep and stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                os.dup2(nothing, int(name))  # not closed: whatever still has the number may close it later
+                os.dup2(nothing, int(name))  # replaced, not closed: the owner of the number may still close it
 
 
 def _serve(line: socket.socket, jobs: Sequence[Job]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the line
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the main process, which then closes the line
     workers: set[int] = set()
     try:
         while True:

@@ -1,8 +1,8 @@
-"""The rights that a process gives up before it evaluates an expression that somebody typed: its environment, files,
-other programs, and the network.
+"""The rights that a process gives up before it evaluates a typed expression: its environment, files, other programs,
+and the network.
 
-A list says already which functions an expression may use (:mod:`fencepost.behaviours.allowed`), but the author's own
-are on it. The loss of these rights is for the rest of the process, which cannot take it back.
+:mod:`fencepost.behaviours.allowed` already limits the functions that an expression may call, but it allows the author's
+own. A process gives these rights up for the rest of its life, and cannot take them back.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ import sys
 from collections.abc import Sequence
 
 SPARE_FILES = 16
-"""Files that may be opened besides those that are open: an author's function may import something."""
+"""Files that may be opened besides those already open: an author's function may import a module."""
 
-# Linux's Landlock: see landlock(7). The numbers of the calls are the same on every machine.
+# Linux's Landlock: see landlock(7). The numbers of the system calls are the same on every architecture.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _NO_NEW_PRIVILEGES = 38
 _EXECUTE, _READ_FILE, _READ_DIRECTORY = 1 << 0, 1 << 2, 1 << 3
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""The rights to files that each version knows, by the first version that knows them."""
+"""The file rights that each version knows, by the first version that knows them."""
 _NETWORK = 3
-"""To bind and to connect, since version 4."""
+"""The rights to bind and to connect, since version 4."""
 _SIGNAL = 1 << 1
 
 
 def enter(memory: int) -> None:
-    """Give up everything but computing, with so many more bytes of memory than now; modules can still be imported.
+    """Give up everything except computing and importing modules, and limit memory to ``memory`` bytes more than now.
 
-    Where the system knows no Landlock, limits of resources are what is left: no file can be written, and no process
-    begun.
+    On a system without Landlock, only resource limits apply: the process can write no files and start no processes.
     """
     os.environ.clear()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -53,7 +52,7 @@ def enter(memory: int) -> None:
 
 
 def without_programs() -> None:
-    """Give up the environment and running programs, and keep files: for a process that compiles."""
+    """Give up the environment and the right to run programs, but keep files. For a process that compiles."""
     for name in [name for name in os.environ if not name.startswith("NUMBA_")]:
         del os.environ[name]
     _landlock(_EXECUTE, 0, ())
@@ -61,13 +60,13 @@ def without_programs() -> None:
 
 
 def end_copy(own: int) -> None:
-    """End a process that is not ``own``: whatever began it, the answers are not for it to give."""
+    """Exit if this process is a fork of ``own``. Only the original process may answer."""
     if os.getpid() != own:
         os._exit(1)
 
 
 def _refuse_processes() -> None:
-    """Root may have any number of processes, so no limit keeps it from one more."""
+    """Refuse to start processes. Resource limits do not stop root from doing so."""
 
     def hook(event: str, arguments: object) -> None:
         if event in ("os.fork", "os.forkpty", "os.posix_spawn"):
@@ -77,8 +76,8 @@ def _refuse_processes() -> None:
 
 
 def confine(readable: Sequence[str]) -> bool:
-    """Take away all rights to files, but to read what is in these folders, and to the network; whether the system can
-    do so.
+    """Give up all rights to files and the network, except reading in these folders. Returns whether the system supports
+    it.
     """
     rights = [bits for version, bits in _RIGHTS.items() if version <= _version()]
     return bool(rights) and _landlock(rights[-1], _NETWORK if _version() >= 4 else 0, readable)
@@ -102,13 +101,13 @@ def _version() -> int:
 def _landlock(files: int, network: int, readable: Sequence[str]) -> bool:
     if _version() < 1:
         return False
-    # signals to others, since version 6
+    # signals to other processes, since version 6
     handled = struct.pack("=QQQ", files, network, _SIGNAL)[: 24 if _version() >= 6 else 16 if network else 8]
     rules = _call(_CREATE, handled, ctypes.c_size_t(len(handled)), 0)
     if rules < 0:
         return False
     for path in readable:
-        with contextlib.suppress(OSError):  # sys.path has folders that are not there
+        with contextlib.suppress(OSError):  # sys.path may contain missing folders
             at = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed = _READ_FILE | (_READ_DIRECTORY if os.path.isdir(path) else 0)
             _call(_ADD, rules, 1, struct.pack("=Qi", allowed, at), 0)

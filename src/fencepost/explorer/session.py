@@ -1,8 +1,8 @@
-"""Walking through a protocol: the tree of states that were visited, what can be done in each, and what is true there.
+"""Walking through a protocol: the tree of visited states, what can happen in each, and what is true there.
 
-There is no I/O here and no notion of a page. A :class:`Node` is one state of a walk with the steps that lead to it; the
-steps from the root of the tree to a node are its *line*. Nodes are never forgotten, so that a step taken back can be
-taken again.
+This module does no I/O and does not depend on the page. A :class:`Node` is one state of a walk, with the steps that
+lead to it. The nodes from the root of the tree to a node are its *line*. Nodes are kept forever, so a step taken back
+can be taken again.
 """
 
 from __future__ import annotations
@@ -22,26 +22,24 @@ from fencepost.language.protocol import Protocol
 from fencepost.semantics import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
 
 PATIENCE = 10.0
-"""Seconds that one action or property is given in one state: one that never returns must not hold up the page for
-ever.
-"""
+"""Seconds for one action or property in one state. One that never returns must not block the page forever."""
 
 MAX_NODES = 200_000
 """The most states of one session."""
 
 MAX_ENABLED = 100
-"""The most states of which it is kept what is enabled: those that were asked about last."""
+"""The most states whose enabled actions are cached: those requested last."""
 
 MAX_EXPRESSIONS = 100
-"""The most expressions that are kept read, and of which a node keeps what they are."""
+"""The most parsed expressions to cache, and the most values of expressions in one node."""
 
 MAX_TEXT = 2_000
-"""The most characters that are shown of what an expression is."""
+"""The most characters shown of an expression's value."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The value of an expression in one state, in words, and whether it is ``false`` there."""
+    """The value of an expression in one state as text, and whether it is ``false``."""
 
     text: str
     false: bool = False
@@ -49,10 +47,9 @@ class Evaluation:
 
 @dataclass(eq=False)
 class Node:
-    """A state in the tree. ``step`` and ``move`` lead here from ``parent``; the first of a line has none of them.
+    """A state in the tree. ``step`` and ``move`` lead to it from ``parent``; the first node of a line has neither.
 
-    ``stays`` marks the end of a behaviour that stays in this state for ever. ``next`` is the child that was visited
-    last.
+    ``stays`` marks the end of a behaviour that stays in this state forever. ``next``: the child visited last.
     """
 
     number: int
@@ -68,7 +65,7 @@ class Node:
 
     @property
     def line(self) -> list[Node]:
-        """The nodes that lead here, the first of them an initial state, the last this one."""
+        """The nodes that lead here, from an initial state to this node."""
         found = [self]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
@@ -76,7 +73,7 @@ class Node:
 
     @property
     def end(self) -> Node:
-        """The end of the line through here that was walked last."""
+        """The end of the line that was walked last through this node."""
         node = self
         while node.next is not None:
             node = node.next
@@ -84,7 +81,7 @@ class Node:
 
     @property
     def repeats(self) -> int | None:
-        """The number of the earlier state of the line that this one is again, if any."""
+        """The number of the first state of the line that equals this one, if there is an earlier one."""
         node, found = self.parent, None
         while node is not None:
             if node.state == self.state:
@@ -95,9 +92,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Offer:
-    """A step that can be taken: its move, and what it would be. ``cut`` names the constraint that keeps the checker
-    from it.
-    """
+    """A step that can be taken: its move, and the step itself. ``cut``: the constraint that keeps the checker from it."""
 
     move: Move
     step: Step
@@ -106,7 +101,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Action:
-    """An enabled action with its parameters bound: who acts, its ways to go, or the ``error`` that it raised
+    """An enabled action with its parameters bound: who acts, its possible steps, or the ``error`` that it raised
     instead.
     """
 
@@ -119,10 +114,10 @@ class Action:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of one invariant, step invariant or refinement at a node: it ``holds`` there, or not, or it raised
-    ``error``.
+    """The result of one invariant, step invariant or refinement at a node: whether it ``holds``, or the ``error`` that
+    it raised.
 
-    ``bindings`` are the parameters for which it does not hold.
+    ``bindings``: the parameters for which it does not hold.
     """
 
     name: str
@@ -139,8 +134,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Sought:
-    """A property that is to be sometimes true: the ``bindings`` of its parameters for which it is true at a node (one
-    empty text if it has none).
+    """A ``sometimes`` property. ``bindings``: the parameters for which it is true at a node. One empty text stands for
+    a property without parameters.
     """
 
     name: str
@@ -150,8 +145,8 @@ class Sought:
 
 @dataclass(frozen=True)
 class Promise:
-    """A temporal property. ``when``: how the lasso that is walked breaks it, in words; None if it does not, or there is
-    none.
+    """A temporal property. ``when``: how the current lasso violates it, in words; None if it does not, or if there is no
+    lasso.
     """
 
     name: str
@@ -162,8 +157,8 @@ class Promise:
 class Session:
     """One walk through ``protocol``.
 
-    Raises :class:`fencepost.ProtocolRaised` or :class:`fencepost.NotAProtocol` if it has no usable initial state;
-    whatever goes wrong later is part of what is shown of a node.
+    Raises :class:`fencepost.ProtocolRaised` or :class:`fencepost.NotAProtocol` if it has no usable initial state. Later
+    errors are shown at the node where they happen.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -202,7 +197,7 @@ class Session:
     # -- walking ------------------------------------------------------------------------------------------------------
 
     def enabled(self, node: Node) -> list[Action]:
-        """The actions that are enabled at a node, in the order of the protocol, those that raise included."""
+        """The actions enabled at a node, in the order of the protocol, including those that raise."""
         found = self._enabled.pop(node.number, None) or self._all_enabled(node)
         self._enabled[node.number] = found
         while len(self._enabled) > MAX_ENABLED:
@@ -223,7 +218,7 @@ class Session:
         return found
 
     def _outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
-        """As those of the stepper. Raises :class:`ProtocolRaised` also if the author's Python does not come back."""
+        """As the stepper's. Also raises :class:`ProtocolRaised` if the author's Python does not return."""
         deadline = self.stepper.deadline
         deadline.restart()
         try:
@@ -238,7 +233,7 @@ class Session:
         return Offer((number, outcome.choices), step, self._cut(node.state, step.state))
 
     def _cut(self, before: State, after: State) -> str | None:
-        """The constraint that keeps the checker from this step, or from going on after it."""
+        """The constraint that keeps the checker from taking this step, or from continuing after it."""
         for root in self._step_constraints:
             if self._outcomes(root, before.ids, after.ids):
                 return root.title
@@ -248,17 +243,17 @@ class Session:
         return None
 
     def take(self, node: Node, move: Move) -> Node:
-        """The node that a step leads to; the same one every time.
+        """The node that a step leads to, which is the same every time, and make its line the current one.
 
-        Raises :class:`OptionError` if the step cannot be taken there, :class:`fencepost.ProtocolRaised` if the
-        protocol does.
+        Raises :class:`OptionError` if the step cannot be taken there, and :class:`fencepost.ProtocolRaised` if the
+        protocol raises.
         """
         known = self.child(node, move)
         self.visit(known)
         return known
 
     def child(self, node: Node, move: Move) -> Node:
-        """The node that a step leads to, whatever line is being walked. Raises as :meth:`take`."""
+        """The node that a step leads to, without changing the current line. Raises as :meth:`take`."""
         known = node.children.get(move)
         if known is None:
             step = self._offered(node, move) or self._taken(node, move)
@@ -281,14 +276,14 @@ class Session:
         return taken(self.stepper, node.state, root, outcome)
 
     def visit(self, node: Node) -> None:
-        """Make the line through ``node`` the one that is being walked."""
+        """Make the line through ``node`` the current one."""
         for child in node.line[1:]:
             assert child.parent is not None
             child.parent.next = child
 
     def trace(self, tip: Node, first: int = 0, last: int | None = None) -> Trace:
-        """The behaviour that leads to ``tip``, or its states number ``first`` to ``last``. A lasso if the last state is
-        an earlier one again.
+        """The behaviour that leads to ``tip``, or its states from number ``first`` to ``last``. It is a lasso if the
+        last state equals an earlier one.
         """
         line = tip.line
         last = tip.depth if last is None else last
@@ -297,8 +292,8 @@ class Session:
         return Trace(self.protocol, line[first].state, tuple(steps), None if loop is None else loop - first)
 
     def loop(self, tip: Node) -> int | None:
-        """The number of the state from which on the line of ``tip`` repeats, if it does. A step that changes nothing is
-        no loop.
+        """The number of the state from which the line of ``tip`` repeats, or None. A step that changes nothing is no
+        loop.
         """
         if tip.stays:
             return tip.depth
@@ -306,9 +301,9 @@ class Session:
         return repeats if repeats is not None and tip.step is not None and tip.step.changes else None
 
     def graft(self, trace: Trace) -> Node:
-        """Walk along a behaviour of the same protocol, however it was found; the node at its end.
+        """Walk along a behaviour of the same protocol, whatever found it. Returns the node at its end.
 
-        Raises :class:`OptionError` if this protocol does not take one of its steps.
+        Raises :class:`OptionError` if this protocol does not have one of its steps.
         """
         node = next((n for n in self.starts if n.state.variables() == trace.initial.variables()), None)
         if node is None:
@@ -318,7 +313,7 @@ class Session:
         return node
 
     def along(self, node: Node, steps: Sequence[Step]) -> Node:
-        """Walk from ``node`` along steps of the same protocol; the node at their end. Raises as :meth:`graft`."""
+        """Walk from ``node`` along steps of the same protocol. Returns the last node. Raises as :meth:`graft`."""
         for step in steps:
             move, _ = move_of(self.stepper, self.actions, node.state, step)
             node = self.child(node, move)
@@ -328,8 +323,8 @@ class Session:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def _judge(self, node: Node) -> list[Judgement]:
-        """Every invariant at a node, and every step invariant and refinement over the step that leads to it. Those that
-        are off by default are left out.
+        """Every invariant at a node, and every step invariant and refinement for the step that leads to it. Properties
+        that are off by default are left out.
         """
         false: dict[str, list[str]] = {}
         errors: dict[str, str] = {}
@@ -337,7 +332,7 @@ class Session:
             stepwise = root.kind in STEP_PROPERTIES
             if root.kind == "step_invariant" and node.parent is None:
                 continue
-            # without one, a refinement is judged as that of an initial state
+            # without a step, a refinement is judged as for an initial state
             before = node.parent if stepwise else None
             try:
                 broken = (
@@ -367,8 +362,8 @@ class Session:
         return found
 
     def _sought(self, node: Node) -> list[Sought]:
-        """The properties that are to be sometimes true, with the bindings for which they are true at a node. A property
-        that raises is not true there. Those that are off by default are left out.
+        """The ``sometimes`` properties, with the bindings for which they are true at a node. One that raises counts as
+        not true. Properties that are off by default are left out.
         """
         true: dict[str, tuple[str, ...]] = {}
         docs: dict[str, str] = {}
@@ -380,8 +375,8 @@ class Session:
         return [Sought(name, doc, true.get(name, ())) for name, doc in docs.items()]
 
     def temporal(self, tip: Node) -> list[Promise]:
-        """The temporal properties, and what is said of each if the line of ``tip`` is a lasso. Those that are off by
-        default are left out.
+        """The temporal properties, each judged if the line of ``tip`` is a lasso. Properties that are off by default
+        are left out.
         """
         found = self._temporal.get(tip.number)
         if found is None:
@@ -397,30 +392,30 @@ class Session:
         return Promise(root.name, root.declared.doc.split("\n\n")[0], None if broken is None else broken.when)
 
     def broken(self, node: Node) -> list[str]:
-        """The invariants that do not hold at a node, though they did, as far as is known, before the step to it."""
+        """The invariants that do not hold at a node, but did, as far as is known, before the step to it."""
         before = set() if node.parent is None else {j.name for j in self.judge(node.parent) if not j.holds}
         return [j.name for j in self.judge(node) if not j.holds and j.name not in before]
 
     def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluation]:
-        """The values of an expression at these nodes, however long that takes: see
-        :class:`fencepost.explorer.watch.Watcher`.
+        """The values of an expression at these nodes. This may take arbitrarily long, which
+        :class:`fencepost.explorer.watch.Watcher` limits.
 
-        Raises :class:`OptionError` if it cannot be read.
+        Raises :class:`OptionError` if the expression cannot be parsed.
         """
         expression = self._expression(text)
         return [_evaluation(expression.at(node.state)) for node in nodes]
 
-    # -- keeping ------------------------------------------------------------------------------------------------------
+    # -- saving -------------------------------------------------------------------------------------------------------
 
     def path(self, node: Node) -> str:
-        """The way to a node as text for a link."""
+        """The path to a node as text for a link."""
         first, *rest = node.line
         moves = tuple(n.move for n in rest)
         return str(Path(self.starts.index(first), moves, check_of(node.state), node.stays))
 
     def follow(self, text: str) -> Node:
-        """The node that a path leads to. Raises :class:`OptionError` if it leads nowhere, or somewhere else than when
-        it was made.
+        """The node that a path leads to. Raises :class:`OptionError` if it leads nowhere, or to another state than when
+        the link was made.
         """
         path = Path.read(text)
         other = "the link was made with another version of the protocol, or with other constants"
@@ -442,7 +437,7 @@ class Session:
 def _evaluation(found: Evaluated) -> Evaluation:
     try:
         text = str(found)
-    except (ValueError, RecursionError, MemoryError) as error:  # a number of thousands of digits, say
+    except (ValueError, RecursionError, MemoryError) as error:  # for example a number with thousands of digits
         return Evaluation(f"(it cannot be written: {str(error).partition(';')[0] or 'it is too large'})")
     return Evaluation(
         text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…", found.error is None and found.value is False

@@ -1,6 +1,4 @@
-"""The views of a session on the page, as plain data: numbers and words, and HTML where the report of a check has the
-same.
-"""
+"""The views of a session for the page, as plain data: numbers, text, and the same HTML as in the report of a check."""
 
 from __future__ import annotations
 
@@ -25,20 +23,20 @@ from fencepost.report.svg import draw
 from fencepost.report.text import choices, happenings
 
 BLOCK = 20
-"""Steps by which the part of a long diagram that is drawn moves on; it is three of these."""
+"""A long diagram is drawn in parts of three blocks. This is the number of steps in a block."""
 
 MAX_RUNS = 60
 """The most changes of one expression, or of one invariant, that are shown."""
 
 EFFECT = 40
-"""The most characters of one thing that a step would do; the names of fields are left out first."""
+"""The most characters shown of one effect of a step. Names of fields are left out first."""
 
 LONG = 26
-"""Characters of a value from which on it has a line of its own."""
+"""A value with more characters than this gets its own line."""
 
 
 def about(protocol: Protocol) -> dict[str, Any]:
-    """The parts that stay: the protocol and its constants."""
+    """The data that do not change: the protocol and its constants."""
     return {
         "protocol": protocol.name,
         "constants": [[name, constant_text(value)] for name, value in protocol.constants.items()],
@@ -55,10 +53,10 @@ def view(
     drawn: str = "",
     watched: Mapping[str, list[Evaluation] | str] | None = None,
 ) -> dict[str, Any]:
-    """Everything that is shown at ``at``, a state on the line of ``tip``.
+    """Everything that the page shows at ``at``, a state on the line of ``tip``.
 
-    ``known``: of how many states of this line the page has the items of its history already; ``drawn``: the key of the
-    diagram it has; ``watched``: what each watched expression is along the line, or why it is not evaluated.
+    ``known``: the number of states of this line that the page already has in its history. ``drawn``: the key of the
+    diagram that it has. ``watched``: the values of each watched expression along the line, or why it is not evaluated.
     """
     line = tip.line
     loop = session.loop(tip)
@@ -107,7 +105,7 @@ def _after(number: int) -> str:
 
 
 def _diagram(session: Session, tip: Node, at: Node, drawn: str) -> dict[str, Any] | None:
-    """The part of the diagram around a step; None if the page has it."""
+    """The part of the diagram around a step; None if the page already has it."""
     first = max(0, (at.depth - 1) // BLOCK * BLOCK - BLOCK)
     last = min(tip.depth, first + 3 * BLOCK)
     trace = session.trace(tip, first, last)
@@ -152,7 +150,7 @@ def _offer(offer: Offer, label: str) -> dict[str, Any]:
 
 
 def _label(step: Step) -> str:
-    """The choices of a step, in words: the messages that are received, delivered and lost, and all other choices."""
+    """The choices of a step, in words: messages received, delivered and lost, and all other choices."""
     if not step.choices:
         return ""
     sends = [event for event in step.events if event.kind == "send"]
@@ -173,7 +171,7 @@ def _label(step: Step) -> str:
 
 def _effects(step: Step) -> str:
     """The effects of a step, line by line."""
-    before = step.state  # only events and changes are shown, for which it does not matter what is under way
+    before = step.state  # only events and changes are shown, which do not depend on messages in flight
     alone = Trace(step.state.store.protocol, before, (step,))
     found = [replace(h, text=briefly(h.text, EFFECT, cut=True)) for h in happenings(alone, 1, []) if h.what != "chose"]
     return "".join(f"<li>{happening_html(h)}</li>" for h in found) or "<li>nothing changes</li>"
@@ -201,7 +199,7 @@ def _card(card: Card) -> str:
 
 
 def _group(row: Row) -> str:
-    """The record, or the member of a map, that a part of the state belongs to."""
+    """The record, or the entry of a map, that a part of the state belongs to."""
     return row.label.partition(".")[0] if "." in row.label else ""
 
 
@@ -216,7 +214,7 @@ def _row(row: Row, group: str) -> str:
 
 
 def _change(before: str | None, after: str) -> str:
-    """The value before a step and the one after it; of values with many lines, only the lines that differ."""
+    """The value before and after a step. Of multi-line values, only the lines that differ are marked."""
     if before is None:
         return f"<ins>{escape(after)}</ins>"
     if "\n" not in before or "\n" not in after:
@@ -272,7 +270,7 @@ def _sought(session: Session, line: Sequence[Node], at: Node) -> list[dict[str, 
 
 
 def _intervals(numbers: Iterable[int]) -> list[list[int]]:
-    """Rising numbers as [first, last] of those without a gap."""
+    """The intervals [first, last] of ascending numbers."""
     found: list[list[int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
@@ -298,7 +296,7 @@ def _watched(text: str, evaluations: list[Evaluation] | str, at: Node) -> dict[s
 
 
 def search_view(finding: Finding | None) -> dict[str, Any] | None:
-    """How far a search is; None if there is none."""
+    """The progress of a search, or None."""
     if finding is None:
         return None
     return {

@@ -1,5 +1,5 @@
-"""Typed expressions, evaluated at the states of a walk by a worker: one that takes too long or too much is ended, and
-says so.
+"""Evaluates typed expressions at the states of a walk, in a worker. If an expression takes too much time or memory, the
+worker is killed, and the page says so.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fencepost.explorer.forkserver import Copy, ForkServer, Worker, ended_by
 from fencepost.explorer.session import MAX_EXPRESSIONS, Evaluation, Node, Session
 
 SECONDS = 2.0
-"""Seconds of a processor that an expression has for all the states it is asked about at once."""
+"""Seconds of processor time for an expression, for all states in one request."""
 
 MEMORY = 1 << 30
-"""Bytes of memory that it may take."""
+"""The most bytes of memory for evaluation."""
 
 PATIENCE = 60.0
-"""Seconds after which one that uses no processor is ended: an author's function may wait for something."""
+"""Seconds after which a worker is killed even if it uses no processor time: an author's function may block."""
 
 SLOW = "it is not evaluated any more: it takes longer than {:g} seconds for the states of this history"
 DIED = "it is not evaluated any more: {}"
@@ -39,7 +39,7 @@ def evaluating(session: Session) -> Any:
             while True:
                 text, numbers, links = line.recv()
                 copy.learn(links)
-                # It is the system that ends the process when the time is over, whatever it is doing then.
+                # The system kills the process after this time, whatever it is doing.
                 signal.setitimer(signal.ITIMER_PROF, SECONDS)
                 try:
                     answer: Any = [(one.text, one.false) for one in session.watch(text, [copy[n] for n in numbers])]
@@ -53,9 +53,7 @@ def evaluating(session: Session) -> Any:
 
 
 class Watcher:
-    """The values of expressions at the nodes of a session. ``job`` is the number of :func:`evaluating` with its
-    ``forkserver``.
-    """
+    """The values of expressions at the nodes of a session. ``job``: the number of :func:`evaluating` in ``forkserver``."""
 
     def __init__(self, session: Session, forkserver: ForkServer, job: int) -> None:
         self._forkserver, self._job = forkserver, job
@@ -66,7 +64,7 @@ class Watcher:
     def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluation]:
         """The values of an expression at these nodes.
 
-        Raises :class:`OptionError` if it cannot be read, or took too long for once.
+        Raises :class:`OptionError` if it cannot be parsed, or if it once took too long.
         """
         if text in self._ended:
             raise OptionError(self._ended[text])
@@ -79,11 +77,11 @@ class Watcher:
         return [node.evaluations[text] for node in nodes]
 
     def only(self, texts: Sequence[str]) -> None:
-        """Give all but these expressions another chance, should they be asked about again."""
+        """Let all other expressions be tried again if they are requested again."""
         self._ended = {text: why for text, why in self._ended.items() if text in texts}
 
     def _asked(self, text: str, nodes: Sequence[Node]) -> list[tuple[str, bool]]:
-        for _ in range(2):  # one that had nothing to do may have been ended by the system
+        for _ in range(2):  # the system may have killed an idle worker
             worker = self._worker = self._worker or self._forkserver.start(self._job)
             late = False
             with contextlib.suppress(EOFError, OSError):
