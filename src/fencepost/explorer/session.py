@@ -92,7 +92,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Offer:
-    """A step that can be taken: its move, and the step itself. ``cut``: the constraint that keeps the checker from it."""
+    """A step that can be taken, with its move. ``cut``: the constraint that keeps the checker from taking it."""
 
     move: Move
     step: Step
@@ -145,7 +145,7 @@ class Sought:
 
 @dataclass(frozen=True)
 class Promise:
-    """A temporal property. ``when``: how the current lasso violates it, in words; None if it does not, or if there is no
+    """A temporal property. ``when``: how the current lasso violates it, in words. None if it does not, or without a
     lasso.
     """
 

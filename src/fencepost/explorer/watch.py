@@ -53,7 +53,7 @@ def evaluating(session: Session) -> Any:
 
 
 class Watcher:
-    """The values of expressions at the nodes of a session. ``job``: the number of :func:`evaluating` in ``forkserver``."""
+    """The values of expressions at the nodes of a session. ``job``: the number of :func:`evaluating` in the server."""
 
     def __init__(self, session: Session, forkserver: ForkServer, job: int) -> None:
         self._forkserver, self._job = forkserver, job
