@@ -1,7 +1,7 @@
-"""Rows, not objects: the compiled loops over whatever arrived together, and their columns.
+"""Compiled loops over batches of frames and entries, and the arrays that they work on.
 
-An entry that is an object in Python costs microseconds. Here a buffer of frames becomes an array with a row for each, a
-rule decides for all rows of a ledger at once, and a loop writes all answers into one buffer. Each loop has a plain
-twin, which says what it does: the codecs of :mod:`fencepost.ledger.wire` and the roles, one object at a time. The twins
-serve whatever is rare, and everything while the loops are compiled.
+Handling an entry as a Python object takes microseconds. The loops are faster. They parse a buffer of frames into an
+array with one row per frame. One rule then decides for all rows of a ledger, and one loop writes all answers into a
+buffer. Each loop has a plain equivalent that defines its behaviour: the codecs of :mod:`fencepost.ledger.wire` and the
+roles, one object at a time. The plain code handles rare cases, and everything until the loops are compiled.
 """

@@ -1,8 +1,8 @@
-"""The loops of a bookie: frames into rows, adds by ledger, entries as they are journalled, and the frames of answers.
+"""The loops of a bookie: parsing frames, grouping adds by ledger, and writing journal records and answers.
 
-Whoever imports this compiles it, or loads what was compiled before: :mod:`fencepost.ledger.kernels.ready` sees to that.
-Every loop is compiled for the types in its first line alone, and refuses others; it looks at no bounds but those that
-it says.
+Importing this module compiles it, or loads it from the cache: :mod:`fencepost.ledger.kernels.ready` takes care of that.
+Each loop is compiled for the types in its signature only, and rejects others. Loops check no bounds except where they
+say so.
 """
 
 from __future__ import annotations
@@ -28,23 +28,19 @@ from fencepost.ledger.kernels.native import (
 )
 
 KIND, TXN, LEDGER, ENTRY_ID, LAC, FLAGS, BODY, SIZE, KEY, KEY_SIZE, FRAME, FRAME_SIZE = range(12)
-"""The columns of a request: what it is, its fields, and where its body, its master key and its payload begin, with
-their sizes.
-"""
+"""The columns of a request: its kind, its fields, and the offsets and sizes of its body, master key and payload."""
 COLUMNS = 12
 
 OTHER, ADD, READ = range(3)
-"""Kinds of requests. Whatever is not a plain add or read in the form that all clients give it is of the kind OTHER, and
-has no other columns than its payload's: the codecs of :mod:`fencepost.ledger.wire` say what it is.
+"""Kinds of requests. Anything but a plain add or read, encoded as all clients do, is OTHER and has only the payload's
+columns: the codecs of :mod:`fencepost.ledger.wire` decode it.
 """
 
 RECOVERY, DEFERRED_SYNC = 1, 2
 """The flags of an add."""
 
 COMPLETE, PARTIAL, REFUSED = range(3)
-"""How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not
-taken.
-"""
+"""How parsing stopped: at the end of a frame or of the table, inside a frame, or at an unacceptable length."""
 
 (
     GROUP_LEDGER,
@@ -58,20 +54,20 @@ taken.
     GROUP_STOP,
     GROUP_BYTES,
 ) = range(10)
-"""The columns of a group of requests of one ledger: what is the same in all of them, the highest LAC, the lowest and
-the highest id, which rows they are, and the bytes of all bodies.
+"""The columns of a group of requests of one ledger: its common fields, the highest LAC, the lowest and highest id, its
+range of rows, and the bytes of all bodies.
 """
 GROUP_COLUMNS = 10
 
 ANSWER = 80
-"""Bytes that the frame of an answer has at most, besides the body of an entry."""
+"""The most bytes in the frame of an answer, besides the body of an entry."""
 RECORD = 29
-"""Bytes of an entry's record in the journal besides its body, its length included."""
+"""Bytes of an entry's journal record besides its body; the length before the record is included."""
 
 _IDS = 24
 _LAST_ENTRY = (1 << 63) - 2
 _SPREAD = -7046029254386353131
-"""An odd number that spreads what is multiplied with it over all bits (the golden ratio)."""
+"""An odd multiplier that spreads a number over all bits (the golden ratio)."""
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -79,7 +75,7 @@ _SPREAD = -7046029254386353131
 
 @inner
 def _header(data, at, stop, operation):
-    """The number of a request and where its header ends, -1 if it is not that of such an operation."""
+    """The request number, and the end of the header; -1 if it is not the header of this operation."""
     if stop - at < 8 or data[at] != 0x0A or data[at + 2] != 0x08 or data[at + 3] != 3 or data[at + 4] != 0x10:
         return np.int64(0), np.int64(-1)
     if data[at + 5] != operation or data[at + 6] != 0x18:
@@ -87,13 +83,13 @@ def _header(data, at, stop, operation):
     end = at + 2 + np.int64(data[at + 1])
     txn, after = varint(data, at + 7, stop)
     if 0 <= after < end and end <= stop and data[after] == 0x20:
-        _, after = varint(data, after + 1, end)  # a priority, which nothing here goes by
+        _, after = varint(data, after + 1, end)  # a priority, which is ignored
     return txn, after if after == end else np.int64(-1)
 
 
 @inner
 def _part(data, at, stop, tag):
-    """Where the part of a request begins that is all that is left of it, -1 if it is another one."""
+    """Where the request's part with this tag begins, which must fill the rest of the frame; -1 otherwise."""
     if at < 0 or stop - at < 4 or data[at] != tag or data[at + 1] != 0x06:
         return np.int64(-1)
     size, start = varint(data, at + 2, stop)
@@ -102,7 +98,7 @@ def _part(data, at, stop, tag):
 
 @inner
 def _bytes(data, at, stop, tag):
-    """Where the bytes of a field begin and end, -1 if it is another one."""
+    """The start and end of the bytes of a field; -1 if it is another field."""
     size, start = read_number(data, at, stop, tag)
     if start < 0 or size > stop - start:
         return np.int64(-1), np.int64(-1)
@@ -111,7 +107,7 @@ def _bytes(data, at, stop, tag):
 
 @inner
 def _take_add(data, start, stop, table, row):
-    """Fill the row of an add of version 3; whether it is one."""
+    """Parse an add of version 3 into a row; returns whether it is one."""
     txn, at = _header(data, start, stop, 2)
     at = _part(data, at, stop, 0xAA)
     ledger, at = read_number(data, at, stop, 0x08)
@@ -141,7 +137,7 @@ def _take_add(data, start, stop, table, row):
 
 @inner
 def _take_read(data, start, stop, table, row):
-    """Fill the row of a read of version 3; whether it is one."""
+    """Parse a read of version 3 into a row; returns whether it is one."""
     txn, at = _header(data, start, stop, 1)
     at = _part(data, at, stop, 0xA2)
     ledger, at = read_number(data, at, stop, 0x08)
@@ -154,7 +150,7 @@ def _take_read(data, start, stop, table, row):
 
 @inner
 def _take_version_2(data, start, stop, table, row):
-    """Fill the row of an add or a read of version 2; whether it is one."""
+    """Parse an add or a read of version 2 into a row; returns whether it is one."""
     size = stop - start
     if size < 20 or data[start] != 2:
         return False
@@ -179,8 +175,8 @@ def _take_version_2(data, start, stop, table, row):
 
 @njit("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64, int64, int64[:, ::1])")
 def parse(data, start, stop, limit, version, table):
-    """Rows for the frames of ``data[start:stop]`` in a version, whose payloads have at most ``limit`` bytes: how many,
-    where the next frame begins, and how it goes on there (``COMPLETE``, ``PARTIAL`` or ``REFUSED``).
+    """Parse the frames of ``data[start:stop]`` into rows. Payloads have at most ``limit`` bytes. Returns the number of
+    frames, the offset of the next one, and why it stopped (``COMPLETE``, ``PARTIAL`` or ``REFUSED``).
     """
     row, at = np.int64(0), start
     while row < len(table) and at < stop:
@@ -208,7 +204,7 @@ def parse(data, start, stop, limit, version, table):
 
 @njit("int64(int64[:, ::1], int64, int64)")
 def stretch(table, first, count):
-    """Where the requests end that begin with the row ``first`` and are of one kind."""
+    """The end of the requests of one kind that begin at the row ``first``."""
     row = first + 1
     while row < count and table[row, KIND] == table[first, KIND]:
         row += 1
@@ -217,7 +213,7 @@ def stretch(table, first, count):
 
 @njit("boolean(int64[:, ::1], int64, int64)")
 def is_one_ledger(table, first, stop):
-    """Whether the requests from the row ``first`` on, up to ``stop``, are of one ledger."""
+    """Whether the requests from row ``first`` to ``stop`` are of one ledger."""
     for row in range(first + 1, stop):
         if table[row, LEDGER] != table[first, LEDGER]:
             return False
@@ -229,7 +225,7 @@ def is_one_ledger(table, first, stop):
 
 @inner
 def _is_same(data, table, row, groups, group):
-    """Whether a request of the ledger of a group has the key and the flags of the group."""
+    """Whether a request has the key and the flags of its ledger's group."""
     size, one, other = groups[group, GROUP_KEY_SIZE], table[row, KEY], groups[group, GROUP_KEY]
     if table[row, FLAGS] != groups[group, GROUP_FLAGS] or table[row, KEY_SIZE] != size:
         return False
@@ -241,8 +237,8 @@ def _is_same(data, table, row, groups, group):
 
 @inner
 def _slot(ledger, slots, groups, seed):
-    """Where the group of a ledger is, or goes. The ``seed`` is another one in every process, so that nobody can choose
-    ledgers that meet.
+    """The hash slot of a ledger's group, or the free slot for it. ``seed`` differs in each process, so that nobody can
+    choose ledgers that collide.
     """
     mask = len(slots) - 1
     hashed = (ledger ^ seed) * _SPREAD
@@ -258,13 +254,12 @@ def _slot(ledger, slots, groups, seed):
     " int64[::1])"
 )
 def group(data, table, first, stop, seed, slots, groups, places, order):
-    """Put adds together by ledger, in the order of the first of each: the number of groups, and the row after the last
-    that is in one of them.
+    """Group adds by ledger, ordered by the first of each. Returns the number of groups, and the row at which it
+    stopped.
 
-    That is the first one that has not the key and the flags of those before it of its ledger, or ``stop``. ``slots``:
-    twice as many as adds at least, a power of two, all of them -1, and so they are again afterwards; ``seed``: any
-    number. ``groups``: room for as many as adds. ``places`` and ``order``: one for each add; the rows of the adds, by
-    group, are left in ``order``.
+    It stops at the first add whose key or flags differ from earlier ones of its ledger, or at ``stop``. ``slots``: a
+    power of two, at least twice the number of adds, all -1 before and after. ``seed``: any number. ``groups``: room
+    for one per add. ``places`` and ``order``: one element per add; ``order`` gets the rows, group by group.
     """
     count, last = np.int64(0), np.int64(0)
     row = first
@@ -289,9 +284,7 @@ def group(data, table, first, stop, seed, slots, groups, places, order):
         groups[last, GROUP_HIGH] = max(groups[last, GROUP_HIGH], table[row, ENTRY_ID])
         row += 1
     start = np.int64(0)
-    for each in range(
-        count - 1, -1, -1
-    ):  # the last first, as no group was put further than it had to be by one that came later
+    for each in range(count - 1, -1, -1):  # last first: a group's probe sequence only passes slots of earlier groups
         slots[_slot(groups[each, GROUP_LEDGER], slots, groups, seed)] = -1
     for each in range(count):
         size = groups[each, GROUP_STOP]
@@ -306,7 +299,7 @@ def group(data, table, first, stop, seed, slots, groups, places, order):
 
 @njit("void(int64[:, ::1], int64[::1], int64[:, ::1])")
 def ids(table, order, into):
-    """The numbers, the entry ids and the ledgers of requests, in an order, in three columns."""
+    """Copy the numbers, entry ids and ledgers of requests, in an order, into three columns."""
     for place in range(len(order)):
         row = order[place]
         into[place, 0], into[place, 1], into[place, 2] = table[row, TXN], table[row, ENTRY_ID], table[row, LEDGER]
@@ -317,9 +310,8 @@ def ids(table, order, into):
 
 @njit("void(uint8[::1], int64[:, ::1], int64[::1], uint8[::1], int64[:, ::1])")
 def _lay_out(data, table, order, records, entries):
-    """Write the records of entries one after another, and a row for each
-    (:class:`fencepost.ledger.kernels.entries.EntryRows`).
-    """
+    """Write the journal records of entries, and a row for each
+    (:class:`fencepost.ledger.kernels.entries.EntryRows`)."""
     at = np.int64(0)
     for place in range(len(order)):
         row = order[place]
@@ -338,8 +330,8 @@ def _lay_out(data, table, order, records, entries):
 
 
 def lay_out(data, table, order, size, recovery):
-    """The entries of adds, whose bodies have so many bytes, as they are journalled. ``recovery``: a recovery sent some
-    of them.
+    """The entries of adds in the format of the journal. ``size``: the bytes of all bodies. ``recovery``: some come from
+    a recovery.
     """
     count = len(order)
     rows = EntryRows(np.empty(size + RECORD * count, np.uint8), np.empty((count, ENTRY_COLUMNS), np.int64), recovery)
@@ -352,7 +344,7 @@ def lay_out(data, table, order, size, recovery):
 
 @inner
 def _put_header(out, at, operation, txn, code):
-    """Write the header and the status of an answer of version 3; where they end."""
+    """Write the header and the status of an answer of version 3; returns the end."""
     out[at], out[at + 2], out[at + 3], out[at + 4], out[at + 5], out[at + 6] = 0x0A, 0x08, 3, 0x10, operation, 0x18
     end = put_varint(out, at + 7, txn)
     out[at + 1] = end - at - 2
@@ -362,7 +354,7 @@ def _put_header(out, at, operation, txn, code):
 
 @inner
 def _put_ids(out, at, ledger, entry_id, code):
-    """Write the status, the ledger and the entry id of the part of an answer of version 3; where they end."""
+    """Write the status, ledger and entry id in the body of an answer of version 3; returns the end."""
     out[at] = 0x08
     at = put_varint(out, at + 1, code)
     out[at] = 0x10
@@ -373,10 +365,9 @@ def _put_ids(out, at, ledger, entry_id, code):
 
 @njit("int64(uint8[::1], int64, int64[:, ::1], int64, int64, int64)")
 def answer_adds(out, at, requests, ledger, code, version):
-    """Write the frames of the answers to adds of a ledger, which have all come to one code, as the version has it;
-    where they end.
+    """Write the answers to adds of one ledger that all got one code, in either version; returns the end.
 
-    ``requests``: as :func:`ids` gives them. ``out``: room for ``ANSWER`` bytes for each.
+    ``requests``: from :func:`ids`. ``out``: room for ``ANSWER`` bytes per add.
     """
     for row in range(len(requests)):
         txn, entry_id = requests[row, 0], requests[row, 1]
@@ -399,7 +390,7 @@ def answer_adds(out, at, requests, ledger, code, version):
 
 @njit("int64(int64[:, ::1], int64)")
 def fitting(found, room):
-    """How many of the first rows of what was found have bodies of so many bytes, with the one that goes beyond."""
+    """How many of the first results to take for ``room`` bytes of bodies; the last may exceed it."""
     for row in range(len(found)):
         room -= found[row, FOUND_SIZE]
         if room <= 0:
@@ -409,8 +400,8 @@ def fitting(found, room):
 
 @njit("UniTuple(int64, 5)(int64[:, ::1], int64[:, ::1])")
 def look_over(requests, found):
-    """Of reads, and what they have found: the lowest and the highest id, the bytes of all bodies, how many are missing,
-    and whether all are of one ledger and have come to one code. There must be one at least.
+    """The lowest and highest id of reads, the bytes of all bodies, the number of misses, and whether all reads are of
+    one ledger and got one code. There must be at least one.
     """
     low = high = requests[0, 1]
     size, missing, is_one = np.int64(0), np.int64(0), np.int64(1)
@@ -434,12 +425,12 @@ def _size_of_varint(value):
 
 @njit("int64(uint8[::1], int64, int64[:, ::1], int64[::1], int64[:, ::1], int64, int64, int64, int64[::1])")
 def answer_reads(out, at, requests, places, found, code, lac, version, cuts):
-    """Write the frames of the answers to reads that have all come to one code, as the version has it; where they end.
+    """Write the answers to reads that all got one code, in either version; returns the end.
 
-    ``requests``: as :func:`ids` gives them. ``places``: which of them. ``found``: a table of
-    :class:`fencepost.ledger.kernels.found.FoundRows`, whose bodies are sent if the code is OK. ``lac``: that of their
-    ledgers, -1 if there is none. ``out``: room for ``ANSWER`` bytes for each, and the bodies. ``cuts``: if it has a
-    place for each read, the bodies are left out, and it gets the places where they belong.
+    ``requests``: from :func:`ids`. ``places``: the indices of these reads. ``found``: a table of
+    :class:`fencepost.ledger.kernels.found.FoundRows`, whose bodies are sent if the code is OK. ``lac``: the ledgers'
+    LAC, -1 for none. ``out``: room for ``ANSWER`` bytes per read, and for the bodies. ``cuts``: if it has one element
+    per read, the bodies are left out, and it gets the offsets where they belong.
     """
     is_whole = len(cuts) == 0
     for which in range(len(places)):

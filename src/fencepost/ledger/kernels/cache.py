@@ -1,15 +1,13 @@
-"""The loops of the write cache: its table of entries, the layout of these for an entry log, and reads
-from one.
+"""The loops of the write cache: its hash table of entries, their layout for an entry log, and reads from one.
 
-The table is rows and slots. A row has a ledger, an entry id, and the address and the bytes of a body; a row is added
-for each new entry, and stays where it is. A slot has the number of a row plus one, or 0: where a row is found is
-decided by a hash of ledger and entry id, and by the slots that were free (open addressing). Neighbours among the ids
-are neighbours among the slots.
+The table consists of rows and slots. A row has a ledger, an entry id, and the address and size of a body. Each new
+entry adds a row, which never moves. A slot holds the number of a row plus one, or 0. A hash of ledger and entry id
+chooses the slot, with open addressing. Nearby ids get nearby slots.
 
-The row of entry id -1 is a ledger's own: it has the ledger's last entry id in place of an address.
+A row with entry id -1 belongs to the ledger. Instead of an address it has the ledger's last entry id.
 
-The loops that change or search the table keep the interpreter's lock, which excludes one another, and take some
-microseconds. All others let others run.
+Loops that change or search the table hold the GIL, which excludes one another, for some microseconds. All others
+release it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from __future__ import annotations
 from numba import types
 
 from fencepost.ledger.kernels import found
-from fencepost.ledger.kernels import runs as _runs  # noqa: F401 - whoever has these loops needs those of runs, too
+from fencepost.ledger.kernels import runs as _runs  # noqa: F401 - loaded together: these loops are used with those
 from fencepost.ledger.kernels.entries import ENTRY_ID as GIVEN_ENTRY_ID
 from fencepost.ledger.kernels.entries import LEDGER as GIVEN_LEDGER
 from fencepost.ledger.kernels.entries import OFFSET as GIVEN_OFFSET
@@ -40,16 +38,16 @@ LEDGER, ENTRY_ID, ADDRESS, SIZE = range(4)
 COLUMNS = 4
 
 ROWS, ENTRIES = range(2)
-"""The counts of a table: its rows, and the entries that are in them."""
+"""The counts of a table: rows in use, and live entries."""
 
 _OWN = -1
-"""In place of a size: the row is a ledger's own."""
+"""Instead of a size: the row belongs to a ledger."""
 _GONE = -2
-"""In place of a size: the entry was dropped, or with it the ledger whose own the row was."""
+"""Instead of a size: the entry was dropped, or the ledger of a ledger's row."""
 _LAST = -1
-"""The entry id of a ledger's own row."""
+"""The entry id of a ledger's row."""
 _STEP = 9
-"""From a slot to the next one that is tried: odd, so that all are reached, and beyond the neighbours."""
+"""The probe step: odd, so that it reaches all slots, and larger than a group of neighbours."""
 
 _MISS = found.MISS
 _OK, _NO_ENTRY, _IO_ERROR = Code.OK.value, Code.NO_ENTRY.value, Code.IO_ERROR.value
@@ -69,9 +67,8 @@ _INT = types.int64
 
 @inner
 def _first_slot(slots, seed, ledger, entry_id):
-    """Where the search for a key begins. The ``seed`` is another one in every process, so that nobody can choose keys
-    that meet.
-    """
+    """The first slot to probe for a key. ``seed`` differs in each process, so that nobody can choose keys that
+    collide."""
     hashed = (ledger ^ seed) * -7046029254386353131
     hashed = ((hashed ^ (hashed >> 32)) + (entry_id >> 3)) * -4658895280553007687
     hashed = (hashed ^ (hashed >> 29)) * -7723592293110705685
@@ -80,7 +77,7 @@ def _first_slot(slots, seed, ledger, entry_id):
 
 @inner
 def _slot(slots, rows, seed, ledger, entry_id):
-    """The slot of a key: it has the row of the key, or it is free."""
+    """The slot that refers to the key's row, or the free slot for it."""
     at = _first_slot(slots, seed, ledger, entry_id)
     while True:
         row = slots[at] - 1
@@ -91,8 +88,8 @@ def _slot(slots, rows, seed, ledger, entry_id):
 
 @njit(_INT(_SLOTS, _ROWS, _NUMBERS, _INT, _BYTES, _GIVEN_ROWS, _INT), nogil=False)
 def put(slots, rows, counts, seed, data, table, start):
-    """Put the entries of a table of :class:`fencepost.ledger.kernels.entries.EntryRows` from the row ``start`` on; one
-    with the same key is replaced. Gives the row before which it stops: the rows are full there, or the table ends.
+    """Put the entries of an :class:`fencepost.ledger.kernels.entries.EntryRows` table from row ``start`` on. An entry
+    with the same key is replaced. Returns the row at which it stopped: the end, or where the rows are full.
     """
     block = address(data)
     count, entries = counts[ROWS], counts[ENTRIES]
@@ -127,7 +124,7 @@ def put(slots, rows, counts, seed, data, table, start):
 
 @njit(types.void(_SLOTS, _ROWS, _INT, _INT), nogil=False)
 def place(slots, rows, count, seed):
-    """Fill slots that are all free with the first rows."""
+    """Fill empty slots with the first ``count`` rows."""
     for row in range(count):
         at = _first_slot(slots, seed, rows[row, LEDGER], rows[row, ENTRY_ID])
         while slots[at]:
@@ -137,7 +134,7 @@ def place(slots, rows, count, seed):
 
 @njit(_INT(_SLOTS, _ROWS, _INT, _INT, _INT), nogil=False)
 def find(slots, rows, seed, ledger, entry_id):
-    """The row of an entry, -1 if it is not there."""
+    """The row of an entry, -1 if there is none."""
     row = slots[_slot(slots, rows, seed, ledger, entry_id)] - 1
     return row if row >= 0 and rows[row, SIZE] >= 0 else -1
 
@@ -151,9 +148,7 @@ def last(slots, rows, seed, ledger):
 
 @njit(_INT(_SLOTS, _ROWS, _INT, _GIVEN, _GIVEN, _ROWS), nogil=False)
 def find_rows(slots, rows, seed, ledgers, entry_ids, table):
-    """Find what a table of :class:`fencepost.ledger.kernels.found.FoundRows` still misses; gives how many rows miss it
-    after that.
-    """
+    """Look up the misses of a table of :class:`fencepost.ledger.kernels.found.FoundRows`; returns how many remain."""
     missing = 0
     for at in range(len(table)):
         if table[at, found.CODE] == _MISS:
@@ -168,7 +163,7 @@ def find_rows(slots, rows, seed, ledgers, entry_ids, table):
 
 @njit(types.void(_ROWS, _NUMBERS, _INT), nogil=False)
 def drop(rows, counts, ledger):
-    """Forget the entries of a ledger. Their rows stay, and are as good as none."""
+    """Drop the entries of a ledger. Their rows stay, unused."""
     for row in range(counts[ROWS]):
         if rows[row, LEDGER] == ledger:
             counts[ENTRIES] -= rows[row, SIZE] >= 0
@@ -178,20 +173,18 @@ def drop(rows, counts, ledger):
 # -- entry logs -------------------------------------------------------------------------------------------------------
 
 _HEADER = 24
-"""Bytes of an entry in an entry log before its body: checksum and bytes of the body, 4 each, ledger and entry id, 8
-each.
-"""
+"""Bytes of an entry in an entry log before its body: checksum and body size, 4 each; ledger and entry id, 8 each."""
 
 FIRST, LOG, START, LENGTH, AT, READ = range(6)
-"""The columns of a stretch of an entry log that is read at once: its first entry, as a place in the order; the entry
-log, its offset in that, and its bytes; where it goes in a buffer; and how many of its bytes could be read.
+"""The columns of a stretch, a part of an entry log read at once. First its entry, as an index into the order. Then the
+entry log, the offset there, and the size. Then the offset in the buffer, and the bytes that could be read.
 """
 STRETCH_COLUMNS = 6
 
 
 @inner
 def _follows(rows, one, other):
-    """Whether a row does not come before another one in the order of ledgers and ids."""
+    """Whether row ``one`` has the same key as row ``other`` or a later one."""
     if rows[one, LEDGER] != rows[other, LEDGER]:
         return rows[one, LEDGER] > rows[other, LEDGER]
     return rows[one, ENTRY_ID] >= rows[other, ENTRY_ID]
@@ -199,11 +192,11 @@ def _follows(rows, one, other):
 
 @njit(types.UniTuple(_INT, 2)(_ROWS, _INT, _ROWS, _NUMBERS))
 def sort(rows, count, orders, starts):
-    """Put the entries of the first rows in the order of their ledgers and ids: how many there are, and in which of two
-    ``orders`` they are left.
+    """Sort the live entries of the first rows by ledger and id. Returns their number, and the index of the one of
+    ``orders`` that holds the result.
 
-    They are mostly in order already, ledger by ledger, so what is in order is merged with what comes after it (a
-    natural merge sort). ``starts`` has room for the place of each, and of the end.
+    Entries are mostly sorted already, ledger by ledger. So this is a natural merge sort, which merges sorted stretches.
+    ``starts`` needs room for one element per row and one more.
     """
     found_rows, stretches = 0, 0
     for row in range(count):
@@ -248,7 +241,7 @@ def sort(rows, count, orders, starts):
 
 @njit(types.void(_ROWS, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS))
 def columns(rows, order, ledgers, entry_ids, sizes):
-    """The ledgers, ids and bytes of entries, in order."""
+    """Copy the ledgers, ids and sizes of entries, in order."""
     for at in range(len(order)):
         row = order[at]
         ledgers[at], entry_ids[at], sizes[at] = rows[row, LEDGER], rows[row, ENTRY_ID], rows[row, SIZE]
@@ -256,10 +249,9 @@ def columns(rows, order, ledgers, entry_ids, sizes):
 
 @njit(types.UniTuple(_INT, 2)(_ROWS, _GIVEN, _INT, _BUFFER))
 def lay_out(rows, order, start, buffer):
-    """Write entries as they lie in an entry log into a buffer, from a place in the order on, as many as it has room
-    for.
+    """Write entries in the format of an entry log into a buffer, from index ``start`` of the order, as many as fit.
 
-    Gives the place of the next one, and the bytes that were written: none if already the first one is too large.
+    Returns the index of the next entry, and the bytes written: 0 if the first entry does not fit.
     """
     at = 0
     while start < len(order):
@@ -280,8 +272,8 @@ def lay_out(rows, order, start, buffer):
 
 @njit(_INT(_GIVEN_ROWS, _NUMBERS))
 def find_missing(table, asked):
-    """The rows of a table of :class:`fencepost.ledger.kernels.found.FoundRows` that entry logs are asked for: a
-    ``MISS`` with an id. How many.
+    """Collect the rows of a table of :class:`fencepost.ledger.kernels.found.FoundRows` to look up in entry logs: each
+    ``MISS`` with an id. Returns their number.
     """
     count = 0
     for row in range(len(table)):
@@ -293,11 +285,11 @@ def find_missing(table, asked):
 
 @njit(types.Tuple((_INT, _INT, types.boolean))(_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _NUMBERS))
 def choose(table, asked, logs, offsets, sizes, most, order):
-    """Choose what is read of the entries of the rows ``asked``, given the place of each, all 0 for one that is nowhere,
-    whose row is filled.
+    """Choose which entries of the rows ``asked`` to read. An entry whose location is all 0 does not exist, and its row
+    gets ``NO_ENTRY``.
 
-    Gives how many rows of the table count, so many that their bodies come to ``most`` bytes, or all; how many entries
-    are read, of which ``order`` gets the numbers among those asked; and whether they are in the order of their places.
+    Returns the number of valid rows of the table (all, or as many as it takes for ``most`` bytes of bodies), the
+    number of entries to read, and whether they are sorted by location. ``order`` gets their indices in ``asked``.
     """
     place, chosen, before, in_order = 0, 0, -1, True
     for row in range(len(table)):
@@ -323,9 +315,9 @@ def choose(table, asked, logs, offsets, sizes, most, order):
 
 @njit(types.UniTuple(_INT, 2)(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _ROWS))
 def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
-    """Put entries, given in the order of their entry logs and offsets, together that are no more than ``gap`` bytes
-    apart, in stretches of up to ``most`` bytes, unless an entry is larger. Gives how many stretches there are, and
-    their bytes.
+    """Combine entries, sorted by entry log and offset, into stretches. Gaps have at most ``gap`` bytes, and a stretch
+    at
+    most ``most`` unless an entry is larger. Returns the number of stretches and their bytes.
     """
     count, end, total = 0, 0, 0
     for at in range(len(order)):
@@ -350,9 +342,10 @@ def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
 
 @njit(_INT(_BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS))
 def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table):
-    """Compare the entries of stretches that were read with what was looked for and with their checksums, and fill the
-    rows ``asked`` of a table of :class:`fencepost.ledger.kernels.found.FoundRows`; gives how many of them are an error.
-    Of ledgers and ids there is one for each row.
+    """Verify the entries in stretches that were read, against their keys and checksums, and fill in the rows ``asked``
+    of
+    a table of :class:`fencepost.ledger.kernels.found.FoundRows`. ``ledgers`` and ``entry_ids`` have one element per
+    row of the table. Returns the number of errors.
     """
     block = address(buffer)
     errors = 0

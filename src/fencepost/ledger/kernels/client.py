@@ -1,11 +1,10 @@
-"""The loops of a client: frames of requests with digests, responses into rows, what they answer, and who has confirmed
-which entry.
+"""The loops of a client: writing request frames with digests, parsing responses, and tracking confirmations of entries.
 
-Whoever imports this compiles it, or loads what was compiled before. Every loop is compiled for the types in its first
-line alone, and refuses others; it looks at no bounds but those that it says.
+Importing this module compiles it, or loads it from the cache. Each loop is compiled for the types in its signature
+only, and rejects others. Loops check no bounds except where they say so.
 
-The requests of the loops have numbers from ``FIRST_TXN`` to before ``END_TXN``, all of which take five bytes. A ring
-has a row for each that may be without an answer, at its number modulo the length of the ring, a power of two.
+Request numbers of the loops go from ``FIRST_TXN`` to ``END_TXN``, exclusive; each is a varint of five bytes. A ring has
+one row per request that may be unanswered, at the number modulo the length of the ring, a power of two.
 """
 
 from __future__ import annotations
@@ -31,56 +30,53 @@ from fencepost.ledger.rules.metadata import DigestType
 FIRST_TXN, END_TXN = 1 << 28, 1 << 35
 
 PART, PART_SIZE, BODY, BODY_SIZE, LENGTH = range(5)
-"""The columns of an add that is sent: where the part of its request that all bookies are sent is, and the body in it,
-each with its size; and the bytes of data of the ledger up to and including it.
+"""The columns of an add: offset and size of the part of its request that all bookies share, offset and size of the body
+within, and the ledger's length in bytes up to and including this entry.
 """
 ADD_COLUMNS = 5
 
 HEAD = 16
-"""Bytes of the frame of an add before its part."""
+"""Bytes of an add's frame before that part."""
 PART_LIMIT = 100
-"""Bytes of a part besides its master key and the data, at most."""
+"""The most bytes of a part besides the master key and the data."""
 READ_FRAME = 48
-"""Bytes of the frame of a read, at most."""
+"""The most bytes of a read's frame."""
 
 OWNER, ASKED, FRAME_BYTES = range(3)
-"""The columns of a ring: whose request it is, 0 if none is there or it is answered, the entry that it is about, and its
-bytes. Owners of adds have even numbers, and owners of reads odd ones.
+"""The columns of a ring: the owner of the request, 0 if there is none or it is answered; the entry; and the bytes of
+the
+frame. Owners of adds have even numbers, owners of reads odd ones.
 """
 RING_COLUMNS = 3
 
 KIND, TXN, RESPONSE_LEDGER, RESPONSE_ENTRY, RESPONSE_BODY, RESPONSE_SIZE, RESPONSE_LAC, PAYLOAD, PAYLOAD_SIZE = range(9)
-"""The columns of a response: what it is, its fields, and where its body and its payload are, each with its size."""
+"""The columns of a response: its kind, its fields, and the offsets and sizes of its body and payload."""
 RESPONSE_COLUMNS = 9
 
 OTHER, ADDED, READ = range(3)
-"""Kinds of responses. One that is not a plain success in the form that all bookies give it, or answers no request of
-the loops, is of the kind OTHER, and has no other columns than its payload's: the codecs of :mod:`fencepost.ledger.wire`
-say what it is.
+"""Kinds of responses. OTHER is anything but a plain success, encoded as all bookies do, to a request of the loops. It
+has
+only the payload's columns: the codecs of :mod:`fencepost.ledger.wire` decode it.
 """
 
 COMPLETE, PARTIAL, REFUSED = range(3)
-"""How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not
-taken.
-"""
+"""How parsing stopped: at the end of a frame or of the table, inside a frame, or at an unacceptable length."""
 
 START, STOP, HEADER_LAC, HEADER_LENGTH = range(4)
-"""The columns of an entry that was read: where its data are, -1 where it is not there yet; and the LAC and the length
-that its header tells.
+"""The columns of an entry that was read: start and end of its data, -1 until it arrives; and the LAC and the length in
+its header.
 """
 ENTRY_COLUMNS = 4
 
 PLACE_COLUMNS = 2
-"""The first of these columns, for whoever wants to know no more than where data are."""
+"""The number of columns of a table that holds only the start and end of data."""
 
 CRC32, CRC32C = DigestType.CRC32.value, DigestType.CRC32C.value
-"""The digests that the loops make and compare. Those of other types are made and compared by
-:mod:`fencepost.ledger.entries`.
-"""
+"""The digest types that the loops compute and check. :mod:`fencepost.ledger.entries` handles the others."""
 
 _HEADER = 32
 
-# The rules, compiled as they are.
+# The rules, compiled unchanged.
 _is_in_write_set = inner(ensembles.is_in_write_set)
 _is_committed = inner(ensembles.is_committed)
 
@@ -96,7 +92,7 @@ def _size_of_varint(value):
 
 @inner
 def _put_head(out, at, size, operation, txn):
-    """Write the length of a frame and the header of its request; where they end."""
+    """Write the length of a frame and the header of its request; returns the end."""
     store_int32(out, at, size)
     out[at + 4], out[at + 5], out[at + 6], out[at + 7], out[at + 8], out[at + 9] = 0x0A, 10, 0x08, 3, 0x10, operation
     out[at + 10] = 0x18
@@ -117,12 +113,11 @@ def _put_head(out, at, size, operation, txn):
     )
 )  # fmt: skip
 def add_parts(data, sizes, digests, digest_type, ledger, first, lac, length, key, deferred_sync, parts, table):
-    """Write what all bookies are sent of the adds of entries that follow one another, and a row for each; the bytes
-    that are written.
+    """Write the shared parts of adds of consecutive entries, and a row for each; returns the bytes written.
 
-    ``data``: the data of all of them, in their order, of the ``sizes``. ``digests``: that of each, where the loops do
-    not make those of the ``digest_type``, the value of a :class:`DigestType`. ``length``: of the ledger before.
-    ``parts``: room for the data, and for ``PART_LIMIT`` bytes and the key for each.
+    ``data``: the data of all entries, concatenated; ``sizes``: the size of each. ``digest_type``: the value of a
+    :class:`DigestType`. ``digests``: one per entry, for types that the loops do not compute. ``length``: that of the
+    ledger before these entries. ``parts``: room for the data, and per entry for ``PART_LIMIT`` bytes and the key.
     """
     at, start = np.int64(0), np.int64(0)
     digest_size, key_size = digests.shape[1], len(key)
@@ -177,11 +172,11 @@ def add_parts(data, sizes, digests, digest_type, ledger, first, lac, length, key
     " uint8[::1], boolean)"
 )
 def add_frames(parts, table, first, place, ensemble_size, write_quorum, txn, owner, ring, out, heads_only):
-    """Write the frames of the adds of a batch that are for the bookie at a place, numbered from ``txn`` on, and put
-    them into the ring; the bytes that are written, and the number after the last. ``out``: room for all the parts, and
-    for ``HEAD`` bytes for each.
+    """Write the frames of a batch's adds for the bookie at a place in the ensemble, numbered from ``txn`` on, and enter
+    them in the ring. Returns the bytes written, and the next number. ``out``: room for all parts, and ``HEAD`` bytes
+    per add.
 
-    ``heads_only``: the parts are not copied behind the heads of their frames.
+    ``heads_only``: write only the heads of the frames, without the parts.
     """
     at, mask = np.int64(0), len(ring) - 1
     for row in range(len(table)):
@@ -202,7 +197,7 @@ def add_frames(parts, table, first, place, ensemble_size, write_quorum, txn, own
 
 @njit("void(int64[::1], int64[::1], int64, int64, int64, int64, int64, int64)")
 def confirm(masks, entry_ids, number, place, confirmed, pushed, ensemble_size, write_quorum):
-    """Set the bit ``number`` of the entries that the bookie at a place has confirmed, of those that count."""
+    """Set the bit ``number`` for entries that the bookie at a place confirmed, if they still need it."""
     ring, bit = len(masks) - 1, np.int64(1) << number
     for at in range(len(entry_ids)):
         entry_id = entry_ids[at]
@@ -213,7 +208,7 @@ def confirm(masks, entry_ids, number, place, confirmed, pushed, ensemble_size, w
 
 @njit("int64(int64[::1], int64, int64, int64)")
 def reached(masks, lac, pushed, ack_quorum):
-    """How far all entries are committed."""
+    """The last entry up to which all are committed."""
     ring = len(masks) - 1
     while True:
         mask, confirmations = masks[lac + 1 & ring], np.int64(0)
@@ -230,10 +225,10 @@ def reached(masks, lac, pushed, ack_quorum):
 
 @njit("int64(int64, int64[::1], int64, int64, int64[:, ::1], uint8[::1])")
 def read_frames(ledger, entry_ids, txn, owner, ring, out):
-    """Write the frames of the reads of entries, numbered from ``txn`` on, and put them into the ring; the bytes that
-    are written.
+    """Write the frames of reads of entries, numbered from ``txn`` on, and enter them in the ring. Returns the bytes
+    written.
 
-    ``out``: room for ``READ_FRAME`` bytes for each.
+    ``out``: room for ``READ_FRAME`` bytes per read.
     """
     at, mask = np.int64(0), len(ring) - 1
     for row in range(len(entry_ids)):
@@ -262,9 +257,9 @@ def bytes_of(responses, rows):
 
 @inner
 def _data_of(data, responses, response, entry_id, ledger, digest_size, digest_type):
-    """Where the data of an entry begin and end in a response, the first of which is -1 if its body is not the entry
-    that was asked for, or its digest is wrong; and the LAC of the response. Digests that the loops do not make are not
-    checked.
+    """The start and end of an entry's data in a response, and the response's LAC. The start is -1 if the body is not
+    the
+    requested entry or its digest is wrong. Digests that the loops do not compute are not checked.
     """
     body, size = responses[response, RESPONSE_BODY], responses[response, RESPONSE_SIZE]
     start, stop = body + _HEADER + digest_size, body + size
@@ -283,9 +278,9 @@ def _data_of(data, responses, response, entry_id, ledger, digest_size, digest_ty
 
 @njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64, int64[:, ::1])")
 def find_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, table):
-    """Find the data of entries where they have arrived, and put their places into the table, which has a row for each
-    response: how many are not what was asked for, and the highest LAC of the responses. As for :func:`take_entries`,
-    the rows of these become -1, and so they are in the table.
+    """Find the data of entries in their responses, and put start and end into the table, one row per response. Returns
+    the number of rejected responses, and the highest LAC. As in :func:`take_entries`, rejected ones become -1 in
+    ``rows``, and also in the table.
     """
     highest, refused = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
@@ -307,12 +302,12 @@ def find_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_t
     " uint8[::1], int64, int64[:, ::1])"
 )
 def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, first, block, at, table):
-    """Put the data of entries into a block from ``at`` on, and a row for each into the table, which begins with the
-    entry ``first``: how many are new, where the block ends then, and the highest LAC of the responses.
+    """Copy the data of entries into a block from ``at`` on, and fill in their rows of the table, whose first row is the
+    entry ``first``. Returns the number of new entries, the end in the block, and the highest LAC of the responses.
 
-    The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its digest is
-    wrong. Digests that the loops do not make are not looked at, nor responses whose row is -1 already. Entries beyond
-    the table are not wanted any more. ``block``: room for all bodies.
+    A response becomes -1 in ``rows`` if its body is not the requested entry or its digest is wrong. Digests that the
+    loops do not compute are not checked. Rows that are -1 already are skipped. Entries past the table are no longer
+    wanted. ``block``: room for all bodies.
     """
     highest, taken = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
@@ -337,8 +332,8 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_t
 
 @njit("int64(uint8[::1], int64[:, ::1], uint8[::1], int64[::1])")
 def in_order(block, table, out, offsets):
-    """Where each entry begins, and where the last ends, in a block that has them in their order: 0 if it is the same
-    block, and 1 if not: then they are copied to ``out`` if it has room for all. All entries are there.
+    """Compute where each entry begins, and the last ends, in a block with the entries in order. Returns 0 if ``block``
+    is that block. Otherwise returns 1, after copying them to ``out`` if it has room. All entries must be present.
     """
     is_same, at = True, np.int64(0)
     for row in range(len(table)):
@@ -357,7 +352,7 @@ def in_order(block, table, out, offsets):
 
 @inner
 def _take_response(data, start, stop, table, row):
-    """Fill the row of a response; whether it is a plain one."""
+    """Parse a response into a row; returns whether it is a plain one."""
     if (
         stop - start < 20
         or data[start] != 0x0A
@@ -402,8 +397,8 @@ def _take_response(data, start, stop, table, row):
 
 @njit("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64, int64[:, ::1])")
 def parse(data, start, stop, limit, table):
-    """Rows for the frames of ``data[start:stop]``, whose payloads have at most ``limit`` bytes: how many, where the
-    next frame begins, and how it goes on there (``COMPLETE``, ``PARTIAL`` or ``REFUSED``).
+    """Parse the frames of ``data[start:stop]`` into rows. Payloads have at most ``limit`` bytes. Returns the number of
+    frames, the offset of the next one, and why it stopped (``COMPLETE``, ``PARTIAL`` or ``REFUSED``).
     """
     row, at = np.int64(0), start
     while row < len(table) and at < stop:
@@ -428,12 +423,11 @@ def parse(data, start, stop, limit, table):
     " int64[::1])"
 )
 def complete(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
-    """Take requests out of the ring that are answered: by responses of one kind, to requests of one owner, from the row
-    ``first`` on.
+    """Remove answered requests from the ring, from the row ``first`` on, while the responses are of one kind and the
+    requests of one owner.
 
-    Gives the row after them, the owner (0: nobody), how many requests these are, and their bytes; their entries and the
-    rows of their responses are in ``entry_ids`` and ``rows``. Responses to what nobody asks for any more are passed
-    over.
+    Returns the next row, the owner (0: none), the number of these requests, and their bytes. Their entries and response
+    rows are put in ``entry_ids`` and ``rows``. Responses to requests that are no longer in the ring are skipped.
     """
     kind, mask = responses[first, KIND], len(ring) - 1
     owner, taken, size, row = np.int64(0), np.int64(0), np.int64(0), first
@@ -458,8 +452,9 @@ def complete(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
     " int64[::1])"
 )
 def receive(data, start, stop, limit, responses, ring, oldest, next_txn, entry_ids, rows):
-    """As :func:`parse`, and :func:`complete` for the first of the responses, unless that is of the kind ``OTHER``: what
-    both give, one after the other, with the row 0 after those that are completed if none are.
+    """Call :func:`parse`, and then :func:`complete` for the first response unless that is ``OTHER``. Returns the
+    results
+    of both, in that order. The row from :func:`complete` is 0 if it was not called.
     """
     count, at, how = parse(data, start, stop, limit, responses)
     row, owner, taken, size = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
@@ -470,7 +465,7 @@ def receive(data, start, stop, limit, responses, ring, oldest, next_txn, entry_i
 
 @njit("int64(int64[:, ::1], int64, int64)")
 def oldest_of(ring, oldest, next_txn):
-    """The first request without an answer, given one that is not after it."""
+    """The first unanswered request, starting from one at or before it."""
     mask = len(ring) - 1
     while oldest < next_txn and not ring[oldest & mask, OWNER]:
         oldest += 1
@@ -479,9 +474,8 @@ def oldest_of(ring, oldest, next_txn):
 
 @njit("Tuple((int64, int64))(int64[:, ::1], int64, int64, int64[::1], int64[::1])")
 def give_up(ring, first, stop, owners, entry_ids):
-    """Take all requests out of the ring that have numbers from ``first`` to before ``stop``: how many, and their
-    bytes.
-    """
+    """Remove all requests from ``first`` to ``stop``, exclusive, from the ring. Returns their number and their
+    bytes."""
     mask, taken, size = len(ring) - 1, np.int64(0), np.int64(0)
     for txn in range(first, stop):
         slot = txn & mask

@@ -1,4 +1,4 @@
-"""Entries that arrived together, as one block of bytes and a row for each."""
+"""Entries that arrived together, as one block of bytes and a table with one row per entry."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEDGER, ENTRY_ID, LAC, OFFSET, SIZE = range(5)
-"""The columns of a row: whose entry it is, its id, the LAC in its body, and where its body is in the bytes."""
+"""The columns: the ledger, the entry id, the LAC in the body, and the offset and size of the body in the block."""
 COLUMNS = 5
 
 
 class EntryRows(NamedTuple):
-    """Entries as they are journalled. It is never changed once it is made.
+    """Entries in the format of the journal. Immutable.
 
-    ``data``: uint8, the records of the journal one after another, each with its length before it
-    (:mod:`fencepost.ledger.disk.records`, :mod:`fencepost.ledger.disk.journal`). ``table``: int64, shape (entries,
-    ``COLUMNS``), in the order in which they arrived. ``recovery``: a recovery or a repair sent some of them, which the
-    journal does not tell later.
+    ``data``: uint8, the journal records, each after its length (:mod:`fencepost.ledger.disk.records`,
+    :mod:`fencepost.ledger.disk.journal`). ``table``: int64, shape (entries, ``COLUMNS``), in order of arrival.
+    ``recovery``: some come from a recovery or a repair. The journal does not store this.
     """
 
     data: NDArray[np.uint8]
@@ -30,11 +29,11 @@ class EntryRows(NamedTuple):
 
     @property
     def view(self) -> memoryview:
-        """The bytes as one that cannot be written to."""
+        """The block, read-only."""
         return memoryview(self.data).toreadonly()  # type: ignore[arg-type]
 
     def lacs(self) -> list[tuple[int, int]]:
-        """The ledgers, and the highest LAC that entries of each carry. Those of a ledger stand one after another."""
+        """Each ledger with the highest LAC among its entries, which must be adjacent."""
         if not len(self.table):
             return []
         if self.table[0, LEDGER] == self.table[-1, LEDGER]:
@@ -49,6 +48,6 @@ class EntryRows(NamedTuple):
         )
 
     def body(self, row: int) -> bytes:
-        """The body of one entry."""
+        """The body of an entry."""
         offset, size = self.table[row, OFFSET], self.table[row, SIZE]
         return self.data[offset : offset + size].tobytes()

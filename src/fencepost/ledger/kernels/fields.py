@@ -1,4 +1,4 @@
-"""Fields of protobuf messages, for the loops of both sides: numbers of variable length, by compiled code alone."""
+"""Protobuf varint fields, for the loops of bookies and clients. Callable from compiled code only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.ledger.kernels.native import inner
 
 @inner
 def varint(data, at, stop):
-    """A number of up to 63 bits and where it ends, -1 if there is none."""
+    """Decode a varint of up to 63 bits. Returns the number and the end offset, -1 if it is malformed."""
     value, shift = np.int64(0), np.int64(0)
     while at < stop and shift < 63:
         byte = np.int64(data[at])
@@ -23,7 +23,7 @@ def varint(data, at, stop):
 
 @inner
 def read_number(data, at, stop, tag):
-    """A field with a number, and where it ends, -1 if it is another one."""
+    """Decode a varint field with this tag. Returns the number and the end offset, -1 if it is another field."""
     if at < 0 or at >= stop or data[at] != tag:
         return np.int64(0), np.int64(-1)
     return varint(data, at + 1, stop)
@@ -31,7 +31,7 @@ def read_number(data, at, stop, tag):
 
 @inner
 def put_varint(out, at, value):
-    """Write a number that is not negative; where it ends."""
+    """Encode a non-negative number; returns the end offset."""
     while value > 127:
         out[at] = (value & 127) | 128
         at += 1

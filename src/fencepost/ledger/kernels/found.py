@@ -1,4 +1,4 @@
-"""Entries that were looked up together: a row for each that was asked for, and the memory that they lie in."""
+"""Results of look-ups made together: a table with one row per look-up, and the memory that holds the bodies."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 CODE, ENTRY_ID, ADDRESS, SIZE = range(4)
-"""The columns of a row: a code of :mod:`fencepost.ledger.rules.codes`, or :data:`MISS`; the id of the entry; and the
-address in memory and the bytes of its body, both 0 unless the code is OK.
+"""The columns: a code of :mod:`fencepost.ledger.rules.codes`, or :data:`MISS`; the entry id; and the memory address and
+size of the body, both 0 unless the code is OK.
 """
 COLUMNS = 4
 
 MISS = -(1 << 30)
-"""In place of a code: the entry is not in memory, and entry logs were not asked for it."""
+"""Instead of a code: the entry is not in memory, and the entry logs have not been searched."""
 
 
 class FoundRows(NamedTuple):
-    """The results of look-ups.
+    """Results of look-ups.
 
-    ``table``: int64, shape (look-ups, ``COLUMNS``), in the order in which they were asked. ``blocks``: whatever the
-    addresses point into. The addresses hold as long as ``blocks`` does, and not one moment longer. Nobody changes what
-    is there. ``read``: the one of the blocks, if there is one, that was read from entry logs for these look-ups alone.
+    ``table``: int64, shape (look-ups, ``COLUMNS``), in the order of the requests. ``blocks``: the owners of the memory
+    that
+    the addresses point into; an address is valid only while they live. That memory is never modified. ``read``: the
+    block
+    that was read from entry logs for these look-ups, if any.
     """
 
     table: NDArray[np.int64]
@@ -35,12 +37,13 @@ class FoundRows(NamedTuple):
         return len(self.table)
 
     def first(self, count: int) -> FoundRows:
-        """Only so many of the first rows."""
+        """The first ``count`` results."""
         return FoundRows(self.table[:count], self.blocks, self.read)
 
     def views(self, rows: NDArray[np.int64]) -> list[memoryview]:
-        """The bodies that rows have found: where they lie, if they are in the block that was read for them, and copies
-        of others, so that nobody who has one keeps more in memory than that block.
+        """The bodies of some rows. Those in the block read for these look-ups are views of it, others are copies. So a
+        view
+        keeps no other block in memory.
         """
         if self.read is None:
             return [memoryview(self.body(row)) for row in rows.tolist()]
@@ -54,12 +57,12 @@ class FoundRows(NamedTuple):
         return found
 
     def body(self, row: int) -> bytes:
-        """A copy of the body that a row has found."""
+        """A copy of the body of a row."""
         return ctypes.string_at(int(self.table[row, ADDRESS]), int(self.table[row, SIZE]))
 
 
 def missing(entry_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The table of look-ups that have found nothing so far."""
+    """A table of look-ups with no results yet."""
     table = np.zeros((len(entry_ids), COLUMNS), np.int64)
     table[:, CODE], table[:, ENTRY_ID] = MISS, entry_ids
     return table

@@ -1,5 +1,5 @@
-"""The parts of the loops: compilation, numbers at any byte, copies, CRC32C by instruction where the processor has
-one, and CRC32 by tables.
+"""Building blocks of the loops: compilation, unaligned loads and stores, copies, CRC32C by instruction where the
+processor has one, and CRC32 by tables.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from numba.extending import intrinsic
 
 
 def njit(*args: Any, **kwargs: Any) -> Any:
-    """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts, as no loop allocates
-    an array.
+    """Numba's njit with a cache on disk, without the GIL, and without reference counts, because no loop allocates an
+    array.
 
-    With a signature, the loop is compiled at once, for that alone, when its module is imported.
+    A loop with a signature is compiled for it alone, when its module is imported.
     """
     options = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, **kwargs}
     return _njit(**options)(*args) if args and callable(args[0]) else _njit(*args, **options)
 
 
 def inner(function: Any) -> Any:
-    """As :func:`njit`, for what only compiled code calls: without the wrapper for Python."""
+    """Like :func:`njit`, for functions called only from compiled code: without the wrapper for Python."""
     return njit(no_cpython_wrapper=True)(function)
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 #
-# Bytes are arrays of uint8. None of these looks at bounds: the loop that calls them has.
+# Bytes are arrays of uint8. These functions check no bounds: the calling loop does.
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
@@ -71,7 +71,7 @@ def _store(bits: int) -> Any:
 
 
 load_word = _load(64, swapped=False)
-"""``load_word(bytes, at)``: 8 bytes in the order of the processor."""
+"""``load_word(bytes, at)``: 8 bytes in native byte order."""
 load_int64 = _load(64, swapped=True)
 """``load_int64(bytes, at)``: 8 bytes, big endian, signed."""
 load_int32 = _load(32, swapped=True)
@@ -97,9 +97,7 @@ def copy(typing: Any, target: Any, at: Any, source: Any, start: Any, size: Any) 
 
 @intrinsic
 def address(typing: Any, array: Any) -> Any:
-    """``address(array)``: where the first byte of an array is in memory. It is there as long as somebody refers to the
-    array.
-    """
+    """``address(array)``: the memory address of an array's first byte, valid while the array is referenced."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -130,7 +128,7 @@ _NAMES = {
 
 
 def _instructions() -> dict[int, str] | None:
-    """The processor's instructions for one byte and for eight of them, None if it has none."""
+    """The CRC32C instructions for 1 and for 8 bytes; None if the processor has none."""
     features, kind = binding.get_host_cpu_features(), binding.get_process_triple().split("-")[0]
     if kind == "x86_64" and features.get("sse4.2"):
         return _NAMES["x86"]
@@ -156,7 +154,7 @@ def _by_instruction(name: str, bits: int) -> Any:
 
 
 def _table() -> Any:
-    """The change of each byte to a CRC32C."""
+    """The CRC32C table, by byte."""
     table = np.arange(256, dtype=np.int64)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ 0x82F63B78, table >> 1)
@@ -185,13 +183,13 @@ _word = _by_instruction(_found[64], 64) if _found else _word_by_table_compiled
 
 
 _LONG, _SHORT = 4096, 256
-"""Bytes of the strands of which three are gone through at once: the instruction takes three cycles, and can begin in
+"""Bytes per strand. Three strands are processed in parallel: the instruction takes three cycles, and one can start in
 each.
 """
 
 
 def _times(matrix, values):
-    """The products of a matrix of bits, given by its columns, with vectors."""
+    """The products of a bit matrix, by columns, with vectors."""
     found = np.zeros_like(values)
     for bit in range(32):
         found ^= np.where(values >> bit & 1, matrix[bit], 0)
@@ -199,7 +197,7 @@ def _times(matrix, values):
 
 
 def _after_zeros(size):
-    """A CRC32C after so many zero bytes, a power of two, for each value of each of its four bytes."""
+    """The effect of ``size`` zero bytes, a power of two, on a CRC32C: a table for each of its four bytes."""
     bits = np.int64(1) << np.arange(32)
     matrix = (bits >> 8) ^ _TABLE[bits & 0xFF]
     while size > 1:
@@ -219,7 +217,7 @@ def _shifted(table, crc):
 
 @inner
 def _three_strands(data, at, size, crc):
-    """The state after three strands of so many bytes."""
+    """The state after three strands of ``size`` bytes each."""
     second, third = np.int64(0), np.int64(0)
     for step in range(at, at + size, 8):
         crc = _word(crc, load_word(data, step))
@@ -254,7 +252,7 @@ def crc32c(data, start, stop, before):
 
 
 def _tables_of_crc32(count):
-    """The change of a byte to a CRC32, with so many bytes less one after it, for each number of bytes and each byte."""
+    """Tables for slicing: entry (n, b) is the CRC32 effect of byte b followed by n bytes, for n below ``count``."""
     table = np.arange(256, dtype=np.int64)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ 0xEDB88320, table >> 1)
@@ -269,7 +267,7 @@ _TABLES_OF_CRC32 = _tables_of_crc32(16)
 
 @inner
 def _four_bytes(word, first):
-    """The change of four bytes to a CRC32, the first of which stands ``first`` bytes before the last of the sixteen."""
+    """The CRC32 effect of four bytes. ``first``: how far the first one is from the last of the sixteen."""
     tables = _TABLES_OF_CRC32
     return (
         tables[first, word & 0xFF] ^ tables[first - 1, (word >> 8) & 0xFF] ^ tables[first - 2,
@@ -279,7 +277,7 @@ def _four_bytes(word, first):
 
 @njit
 def crc32(data, start, stop, before):
-    """The CRC32, as of zlib, of ``data[start:stop]`` after data with the CRC32 ``before``; sixteen bytes at a time."""
+    """The CRC32 of zlib of ``data[start:stop]`` after data with the CRC32 ``before``, 16 bytes at a time."""
     crc = np.int64(before ^ 0xFFFFFFFF)
     at = start
     while at + 16 <= stop:

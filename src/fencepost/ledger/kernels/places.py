@@ -1,4 +1,4 @@
-"""How the index has its runs: the columns that :mod:`fencepost.ledger.disk.index` fills and the loops of runs go by."""
+"""The layout of a run in the index, shared by :mod:`fencepost.ledger.disk.index` and the compiled loops."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ PLACED = np.dtype(
         ("gap_bits", "u1"),
     ]
 )
-"""A run in a table, besides its ledger and first id: as in :data:`fencepost.ledger.disk.sections.ROW`, with its place,
-and that of its bits.
+"""A run in a table of the index, besides its ledger and first id: the fields of
+:data:`fencepost.ledger.disk.sections.ROW`, its entry log and offset, and the offset of its bits.
 """

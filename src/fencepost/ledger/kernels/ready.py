@@ -1,14 +1,13 @@
-"""Compiled loops for a process that must not wait for them.
+"""Loads the compiled loops without blocking the process.
 
-To import a module of loops is to compile it, or to load what was compiled before from a cache on disk. Loading takes a
-second, compiling ten or more, and the interpreter does little else meanwhile. So a process that serves begins without
-loops, and calls :func:`begin` once it has enough to do for them: they take some 100 MiB of memory. A thread loads them
-if they are in the cache. If not, it has them compiled by one other process of the lowest priority, and loads them when
-that is done; of all processes of a machine that share a cache only one does so, and the others wait for it. What
-cannot be had is said in one line of the log, and then the process goes on without.
+Importing a module of loops compiles it, or loads it from a cache on disk. Loading takes a second and compiling ten or
+more; the interpreter does little else meanwhile. So a server starts without loops, and calls :func:`begin` once its
+load justifies their 100 MiB of memory. A thread then loads them from the cache. If they are not there, a separate
+process of the lowest priority compiles them first. Of all processes on a machine that share a cache, only one compiles,
+and the others wait for it. A failure is logged in one line, and the process goes on without loops.
 
-``FENCEPOST_LOOPS=plain`` in the environment: do without. ``FENCEPOST_LOOPS=compiled``: :func:`begin` comes back when
-they are there, even if they have to be compiled at once.
+Environment: ``FENCEPOST_LOOPS=plain`` disables the loops. ``FENCEPOST_LOOPS=compiled`` makes :func:`begin` block until
+they are loaded, even if they have to be compiled.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from types import ModuleType
 ENVIRONMENT = "FENCEPOST_LOOPS"
 
 Ready = Callable[[list[ModuleType]], None]
-"""The functions that are called with the modules, in their order, by a thread of its own."""
+"""A function that receives the modules, in their order, on a separate thread."""
 
 _log = logging.getLogger("fencepost.ledger.kernels")
 
@@ -43,9 +42,7 @@ class _NotCompiledError(Exception):
 
 
 def begin(names: Sequence[str], ready: Ready) -> None:
-    """Get modules of loops ready without letting the caller wait; ``ready`` is called once all of them are, or
-    never.
-    """
+    """Load modules of loops in the background. ``ready`` is called once all are loaded, or never."""
     wish = os.environ.get(ENVIRONMENT, "")
     if wish == "compiled":
         _hand_over([importlib.import_module(name) for name in names], ready)
@@ -54,12 +51,12 @@ def begin(names: Sequence[str], ready: Ready) -> None:
 
 
 def is_wanted_at_once() -> bool:
-    """Whether loops are to be there before they are worth it."""
+    """Whether the environment asks for the loops from the start."""
     return os.environ.get(ENVIRONMENT) == "compiled"
 
 
 def has(name: str) -> bool:
-    """Whether a module of loops was got ready: it may be imported by anybody without waiting."""
+    """Whether a module of loops is loaded, so that importing it does not block."""
     return name in _had
 
 
@@ -75,13 +72,13 @@ def _get(names: list[str], ready: Ready) -> None:
         except _NotCompiledError:
             with _lock(_cache()):
                 try:
-                    modules = load(names)  # compiled by another process, for which this one has waited
+                    modules = load(names)  # another process compiled them while this one waited
                 except _NotCompiledError:
                     _have_compiled(names)
                     modules = load(names)
     except _NotCompiledError:
         _log.warning("the loops were compiled and are not in %s: the process goes on without them", _cache())
-    except Exception as error:  # whatever it is: nobody depends on it
+    except Exception as error:  # nothing depends on the loops
         _log.warning(
             "the loops cannot be had, and the process goes on without them: %s (NUMBA_CACHE_DIR says where they are"
             " kept)",
@@ -92,9 +89,9 @@ def _get(names: list[str], ready: Ready) -> None:
 
 
 def load(names: Sequence[str]) -> list[ModuleType]:
-    """Import modules of loops, if they are in the cache as their sources are now.
+    """Import modules of loops if the cache has them for the current sources.
 
-    Raises an error if they are not: nothing is compiled in this thread.
+    Raises an error if not. Nothing is compiled on this thread.
     """
     from numba.core import event
 
@@ -116,9 +113,9 @@ def load(names: Sequence[str]) -> list[ModuleType]:
 
 
 def compile_now(names: Sequence[str]) -> None:
-    """Compile modules of loops into the cache, in this process; what is there of other sources is thrown away before.
+    """Compile modules of loops into the cache, in this process. Results from other sources are deleted first.
 
-    Numba looks at the file alone that a loop is in, and not at those that it has functions from.
+    Numba checks only the source file of a loop, and not the files whose functions it uses.
     """
     stamp = _stamp(names)
     if not stamp.exists():
@@ -133,7 +130,7 @@ def compile_now(names: Sequence[str]) -> None:
 
 
 def _have_compiled(names: Sequence[str]) -> None:
-    """Compile modules of loops in another process, of the lowest priority. It goes on if this one ends."""
+    """Compile modules of loops in another process of the lowest priority, which outlives this one."""
     command = [sys.executable, "-m", f"{__package__}.ready", *names]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True)
     if done.returncode:
@@ -142,14 +139,14 @@ def _have_compiled(names: Sequence[str]) -> None:
 
 
 def _cache() -> Path:
-    """The folder in which Numba keeps what was compiled of this package."""
+    """Numba's cache folder for this package."""
     from fencepost.ledger.kernels import native
 
     return Path(native.crc32c.stats.cache_path)
 
 
 def _stamp(names: Sequence[str]) -> Path:
-    """The file that says that modules are in the cache, as their sources are now."""
+    """The file whose existence says that the cache has these modules for the current sources."""
     hashed = hashlib.sha256()
     for name in sorted({*_modules(), *names}):
         spec = importlib.util.find_spec(name)
@@ -160,13 +157,13 @@ def _stamp(names: Sequence[str]) -> Path:
 
 
 def _modules() -> list[str]:
-    """All modules of this package, which loops may have functions from."""
+    """All modules of this package, because loops may use functions of any."""
     return [f"{__package__}.{path.stem}" for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__"]
 
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Be the only process of the machine that has a folder."""
+    """Lock a folder against the other processes of the machine."""
     with open(folder / "LOCK", "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Requests of one ledger that came together, as a bookie's role and its driver speak of them."""
+"""Batches of requests that arrived together, as a bookie's role and its driver exchange them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fencepost.ledger.rules.codes import Code
 class AddRows:
     """Adds of one ledger (:class:`fencepost.ledger.roles.interface.Adds`).
 
-    ``requests``: int64, shape (adds, 3), their numbers, entry ids and ledgers; ``low`` and ``high``: the lowest and the
-    highest id. ``first``: their place among all that came together, ``size``: the bytes of all bodies.
+    ``requests``: int64, shape (adds, 3): request number, entry id, ledger. ``low`` and ``high``: the lowest and highest
+    id. ``first``: the index of the first among all requests that arrived together. ``size``: the bytes of all bodies.
     """
 
     ledger: int
@@ -35,11 +35,11 @@ class AddRows:
         return len(self.requests)
 
     def entry_ids(self) -> Any:
-        """The entries that are added, in order."""
+        """The entry ids, in order."""
         return self.requests[:, 1]
 
     def last_place(self, entry_id: int) -> int:
-        """The place among them of the last add of an entry, -1 if there is none."""
+        """The index of the last add of an entry, -1 if there is none."""
         if not self.low <= entry_id <= self.high:
             return -1
         places = np.flatnonzero(self.requests[:, 1] == entry_id)
@@ -48,8 +48,9 @@ class AddRows:
 
 @dataclass(slots=True, eq=False)
 class ReadRows:
-    """Reads that came together and wait for storage, under one number. ``requests``: int64, shape (reads, 3), their
-    numbers, entry ids and ledgers.
+    """Reads that arrived together and wait for storage, under one number. ``requests``: int64, shape (reads, 3):
+    request
+    number, entry id, ledger.
     """
 
     number: int
@@ -60,20 +61,22 @@ class ReadRows:
 
     @property
     def ledgers(self) -> NDArray[np.int64]:
-        """Whose entries are read."""
+        """The ledger of each read."""
         return self.requests[:, 2]
 
     @property
     def entry_ids(self) -> NDArray[np.int64]:
-        """Which entries are read."""
+        """The entry id of each read."""
         return self.requests[:, 1]
 
 
 @dataclass(slots=True, eq=False)
 class FoundReads:
-    """Reads of one ledger that have come to one code (:class:`fencepost.ledger.roles.interface.Reads`): those of
-    ``requests`` that are at ``places``, which are the same in ``found``. ``low`` and ``high``: the lowest and the
-    highest id, ``size``: the bytes of all bodies.
+    """Reads of one ledger that got the same code (:class:`fencepost.ledger.roles.interface.Reads`). ``places`` are
+    their
+    indices in both ``requests`` and ``found``. ``low`` and ``high``: the lowest and highest id. ``size``: the bytes of
+    all
+    bodies.
     """
 
     requests: NDArray[np.int64]
@@ -87,23 +90,23 @@ class FoundReads:
         return len(self.places)
 
     def entry_ids(self) -> list[int]:
-        """The entries that are read, in order."""
+        """The entry ids, in order."""
         ids: list[int] = self.requests[self.places, 1].tolist()
         return ids
 
     def only(self, which: list[int]) -> FoundReads:
-        """Those at some places among them."""
+        """The reads at some of these indices."""
         return found_reads(self.requests, self.places[which], self.found)
 
 
 def found_reads(requests: NDArray[np.int64], places: NDArray[np.int64], found: FoundRows) -> FoundReads:
-    """Some of the reads, and what they have found."""
+    """Make a :class:`FoundReads` of the reads at ``places``."""
     ids = requests[places, 1]
     return FoundReads(requests, places, found, int(ids.min()), int(ids.max()), int(found.table[places, SIZE].sum()))
 
 
 def by_ledger_and_code(reads: ReadRows, found: FoundRows) -> list[tuple[int, Code, FoundReads]]:
-    """The results of reads, by ledger and code; missing entries are left out."""
+    """Group the results of reads by ledger and code. Misses are left out."""
     ledgers, codes = reads.ledgers, found.table[:, CODE]
     order = np.lexsort((codes, ledgers))
     changes = (np.diff(ledgers[order]) != 0) | (np.diff(codes[order]) != 0)
@@ -115,7 +118,7 @@ def by_ledger_and_code(reads: ReadRows, found: FoundRows) -> list[tuple[int, Cod
 
 
 def found_nothing(reads: ReadRows, code: Code) -> FoundRows:
-    """All reads have come to one code, and nothing is found."""
+    """Results with one code for all reads, and no bodies."""
     table = np.zeros((len(reads), COLUMNS), np.int64)
     table[:, CODE], table[:, ENTRY_ID] = code.value, reads.entry_ids
     return FoundRows(table, ())

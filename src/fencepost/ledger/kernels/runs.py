@@ -1,7 +1,7 @@
-"""The loops of runs: the layout of the runs of a section, and the places of entries that the index is asked for.
+"""The loops of runs: encoding the runs of a section, and looking entries up in the index.
 
-Both go by the columns of :mod:`fencepost.ledger.disk.sections` and :mod:`fencepost.ledger.disk.index`, which have the
-plain twins.
+The formats, and the plain equivalents, are in :mod:`fencepost.ledger.disk.sections` and
+:mod:`fencepost.ledger.disk.index`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from fencepost.ledger.kernels.native import inner, load_word, njit, store_int32,
 from fencepost.ledger.kernels.places import PLACED
 
 MOST_DETAILS = 9
-"""Bytes that the bits of an entry take at the most."""
+"""The most bytes of bits per entry."""
 
 _ROW = 32
-"""Bytes of the row of a run on disk."""
+"""Bytes of a run's row on disk."""
 _SPAN = 1 << 32
 _INT = types.int64
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -32,7 +32,7 @@ _PLACED = types.Array(numba.from_dtype(PLACED), 1, "C")
 
 @inner
 def _bits(number):
-    """The bits that a number takes."""
+    """The number of bits of a number."""
     count = 0
     while number >> count:
         count += 1
@@ -41,8 +41,8 @@ def _bits(number):
 
 @inner
 def _run_end(ledgers, entry_ids, sizes, header, most, first):
-    """Where a run ends that begins with an entry: before another ledger, too many entries, or numbers that would be too
-    large.
+    """The end of the run that begins with an entry. A run ends before another ledger, at its maximum length, or where a
+    number would not fit its field.
     """
     last, size = first, np.int64(0)
     while last < len(ledgers) and last - first < most and ledgers[last] == ledgers[first]:
@@ -55,10 +55,10 @@ def _run_end(ledgers, entry_ids, sizes, header, most, first):
 
 @njit(types.UniTuple(_INT, 2)(_GIVEN, _GIVEN, _GIVEN, _INT, _INT, _BUFFER, _BUFFER))
 def lay_out(ledgers, entry_ids, sizes, header, most, rows, details):
-    """Cut entries, given in order with the bytes of their bodies, into runs of up to ``most``; each has ``header``
-    bytes more. Gives how many runs there are, and the bytes of their bits. ``rows`` and ``details`` get them as
-    :class:`fencepost.ledger.disk.sections.Runs` has them, and have room for a row and ``MOST_DETAILS`` bytes for each
-    entry.
+    """Divide entries, in order, into runs of up to ``most``. ``sizes`` are those of bodies; each entry takes ``header``
+    bytes more. Returns the number of runs and the bytes of their bits. They are written to ``rows`` and ``details`` in
+    the format of :class:`fencepost.ledger.disk.sections.Runs`. Both need space for one run per entry: a row and
+    ``MOST_DETAILS`` bytes.
     """
     count, at, first = 0, 0, 0
     while first < len(ledgers):
@@ -100,7 +100,7 @@ def lay_out(ledgers, entry_ids, sizes, header, most, rows, details):
 
 @inner
 def _not_above(numbers, low, high, number):
-    """The place of the last of some numbers, in order, that is not above one; ``low - 1`` if there is none."""
+    """The index of the last of some sorted numbers that is at most ``number``; ``low - 1`` if there is none."""
     while low < high:
         middle = (low + high) >> 1
         if numbers[middle] <= number:
@@ -112,9 +112,9 @@ def _not_above(numbers, low, high, number):
 
 @inner
 def _find_in(first, run, details, entry_id, row, logs, offsets, sizes):
-    """Find an entry, which does not come before its first one, in a run; whether it is there."""
-    nth, count = entry_id - first, np.int64(run.count)  # once: it may be 0 a moment later
-    if nth < 0 or nth > run.span or not count:  # less than 0: they are further apart than there are numbers
+    """Look up an entry in a run that begins at or before it. Returns whether it is there."""
+    nth, count = entry_id - first, np.int64(run.count)  # read once: another thread may set it to 0
+    if nth < 0 or nth > run.span or not count:  # nth is negative if the difference overflows
         return False
     at, bits = 8 * np.int64(run.details), np.int64(run.size_bits)
     if run.gap_bits:
@@ -141,8 +141,8 @@ def _find_in(first, run, details, entry_id, row, logs, offsets, sizes):
 
 @njit(_INT(_NUMBERS, _NUMBERS, _NUMBERS, _PLACED, _BYTES, _GIVEN, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS))
 def find(ledgers, starts, firsts, runs, details, asked, entry_ids, logs, offsets, sizes):
-    """Find entries that were not found yet in a table of the index: their entry logs, 0 before, offsets and bytes with
-    the header. Gives how many are still not found.
+    """Look up entries in a table of the index. Rows whose entry log is not 0 have been found already and are skipped.
+    Fills in entry logs, offsets and sizes (header included). Returns the number of entries still missing.
     """
     missing, ledger, number = 0, np.int64(0), np.int64(-1)
     for row in range(len(asked)):
