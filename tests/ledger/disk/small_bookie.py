@@ -12,7 +12,7 @@ from fencepost.ledger.disk.index import Index
 from fencepost.ledger.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.ledger.disk.ledger_store import LedgerStore
 from fencepost.ledger.disk.records import decode, encode
-from fencepost.ledger.disk.workers import Threads, carried_out
+from fencepost.ledger.disk.workers import Threads, run_work
 from fencepost.ledger.records import EntryAdded, LedgerFenced, Record
 from fencepost.ledger.rules.codes import Code
 
@@ -77,9 +77,7 @@ class SmallBookie:
 
     def collect(self, threshold: float = 1.0) -> Collected:
         """Collect garbage."""
-        return carried_out(
-            Collection(self.logs, self.ledgers.compiled, Threads().now).run(threshold, threading.Lock(), 0)
-        )
+        return run_work(Collection(self.logs, self.ledgers.compiled, Threads().now).run(threshold, threading.Lock(), 0))
 
     def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
         """An entry."""

@@ -180,7 +180,7 @@ def test_a_file_of_another_unit_is_not_written_again() -> None:
 
 
 def test_planted_who_writes_before_the_names_are_durable_loses_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: Callable[..., tuple[File, int]] = JournalFiles._made
+    made: Callable[..., tuple[File, int]] = JournalFiles._create
 
     def hasty(self: JournalFiles, name: str, reserve: Reserve) -> tuple[File, int]:
         synced, self.files.sync = self.files.sync, lambda: None  # type: ignore[method-assign]
@@ -189,7 +189,7 @@ def test_planted_who_writes_before_the_names_are_durable_loses_the_journal(monke
         finally:
             self.files.sync = synced  # type: ignore[method-assign]
 
-    monkeypatch.setattr(JournalFiles, "_made", hasty)
+    monkeypatch.setattr(JournalFiles, "_create", hasty)
     with pytest.raises((AssertionError, Damage)):
         for seed in range(20):
             test_crashes.test_a_crash_at_any_operation_loses_nothing_that_was_confirmed(seed)

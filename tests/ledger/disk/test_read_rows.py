@@ -25,8 +25,8 @@ from fencepost.ledger.disk.entry_logs import NO_LIMIT
 from fencepost.ledger.disk.read_cache import ReadCache
 from fencepost.ledger.disk.settings import StorageSettings
 from fencepost.ledger.disk.storage import Storage
-from fencepost.ledger.kernels import found
-from fencepost.ledger.kernels.found import MISS, FoundRows
+from fencepost.ledger.kernels import results
+from fencepost.ledger.kernels.results import MISS, LookupResults
 from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.reading import batch
@@ -43,7 +43,7 @@ def columns(keys: Keys) -> tuple[np.ndarray, np.ndarray]:
     return ledgers, entry_ids
 
 
-def unpacked(rows: FoundRows) -> list[tuple[Code | None, int, bytes | None]]:
+def unpacked(rows: LookupResults) -> list[tuple[Code | None, int, bytes | None]]:
     """Each row as ``look_up`` gives it, None in place of the code for a miss."""
     made = []
     for row, (code, entry_id, address, size) in enumerate(rows.table.tolist()):
@@ -210,7 +210,7 @@ def test_nothing_is_read_ahead_of_reads_in_no_order() -> None:
     bookie.write([EntryAdded(1, each, -1, b"%d" % each) for each in range(42)])
     bookie.checkpoint()
     for entry_id in Random(1).sample(range(42), 42):
-        assert bookie.ledgers.cached_rows(*columns([(1, entry_id)])).table[0, found.CODE] == MISS
+        assert bookie.ledgers.cached_rows(*columns([(1, entry_id)])).table[0, results.CODE] == MISS
         assert bookie.ledgers.look_up(1, entry_id)[0] is Code.OK
 
 
@@ -220,7 +220,7 @@ def test_what_was_looked_up_before_the_index_changed_is_not_kept() -> None:
     for epoch, is_kept in ((0, True), (0, False), (1, True)):
         cache.keep(epoch, 1, table, block, 1)
         asked = np.array([[MISS, 7, 0, 0], [MISS, 8, 0, 0]])
-        rows = FoundRows(asked, cache.find(np.array([1, 1]), np.array([7, 8]), asked))
+        rows = LookupResults(asked, cache.find(np.array([1, 1]), np.array([7, 8]), asked))
         assert [code for code, _, _ in unpacked(rows)] == [Code.OK if is_kept else None, None]
         if is_kept:
             cache.clear()
@@ -233,7 +233,7 @@ def test_the_older_half_goes_when_the_newer_one_is_full() -> None:
         cache.keep(0, 1, np.array([[Code.OK.value, entry_id, block.ctypes.data, 1_000]]), block, 1)
     asked = np.array([[MISS, entry_id, 0, 0] for entry_id in range(40)])
     cache.find(np.ones(40, np.int64), np.arange(40), asked)
-    kept = np.flatnonzero(asked[:, found.CODE] == Code.OK.value)
+    kept = np.flatnonzero(asked[:, results.CODE] == Code.OK.value)
     assert 4 <= len(kept) <= 16 and kept[-1] == 39
 
 

@@ -36,12 +36,12 @@ def test_a_reserve_gives_what_is_needed_and_takes_it_back() -> None:
     reserve = Reserve(lambda: told.append(reserve.size))
     reserve.open(disk, NAME, 2 * UNIT)
     assert reserve.is_whole and disk.free == 8 * UNIT
-    reserve.or_of_it(lambda: take(disk, 8 * UNIT), 8 * UNIT)
+    reserve.run(lambda: take(disk, 8 * UNIT), 8 * UNIT)
     assert not told and not disk.free, "there was other room"
-    reserve.or_of_it(lambda: take(disk, UNIT), UNIT)
+    reserve.run(lambda: take(disk, UNIT), UNIT)
     assert told == [UNIT] and not reserve.is_whole
     with pytest.raises(NoRoom):
-        reserve.or_of_it(lambda: take(disk, 2 * UNIT), 2 * UNIT)
+        reserve.run(lambda: take(disk, 2 * UNIT), 2 * UNIT)
     assert told == [UNIT, 0] and disk.free == UNIT, "all of it was not enough"
     with reserve.held():
         reserve.fill(disk)
@@ -61,7 +61,7 @@ def test_a_reserve_is_there_while_its_disk_has_little_room() -> None:
         assert (reserve.size == UNIT) is has and reserve.is_whole
     disk.free = 0
     with pytest.raises(NoRoom):
-        reserve.or_of_it(lambda: take(disk, UNIT), UNIT)
+        reserve.run(lambda: take(disk, UNIT), UNIT)
     assert not reserve.is_whole, "it was needed before anybody looked"
 
 

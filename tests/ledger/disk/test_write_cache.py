@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from fencepost.ledger.disk import write_cache
 from fencepost.ledger.disk.sections import RUN
 from fencepost.ledger.disk.write_cache import PlainWriteCache, RowsWriteCache, WriteCache
-from fencepost.ledger.kernels import entries, found
+from fencepost.ledger.kernels import entries, results
 from fencepost.ledger.kernels.entries import EntryRows
-from fencepost.ledger.kernels.found import MISS, FoundRows
+from fencepost.ledger.kernels.results import MISS, LookupResults
 from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.rules.codes import Code
 
@@ -53,14 +53,14 @@ def carry_out(cache: WriteCache, step: str, what: list[Entry] | int) -> None:
 
 
 def look_up(cache: WriteCache, keys: list[tuple[int, int]]) -> list[bytes | None]:
-    table = np.zeros((len(keys), found.COLUMNS), np.int64)
-    table[:, found.CODE] = MISS
-    table[:, found.ENTRY_ID] = [entry_id for _, entry_id in keys]
+    table = np.zeros((len(keys), results.COLUMNS), np.int64)
+    table[:, results.CODE] = MISS
+    table[:, results.ENTRY_ID] = [entry_id for _, entry_id in keys]
     ledgers, entry_ids = (np.array([key[n] for key in keys], np.int64) for n in (0, 1))
-    rows = FoundRows(table, cache.find(ledgers, entry_ids, table))
-    assert {*table[:, found.CODE].tolist()} <= {MISS, Code.OK.value}
-    assert table[:, found.ENTRY_ID].tolist() == entry_ids.tolist()
-    return [rows.body(row) if table[row, found.CODE] == Code.OK.value else None for row in range(len(rows))]
+    rows = LookupResults(table, cache.find(ledgers, entry_ids, table))
+    assert {*table[:, results.CODE].tolist()} <= {MISS, Code.OK.value}
+    assert table[:, results.ENTRY_ID].tolist() == entry_ids.tolist()
+    return [rows.body(row) if table[row, results.CODE] == Code.OK.value else None for row in range(len(rows))]
 
 
 def written(cache: WriteCache) -> bytes:
@@ -139,7 +139,7 @@ def test_what_was_found_stays_though_it_is_replaced_and_the_cache_is_gone() -> N
     cache = RowsWriteCache()
     cache.put_rows(as_rows([(1, 0, b"first"), (1, 1, b"other")]))
     table = np.array([[MISS, 0, 0, 0]])
-    rows = FoundRows(table, cache.find(np.array([1]), np.array([0]), table))
+    rows = LookupResults(table, cache.find(np.array([1]), np.array([0]), table))
     cache.put(1, 0, b"second")
     cache.drop(1)
     del cache

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fencepost.ledger.kernels.requests import AddRows, FoundReads
+from fencepost.ledger.kernels.requests import AddBatch, ReadResults
 from fencepost.ledger.simulation import bookie, workload
 from fencepost.ledger.simulation.case import drawn
 from fencepost.ledger.simulation.environment import StoreEnvironment
@@ -33,4 +33,4 @@ def test_the_same_seed_is_the_same_run_with_loops(monkeypatch: pytest.MonkeyPatc
     assert [(each.trace_hash, each.violation) for each in map(simulate, cases)] == [
         (each.trace_hash, each.violation) for each in plain
     ]
-    assert {AddRows, FoundReads} <= seen
+    assert {AddBatch, ReadResults} <= seen

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.ledger.disk.journal_files import JournalFiles, name_of, read_what_is_left
+from fencepost.ledger.disk.journal_files import JournalFiles, name_of, read_partial_journal
 from fencepost.ledger.rules.boot import CLEAN_END, Run, Step
 from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.simulation import boots
@@ -202,12 +202,12 @@ def test_a_repair_that_was_cut_off_in_its_first_checkpoint_is_done_again() -> No
 def test_what_comes_after_the_last_gap_is_what_is_left_of_a_journal() -> None:
     """Entry logs are lost, and of the files that were removed one came back when the power failed."""
     disk = SimDisk()
-    journal = JournalFiles(disk, read_what_is_left(disk, 1))
+    journal = JournalFiles(disk, read_partial_journal(disk, 1))
     for record in (b"a", b"b", b"c", b"d"):
         journal.write([record])
         journal.sync()
         journal.roll()
     disk.remove(name_of(2))
-    assert [*read_what_is_left(disk, 1).records] == [b"c", b"d"]
-    assert [*read_what_is_left(disk, 4).records] == [b"d"]
-    assert [*read_what_is_left(disk, 9).records] == []
+    assert [*read_partial_journal(disk, 1).records] == [b"c", b"d"]
+    assert [*read_partial_journal(disk, 4).records] == [b"d"]
+    assert [*read_partial_journal(disk, 9).records] == []

@@ -154,7 +154,7 @@ PLANTED = [
     Planted(
         "without its entry logs, a bookie relies on a journal that is gone",
         threads,
-        "read_what_is_left",
+        "read_partial_journal",
         _reads_all_that_follows,
         profile="no-journal",
         seed=6327,

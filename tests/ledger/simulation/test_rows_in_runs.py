@@ -12,7 +12,7 @@ from fencepost.ledger.disk import ledger_store
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.disk.write_cache import RowsWriteCache, WriteCache
 from fencepost.ledger.kernels.entries import EntryRows
-from fencepost.ledger.kernels.found import CODE, ENTRY_ID
+from fencepost.ledger.kernels.results import CODE, ENTRY_ID
 from fencepost.ledger.roles.interface import Found, LookUp
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.simulation import bookie

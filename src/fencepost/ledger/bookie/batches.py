@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fencepost.ledger.bookie.inbox import Memory
 from fencepost.ledger.kernels.entries import EntryRows
-from fencepost.ledger.kernels.found import CODE, FoundRows
-from fencepost.ledger.kernels.requests import AddRows, FoundReads, ReadRows, by_ledger_and_code
+from fencepost.ledger.kernels.requests import AddBatch, ReadBatch, ReadResults, by_ledger_and_code
+from fencepost.ledger.kernels.results import CODE, LookupResults
 from fencepost.ledger.roles.interface import Adds, ReadsFound
 from fencepost.ledger.rules.codes import Code
 
@@ -32,13 +32,13 @@ class ArrivedAdds:
 
     __slots__ = ("_loops", "_memory", "_order", "_table", "adds")
 
-    def __init__(self, loops: Any, memory: Memory, table: Any, order: Any, adds: tuple[AddRows, ...]) -> None:
+    def __init__(self, loops: Any, memory: Memory, table: Any, order: Any, adds: tuple[AddBatch, ...]) -> None:
         self.adds = adds
         self._loops, self._memory, self._table, self._order = loops, memory, table, order
 
     def entries(self, taken: Sequence[Adds]) -> EntryRows:
         """The entries of those that the role has taken, as the journal and the storage have them."""
-        order, adds = self._order, [each for each in taken if type(each) is AddRows]
+        order, adds = self._order, [each for each in taken if type(each) is AddBatch]
         if sum(map(len, adds)) < len(order):
             order = np.concatenate([order[each.first : each.first + len(each)] for each in adds])
         size, recovery = sum(each.size for each in adds), any(each.recovery for each in adds)
@@ -68,7 +68,7 @@ class Batches:
             requests = np.empty((after - first, 3), np.int64)
             loops.ids(table, order, requests)
             adds = tuple(
-                AddRows(
+                AddBatch(
                     ledger,
                     bytes(memory.view[key : key + key_size]),
                     bool(flags & loops.RECOVERY),
@@ -91,7 +91,7 @@ class Batches:
         self.loops.ids(self.table, np.arange(first, stop), requests)
         return requests
 
-    def found(self, reads: ReadRows, found: FoundRows) -> tuple[list[ReadsFound], int, int]:
+    def found(self, reads: ReadBatch, found: LookupResults) -> tuple[list[ReadsFound], int, int]:
         """The events of what reads have come to; how many are missing, and the bytes of the others."""
         requests, table = reads.requests, found.table
         low, high, size, missing, is_one = self.loops.look_over(requests, table)
@@ -100,7 +100,7 @@ class Batches:
             return [ReadsFound(reads.number, ledger, code, each) for ledger, code, each in some], missing, size
         if missing:
             return [], missing, size
-        every = FoundReads(requests, np.arange(len(requests)), found, low, high, size)
+        every = ReadResults(requests, np.arange(len(requests)), found, low, high, size)
         return [ReadsFound(reads.number, int(requests[0, 2]), Code(int(table[0, CODE])), every)], 0, size
 
     def answers_to_adds(self, adds: Sequence[Adds], code: Code, codec: Any) -> memoryview:
@@ -108,11 +108,11 @@ class Batches:
         loops, end = self.loops, 0
         out = Memory(sum(map(len, adds)) * loops.ANSWER)
         for each in adds:
-            assert type(each) is AddRows
+            assert type(each) is AddBatch
             end = loops.answer_adds(out.array, end, each.requests, each.ledger, codec.number_of(code), codec.VERSION)
         return out.view[:end]
 
-    def answers_to_reads(self, reads: FoundReads, code: Code, lac: int, codec: Any) -> list[memoryview]:
+    def answers_to_reads(self, reads: ReadResults, code: Code, lac: int, codec: Any) -> list[memoryview]:
         """The frames of the answers to reads, in pieces: large bodies are sent from where they lie."""
         loops, found, places, count = self.loops, reads.found, reads.places, len(reads)
         is_ok = code is Code.OK

@@ -8,7 +8,7 @@ import numpy as np
 
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.entries import runs_of
-from fencepost.ledger.kernels.requests import ReadRows, found_nothing, found_reads
+from fencepost.ledger.kernels.requests import ReadBatch, no_results, read_results
 from fencepost.ledger.roles.interface import (
     BatchFound,
     Event,
@@ -42,7 +42,7 @@ class PlainRead(NamedTuple):
 
 
 LookOne = LookUp | LookUpBatch | FindRuns | Measure | PlainRead
-Look = LookOne | ReadRows
+Look = LookOne | ReadBatch
 
 
 def find(storage: Storage, look: LookOne) -> Event:
@@ -68,10 +68,10 @@ def found_one(look: LookUp | PlainRead, code: Code, body: bytes) -> Event:
 
 def nothing(look: Look) -> Event:
     """The result of a look-up that fails, or that nobody waits for."""
-    if type(look) is ReadRows:
-        found = found_nothing(look, Code.IO_ERROR)
+    if type(look) is ReadBatch:
+        found = no_results(look, Code.IO_ERROR)
         return ReadsFound(
-            look.number, int(look.ledgers[0]), Code.IO_ERROR, found_reads(look.requests, np.arange(len(look)), found)
+            look.number, int(look.ledgers[0]), Code.IO_ERROR, read_results(look.requests, np.arange(len(look)), found)
         )
     if type(look) is PlainRead:
         return look.found(Code.IO_ERROR, None)

@@ -90,7 +90,7 @@ async def serve(
                 _log.info("bookie %s serves, with %d records of its ledgers and journal", process.bookie_id, records)
                 process.begin_tasks()
                 ready(process.bookie_id)
-                if loops.is_wanted_at_once():
+                if loops.is_required():
                     process.server.load_loops()
                 await ended.wait()
                 _log.info("bookie %s ends", process.bookie_id)
@@ -157,7 +157,7 @@ class _Process:
             busy=self.server.busy,
             full=self.registration.full,
             took=self.counts.storage_took,
-            compiled=lambda: loops.has(OF_STORAGE),
+            compiled=lambda: loops.is_loaded(OF_STORAGE),
             has_lost_files=self.cookie is not None,
         )
         self.repair = Repair(self.server, self.storage, self.client, self.bookie_id, self.directories, self.settings)
@@ -186,7 +186,7 @@ class _Process:
     def _begin_run(self) -> None:
         """Keep in the directories how this run treats the journal."""
         run = Run(journals_adds=self.settings.journal_write_data and self.settings.journal_sync_data)
-        with self.storage.room_for_note():
+        with self.storage.room_for_small_file():
             self.directories.note_run(run, self.directories.may_lack)
         self.has_begun_run = True
         if self.trace is not None:
@@ -233,7 +233,7 @@ class _Process:
         # A start that was cut short has begun a file of the journal, and a clean end before it is one still.
         is_noted = self.has_begun_run or self.last_run == CLEAN_END
         if await asyncio.to_thread(self.storage.close) and is_noted:
-            with self.storage.room_for_note():
+            with self.storage.room_for_small_file():
                 self.directories.note_run(CLEAN_END, self.directories.may_lack)
         elif self.has_begun_run:
             _log.warning("bookie %s ends, and has not written all of its memory to entry logs", self.bookie_id)

@@ -39,8 +39,8 @@ from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.kernels.entries import EntryRows
-from fencepost.ledger.kernels.found import CODE, MISS, FoundRows
-from fencepost.ledger.kernels.requests import FoundReads, ReadRows, found_nothing, found_reads
+from fencepost.ledger.kernels.requests import ReadBatch, ReadResults, no_results, read_results
+from fencepost.ledger.kernels.results import CODE, MISS, LookupResults
 from fencepost.ledger.messages import (
     NO_ENTRY_YET,
     SASL,
@@ -555,32 +555,32 @@ class Server:
         connection.in_flight += stop - first
         for effect in self.role.receive(AskedToRead(connection.number, stop - first), self._now()):
             assert type(effect) is LookUpReads
-            reads, others = ReadRows(effect.number, requests[: effect.count]), ReadRows(0, requests[effect.count :])
+            reads, others = ReadBatch(effect.number, requests[: effect.count]), ReadBatch(0, requests[effect.count :])
             if len(reads):
                 connection.looks.append(reads)
             if len(others):
-                found = found_nothing(others, Code.TOO_MANY_REQUESTS)
-                too_many = found_reads(others.requests, np.arange(len(others)), found)
+                found = no_results(others, Code.TOO_MANY_REQUESTS)
+                too_many = read_results(others.requests, np.arange(len(others)), found)
                 self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
 
-    def _look_up_rows(self, connection: Connection, reads: ReadRows, room: int) -> tuple[int, int]:
+    def _look_up_rows(self, connection: Connection, reads: ReadBatch, room: int) -> tuple[int, int]:
         """Find what no disk is needed for of the first of some reads, up to so many bytes and the entry that goes
         beyond; and put the others back. Gives how many were found, and their bytes.
         """
-        some = ReadRows(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
+        some = ReadBatch(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
         found = self.storage.rows_now(some.ledgers, some.entry_ids, room)
         stop = self.loops.fitting(found.table, room)
         if stop < len(some):
-            some, found = ReadRows(reads.number, some.requests[:stop]), found.first(stop)
+            some, found = ReadBatch(reads.number, some.requests[:stop]), found.first(stop)
         if len(some) < len(reads):
-            connection.looks.appendleft(ReadRows(reads.number, reads.requests[len(some) :]))
+            connection.looks.appendleft(ReadBatch(reads.number, reads.requests[len(some) :]))
         missing, size = self._deliver_found(some, found)
         if missing:
             rows = np.flatnonzero(found.table[:, CODE] == MISS)
-            connection.misses.append(ReadRows(reads.number, some.requests[rows]))
+            connection.misses.append(ReadBatch(reads.number, some.requests[rows]))
         return len(some) - missing, size
 
-    def _deliver_found(self, reads: ReadRows, found: FoundRows) -> tuple[int, int]:
+    def _deliver_found(self, reads: ReadBatch, found: LookupResults) -> tuple[int, int]:
         """Tell the role what reads have come to; how many are missing, and the bytes of the others."""
         events, missing, size = self._batches().found(reads, found)
         for event in events:
@@ -601,7 +601,7 @@ class Server:
         if type(reads) is FoundRequests:
             connection.answers += starmap(codec.encode_response, reads.responses(answer.code, answer.lac))
         else:
-            assert type(reads) is FoundReads
+            assert type(reads) is ReadResults
             connection.answers += self._batches().answers_to_reads(reads, answer.code, answer.lac, codec)
 
     def _batches(self) -> Batches:
@@ -695,7 +695,7 @@ class Server:
         room = before = min(room, AT_ONCE)
         while looks and room > 0:
             look = looks.popleft()
-            if type(look) is ReadRows:
+            if type(look) is ReadBatch:
                 count, size = self._look_up_rows(connection, look, room)
                 room -= size
                 found += count
@@ -721,11 +721,11 @@ class Server:
                 lambda done: self._hop(self._job_done, connection, job, since, done)
             )
 
-    def _job(self, looks: list[Look], most: int) -> list[Event] | FoundRows:
+    def _job(self, looks: list[Look], most: int) -> list[Event] | LookupResults:
         """In a thread: find what is looked up, up to so many bytes and the entry that goes beyond."""
         found: list[Event] = []
         for look in looks:
-            if type(look) is ReadRows:
+            if type(look) is ReadBatch:
                 return self._read_rows(look, most)
             try:
                 found.append(find(self.storage, look))  # type: ignore[arg-type]
@@ -738,27 +738,27 @@ class Server:
                 break
         return found
 
-    def _read_rows(self, reads: ReadRows, most: int) -> FoundRows:
+    def _read_rows(self, reads: ReadBatch, most: int) -> LookupResults:
         try:
             return self.storage.read_rows(reads.ledgers, reads.entry_ids, most)
         except Exception as error:  # as above
             _log.error("a look-up of %d entries fails: %s: %s", len(reads), type(error).__name__, error)
-            return found_nothing(reads, Code.IO_ERROR)
+            return no_results(reads, Code.IO_ERROR)
 
     def _job_done(
-        self, connection: Connection, job: list[Look], since: float, done: Future[list[Event] | FoundRows]
+        self, connection: Connection, job: list[Look], since: float, done: Future[list[Event] | LookupResults]
     ) -> None:
         connection.has_job = False
         if done.cancelled() or self.stopped:
             return
         found = done.result()
         self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - since, len(found))
-        if type(found) is FoundRows:
+        if type(found) is LookupResults:
             (reads,) = job
-            assert type(reads) is ReadRows
+            assert type(reads) is ReadBatch
             if len(found) < len(reads):
-                connection.misses.appendleft(ReadRows(reads.number, reads.requests[len(found) :]))
-            _, size = self._deliver_found(ReadRows(reads.number, reads.requests[: len(found)]), found)
+                connection.misses.appendleft(ReadBatch(reads.number, reads.requests[len(found) :]))
+            _, size = self._deliver_found(ReadBatch(reads.number, reads.requests[: len(found)]), found)
             self.metrics.add("bookie_READ_BYTES", size)
         else:
             connection.misses.extendleft(reversed(job[len(found) :]))
@@ -1055,6 +1055,6 @@ class Connection(asyncio.BufferedProtocol):
 def _job_of(misses: deque[Look]) -> list[Look]:
     """The next look-ups for a thread: reads that came together, or some look-ups of other kinds."""
     job = [misses.popleft()]
-    while type(job[0]) is not ReadRows and misses and type(misses[0]) is not ReadRows and len(job) < LOOK_UPS_OF_JOB:
+    while type(job[0]) is not ReadBatch and misses and type(misses[0]) is not ReadBatch and len(job) < LOOK_UPS_OF_JOB:
         job.append(misses.popleft())
     return job

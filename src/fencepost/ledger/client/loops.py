@@ -50,7 +50,7 @@ class Loops:
     def carried(self, entries: int) -> None:
         """Count entries sent or read without the loops. Start loading once there are enough."""
         self._carried += entries
-        if not self._is_begun and (self._carried >= self._worth or ready.is_wanted_at_once()):
+        if not self._is_begun and (self._carried >= self._worth or ready.is_required()):
             self._is_begun = True
             ready.begin(self._names, self._use)
 

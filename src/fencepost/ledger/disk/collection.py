@@ -22,7 +22,7 @@ from fencepost.ledger.disk.journal import Damage
 from fencepost.ledger.disk.read_cache import entries_of
 from fencepost.ledger.disk.workers import Disk, Turn, Work
 from fencepost.ledger.disk.write_cache import RowsWriteCache
-from fencepost.ledger.kernels.found import CODE, missing
+from fencepost.ledger.kernels.results import CODE, missing
 from fencepost.ledger.rules.codes import Code
 
 CHUNK = 1 << 22
@@ -32,8 +32,7 @@ CHUNK = 1 << 22
 @dataclass
 class Collected:
     """The result of a collection: the entry logs removed, their bytes, the bytes copied, and the entry logs kept
-    because
-    part of them cannot be read.
+    because part of them cannot be read.
     """
 
     removed: list[int] = field(default_factory=list)
@@ -59,9 +58,8 @@ class Collection:
         first.
 
         ``writing`` is held during each write. ``rate`` limits the bytes written per second; 0 means no limit. No
-        further
-        step begins once ``ended()`` is true. An entry log is kept if neither the disk nor the reserve has room for its
-        copies. Raises ``OSError``.
+        further step begins once ``ended()`` is true. An entry log is kept if neither the disk nor the reserve has room
+        for its copies. Raises ``OSError``.
         """
         collected = Collected()
         yield self._running

@@ -57,7 +57,7 @@ GAP = 1 << 12
 
 NO_LIMIT = 1 << 62
 """More bytes than any file has."""
-_NEAR = 1 << 17
+_READ_AT_LEAST = 1 << 17
 """The fewest bytes read when looking for a section."""
 
 _TRIES = 10
@@ -114,8 +114,7 @@ def name_of(log: int) -> str:
 
 def known_journals(files: Files, journals: Collection[int], has_lost_files: bool) -> Collection[int] | None:
     """The journal files to check entry logs against when they are opened. With ``has_lost_files``, the entry logs or
-    the
-    journal may be gone, so references from one to the other are ignored.
+    the journal may be gone, so references from one to the other are ignored.
     """
     if not has_lost_files:
         return journals
@@ -153,20 +152,21 @@ def scan(file: File, log: int) -> Scan:
     """
     sections: list[Section] = []
     at = SECTOR
-    near = _Near(file)
-    beginning = near.read(0, SECTOR)[:SECTOR]
+    reader = _BufferedReader(file)
+    beginning = reader.read(0, SECTOR)[:SECTOR]
     if beginning != file_header(log):
         refuse_later(f"entry log {name_of(log)}", beginning, file_header(log))
     else:
-        while at < file.end and (section := _read_section(near, log, at)) is not None:
+        while at < file.end and (section := _read_section(reader, log, at)) is not None:
             sections.append(section)
             at = aligned(section.end)
     return Scan(tuple(sections), file.end)
 
 
-class _Near:
+class _BufferedReader:
     """Reads a file front to back. Each read also fetches the bytes that follow, so that small sections take few
-    reads."""
+    reads.
+    """
 
     def __init__(self, file: File) -> None:
         self.file = file
@@ -177,16 +177,16 @@ class _Near:
         """Bytes from an offset; fewer than ``size`` only at the end of the file."""
         at = offset - self._start
         if at + size > len(self._data):
-            self._start, self._data, at = offset, self.file.read(offset, max(size, _NEAR)), 0
+            self._start, self._data, at = offset, self.file.read(offset, max(size, _READ_AT_LEAST)), 0
         return self._data[at : at + size]
 
 
-def _read_section(near: _Near, log: int, offset: int) -> Section | None:
+def _read_section(reader: _BufferedReader, log: int, offset: int) -> Section | None:
     """The section at an offset, without its entries; None if no readable section is there."""
-    found = contents_at(near.read(offset, HEADER), log, offset)
-    if found is None or HEADER + found[1] > near.file.end - offset:
+    found = contents_at(reader.read(offset, HEADER), log, offset)
+    if found is None or HEADER + found[1] > reader.file.end - offset:
         return None
-    return section_at(near.read(offset, HEADER + found[1]), log, offset)
+    return section_at(reader.read(offset, HEADER + found[1]), log, offset)
 
 
 def read_entries(file: File, section: Section) -> Iterator[tuple[int, int, bytes | None]]:
@@ -265,12 +265,9 @@ class EntryLogs:
         """Write a section at the end of the current entry log or of a new one. It is not durable yet.
 
         ``without`` lists the entry logs to remove once the section is durable. A section must be followed by
-        :meth:`sync`
-        and :meth:`commit`. If they do not complete, all state stays as it was, and every later write on any thread
-        raises
-        ``OSError`` until the entry logs are opened again. Raises :class:`NoRoom` before anything is written; the caller
-        may
-        retry.
+        :meth:`sync` and :meth:`commit`. If they do not complete, all state stays as it was, and every later write on
+        any thread raises ``OSError`` until the entry logs are opened again. Raises :class:`NoRoom` before anything is
+        written; the caller may retry.
         """
         if self._unfinished:
             raise OSError(errno.EIO, "an earlier section of an entry log could not be written or synced")
@@ -287,7 +284,7 @@ class EntryLogs:
             section = layout(self.current, file.end, self.sequence + 1, contents)
             end = aligned(section.end)
             # Preallocation also makes each piece faster to write.
-            self.reserve.or_of_it(lambda: file.preallocate(end), end - file.end)
+            self.reserve.run(lambda: file.preallocate(end), end - file.end)
         except NoRoom:
             self._unfinished = False
             raise
@@ -327,9 +324,9 @@ class EntryLogs:
         if current is not None and self.sizes[self.current] < self.limit:
             return current
         log = max(self.logs, default=0) + 1
-        file = self.reserve.or_of_it(lambda: self.files.create(name_of(log)), 0)
+        file = self.reserve.run(lambda: self.files.create(name_of(log)), 0)
         try:
-            self.reserve.or_of_it(lambda: file.preallocate(SECTOR), SECTOR)
+            self.reserve.run(lambda: file.preallocate(SECTOR), SECTOR)
         except NoRoom:
             self.files.remove(name_of(log))
             raise
@@ -376,14 +373,12 @@ class EntryLogs:
         now: bool = False,
     ) -> tuple[int, int, NDArray[np.uint8] | None]:
         """Read entries with the compiled loops. Rows of ``table``
-        (:class:`fencepost.ledger.kernels.found.FoundRows`) are read if they are a ``MISS`` and have an id.
+        (:class:`fencepost.ledger.kernels.results.LookupResults`) are read if they are a ``MISS`` and have an id.
 
         Returns how many rows of the table are valid (all, or as many as it takes for ``most`` bytes of bodies), how
-        many
-        are ``IO_ERROR``, and the buffer that the addresses point into. Some rows with an error can still be read one by
-        one: a compaction moved them after the lookup, or one of their neighbours cannot be read. ``now``: read only
-        what
-        needs no wait for a disk; the rest is an error. Raises :class:`Damage`.
+        many are ``IO_ERROR``, and the buffer that the addresses point into. Some rows with an error can still be read
+        one by one: a compaction moved them after the lookup, or one of their neighbours cannot be read. ``now``: read
+        only what needs no wait for a disk; the rest is an error. Raises :class:`Damage`.
         """
         from fencepost.ledger.kernels import cache as loops
 
@@ -468,8 +463,7 @@ class EntryLogs:
         self, logs: Collection[int], newest: Mapping[int, Scan], journals: Collection[int] | None
     ) -> Section | None:
         """The section that counts as the last; None if there is none. ``newest`` holds the newest entry logs that have
-        two
-        sections together, or all of them. Raises :class:`Damage` if something durable is missing.
+        two sections together, or all of them. Raises :class:`Damage` if something durable is missing.
         """
         sections = [section for log in sorted(newest) for section in newest[log].sections]
         if not sections:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fencepost.ledger.disk.sections import ENTRY_HEADER, ROW, Run, Runs, detail_bytes, runs_of, unpacked
-from fencepost.ledger.kernels.places import PLACED
+from fencepost.ledger.kernels.run_layout import RUN_DTYPE
 
 _FIRST = -(1 << 63)
 _LAST = (1 << 63) - 1
@@ -56,8 +56,7 @@ class Located(NamedTuple):
 
 class Placed(NamedTuple):
     """The runs of a section: its entry log, the offset of its first entry, the runs, and the ledgers whose earlier runs
-    no
-    longer count.
+    no longer count.
     """
 
     log: int
@@ -95,8 +94,7 @@ class Index:
 
     def find_rows(self, ledgers: Numbers, entry_ids: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """The locations of many entries, found by compiled loops: entry logs, offsets, and bytes with the header; all 0
-        for
-        an unknown entry.
+        for an unknown entry.
         """
         from fencepost.ledger.kernels import runs as loops
 
@@ -120,8 +118,7 @@ class Index:
 
     def runs(self, ledger: int, first: int = _FIRST, last: int = _LAST) -> list[Located]:
         """The runs of a ledger with entries from ``first`` to ``last``, in order. The first and last run may hold
-        entries
-        outside this range. While the index is changing, an entry may be in two runs.
+        entries outside this range. While the index is changing, an entry may be in two runs.
         """
         while True:
             tables = self._tables
@@ -201,16 +198,16 @@ class Index:
                         cut.add(nth)
             replaced.append((table, sorted(ended)))
         if cut:
-            new = self._cut_anew(new, sorted(cut), replaced)
+            new = self._recut(new, sorted(cut), replaced)
         if not len(new):
             return
         self._tables = (new, *self._tables)
         self._count(new.runs, 1)
         for table, rows in replaced:
             self._end(table, rows)
-        self._settle()
+        self._merge_tables()
 
-    def _cut_anew(self, new: _Table, cut: list[int], replaced: list[tuple[_Table, list[int]]]) -> _Table:
+    def _recut(self, new: _Table, cut: list[int], replaced: list[tuple[_Table, list[int]]]) -> _Table:
         """The new table with the runs in ``cut`` replaced: they partly overlap runs of other tables, whose remaining
         entries the replacements hold too.
         """
@@ -241,9 +238,10 @@ class Index:
         for log in np.unique(counted["log"]).tolist():
             self.live[log] += sign * int(counted["size"][counted["log"] == log].sum(dtype=np.int64))
 
-    def _settle(self) -> None:
+    def _merge_tables(self) -> None:
         """Merge the newest tables while the next one is not much longer, and rebuild tables with many superseded
-        runs."""
+        runs.
+        """
         tables = [_merged([table]) if table.ended > len(table) // 2 else table for table in self._tables]
         tables = [table for table in tables if len(table)]
         while len(tables) > 1 and len(tables[1]) <= _GROWTH * len(tables[0]):
@@ -418,18 +416,18 @@ def _table_of_sections(sections: Sequence[Placed]) -> tuple[_Table, Numbers]:
     return table, numbers[order]
 
 
-def _table_of(given: Runs, logs: Numbers, offsets: Numbers) -> tuple[_Table, Numbers]:
+def _table_of(source: Runs, logs: Numbers, offsets: Numbers) -> tuple[_Table, Numbers]:
     """A table of runs, and the order into which they were sorted."""
-    rows = given.rows
+    rows = source.rows
     ledgers, firsts = rows["ledger"].astype(np.int64), rows["first"].astype(np.int64)
     order = np.lexsort((firsts, ledgers))
-    runs = np.zeros(len(rows), PLACED)
+    runs = np.zeros(len(rows), RUN_DTYPE)
     for name in ("span", "size", "base", "count", "size_bits", "gap_bits"):
         runs[name] = rows[name]
     runs["log"], runs["offset"] = logs, offsets
     runs["details"][1:] = np.cumsum(_detail_bytes(runs))[:-1]
     return _Table(
-        ledgers[order], firsts[order], runs[order], np.frombuffer(given.details + bytes(SPARE), np.uint8)
+        ledgers[order], firsts[order], runs[order], np.frombuffer(source.details + bytes(SPARE), np.uint8)
     ), order
 
 

@@ -53,7 +53,8 @@ class EntryLogSeen(msgspec.Struct, frozen=True):
 
 class LedgerSeen(msgspec.Struct, frozen=True):
     """A ledger. ``bytes`` counts the bodies of its entries; ``in_journal`` counts entries that are in no entry log
-    yet."""
+    yet.
+    """
 
     ledger: int
     entries: int

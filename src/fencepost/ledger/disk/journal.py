@@ -71,13 +71,11 @@ class Tail(enum.Enum):
 @dataclass(frozen=True)
 class Scan:
     """The contents of a journal file: its groups in order, each as its offset and framed records; the end of the
-    readable
-    part; and the tail.
+    readable part; and the tail.
 
     ``previous_end``: how much of the previous file counts, -1 if this file does not count. ``synced``: everything below
     this offset is proven durable. ``following``: the number of the next file, 0 if none is announced. ``unit``: the
-    unit
-    of the file's length. ``mark``: the mark of its groups.
+    unit of the file's length. ``mark``: the mark of its groups.
     """
 
     previous_end: int
@@ -100,10 +98,9 @@ class Recovered:
     """The contents of a journal.
 
     ``groups`` holds the framed records of each group, in order. The next file gets the number ``number + 1``, declares
-    that
-    ``number`` counts up to ``end``, and begins with the records in ``unproven``, which may not be durable. Files with
-    higher numbers do not count. In file ``number``, the next group goes to ``next_group``, ``unit`` is the unit of the
-    length, and ``mark`` the mark of the groups. ``places`` is the file number and offset of each group's records.
+    that ``number`` counts up to ``end``, and begins with the records in ``unproven``, which may not be durable. Files
+    with higher numbers do not count. In file ``number``, the next group goes to ``next_group``, ``unit`` is the unit of
+    the length, and ``mark`` the mark of the groups. ``places`` is the file number and offset of each group's records.
     ``first`` is the first file that counts, 0 if none does.
     """
 
@@ -138,8 +135,7 @@ class Writer:
 
     def begin(self, previous_end: int, records: Sequence[bytes] = (), unit: int = 1) -> bytes:
         """The first bytes of the file: its header, and a group that repeats the records not proven durable by the
-        previous
-        file.
+        previous file.
 
         ``unit``: the file's length is always a multiple of this, and is durable before anything is written there.
         """
@@ -148,8 +144,7 @@ class Writer:
 
     def group(self, records: Iterable[bytes] = (), following: int = 0) -> bytes:
         """The bytes of a group, to write at the value that ``end`` had before this call. ``following``: the number of
-        the
-        next file, which exists; this group is then the last.
+        the next file, which exists; this group is then the last.
         """
         return b"".join(self.gathered((framed(records),), following))
 
@@ -305,8 +300,7 @@ def _group_header(number: int, mark: int, start: int, synced: int, following: in
 
 def _read_group(data: bytes, number: int, mark: int | None, start: int) -> tuple[int, int, int, int] | None:
     """The synced offset, next file, number of bytes of records and their checksum of the group at an offset; None if
-    there
-    is no group. A ``mark`` of None accepts any mark.
+    there is no group. A ``mark`` of None accepts any mark.
     """
     if data[start : start + 4] != _GROUP_MAGIC or start + _GROUP_SIZE > len(data):
         return None

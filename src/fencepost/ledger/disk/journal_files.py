@@ -33,7 +33,7 @@ def read_journal(files: Files, start: int) -> Recovered:
     return recover(_contents(files, start), start)
 
 
-def read_what_is_left(files: Files, start: int) -> Recovered:
+def read_partial_journal(files: Files, start: int) -> Recovered:
     """Like :func:`read_journal`, where the entry logs are gone, or refer to journal files that are gone.
 
     Files that were no longer needed may have come back, before a gap: a power loss restores names in any order.
@@ -71,14 +71,14 @@ class JournalFiles:
     def __init__(
         self,
         files: Files,
-        found: Recovered,
+        recovered: Recovered,
         *,
         synced: bool = True,
         unit: int = 4096,
         draw: Callable[[], int] = draw_mark,
         reserve: Reserve = NO_RESERVE,
     ) -> None:
-        """Begin the file after those in ``found``. Files that do not count are removed."""
+        """Begin the file after those in ``recovered``. Files that do not count are removed."""
         self.files = files
         self.sync_data = synced
         self.unit = unit
@@ -89,17 +89,21 @@ class JournalFiles:
         if SPARE in files.names():
             files.remove(SPARE)  # after a crash, the same file may also have a name by which it is needed
         for number in journals_in(files):
-            if number > found.number:
+            if number > recovered.number:
                 files.remove(name_of(number))
         before = None
-        if found.next_group:
-            file = files.open(name_of(found.number), writable=True)
+        if recovered.next_group:
+            file = files.open(name_of(recovered.number), writable=True)
             before = _JournalFile(
-                file, file.end // found.unit * found.unit, Writer(found.number, found.mark), found.unit, reserve
+                file,
+                file.end // recovered.unit * recovered.unit,
+                Writer(recovered.number, recovered.mark),
+                recovered.unit,
+                reserve,
             )
-            file.end = before.writer.end = found.next_group
-            before.writer.synced = found.end
-        self._begin(found.number + 1, found.end, found.unproven, before)
+            file.end = before.writer.end = recovered.next_group
+            before.writer.synced = recovered.end
+        self._begin(recovered.number + 1, recovered.end, recovered.unproven, before)
 
     @property
     def number(self) -> int:
@@ -170,7 +174,7 @@ class JournalFiles:
         unit: int,
         reserve: Reserve,
     ) -> None:
-        file, length = self._made(name_of(number), reserve)
+        file, length = self._create(name_of(number), reserve)
         last = _JournalFile(file, length, Writer(number, self.draw()), unit, reserve)
         try:
             last.append([last.writer.begin(previous_end, records, unit)])
@@ -186,15 +190,14 @@ class JournalFiles:
         last.reserve = self.reserve
         self._last = last
 
-    def _made(self, name: str, reserve: Reserve) -> tuple[File, int]:
+    def _create(self, name: str, reserve: Reserve) -> tuple[File, int]:
         """Create a file, or rename the spare to it; return it with its length.
 
         The new name is durable and the spare's is gone on return. Until then, a crash could leave the contents under a
-        name
-        by which they are needed.
+        name by which they are needed.
         """
         if not self._has_spare:
-            file = reserve.or_of_it(lambda: self.files.create(name), 0)
+            file = reserve.run(lambda: self.files.create(name), 0)
             self.files.sync()
             return file, 0
         self.files.rename(SPARE, name)
@@ -229,7 +232,7 @@ class _JournalFile:
         end = self.file.end + sum(map(len, parts))
         if end > self._length:
             length = -(-end // self._unit) * self._unit
-            self.reserve.or_of_it(lambda: self.file.preallocate(length), length - self._length)
+            self.reserve.run(lambda: self.file.preallocate(length), length - self._length)
             self._length = length
             self.file.sync()
         self.file.append(parts)

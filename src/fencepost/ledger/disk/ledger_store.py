@@ -18,9 +18,9 @@ from fencepost.ledger.disk.ledgers import LedgerState
 from fencepost.ledger.disk.read_cache import MANY, MOST, SEVERAL, ReadCache, bytes_ahead
 from fencepost.ledger.disk.sections import Section
 from fencepost.ledger.disk.write_cache import WriteCache, write_cache
-from fencepost.ledger.kernels import found
+from fencepost.ledger.kernels import results
 from fencepost.ledger.kernels.entries import EntryRows
-from fencepost.ledger.kernels.found import MISS, FoundRows, missing
+from fencepost.ledger.kernels.results import MISS, LookupResults, missing
 from fencepost.ledger.records import EntryAdded, Record
 from fencepost.ledger.rules.adding import lac_of_bookie
 from fencepost.ledger.rules.codes import Code
@@ -165,37 +165,38 @@ class LedgerStore:
             body = self.ahead.get(ledger, entry_id)
         return body
 
-    def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
+    def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> LookupResults:
         """Find entries in memory. Entries known not to exist get ``NO_ENTRY``; all others, and requests for the last
-        entry
-        of a ledger (-1), are a ``MISS``.
+        entry of a ledger (-1), are a ``MISS``.
         """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         table = missing(entry_ids)
         blocks = self.cache.find(ledgers, entry_ids, table)
-        _deny(self.forgotten, ledgers, table)
+        _mark_forgotten(self.forgotten, ledgers, table)
         flushing = self.flushing
         if flushing is not None:
             blocks = (blocks, flushing.cache.find(ledgers, entry_ids, table))
-            _deny(flushing.forgotten, ledgers, table)
-        return FoundRows(table, (blocks, self.ahead.find(ledgers, entry_ids, table)))
+            _mark_forgotten(flushing.forgotten, ledgers, table)
+        return LookupResults(table, (blocks, self.ahead.find(ledgers, entry_ids, table)))
 
-    def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
+    def read_rows(
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT
+    ) -> LookupResults:
         """Like :meth:`look_up`, for many entries. It stops early once the bodies come to ``most`` bytes."""
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         if not self.compiled():
-            return self._one_by_one(ledgers, entry_ids, FoundRows(missing(entry_ids), ()), most)
+            return self._one_by_one(ledgers, entry_ids, LookupResults(missing(entry_ids), ()), most)
         epoch = self.ahead.epoch
         table, cached, _ = self.cached_rows(ledgers, entry_ids)
-        is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0)
+        is_missing = (table[:, results.CODE] == MISS) & (entry_ids >= 0)
         count, block = len(table), None
         try:
             count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most)
             if not errors:
                 self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], MANY)
         except Damage:
-            return self._one_by_one(ledgers, entry_ids, FoundRows(table[:count], (cached, block)), most)
-        rows = FoundRows(table[:count], (cached, block), block)
+            return self._one_by_one(ledgers, entry_ids, LookupResults(table[:count], (cached, block)), most)
+        rows = LookupResults(table[:count], (cached, block), block)
         return self._one_by_one(ledgers, entry_ids, rows, most) if errors or entry_ids.min(initial=0) < 0 else rows
 
     def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
@@ -203,22 +204,21 @@ class LedgerStore:
         body = self.cached(ledger, entry_id)
         if body is None and self.compiled():
             rows = self.rows_now(np.array([ledger]), np.array([entry_id]))
-            if rows.table[0, found.CODE] == Code.OK.value:
+            if rows.table[0, results.CODE] == Code.OK.value:
                 body = rows.body(0)
         return body
 
-    def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
+    def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> LookupResults:
         """The part of :meth:`read_rows` that needs no wait for a disk. This includes entries in the page cache. The
-        others,
-        and those that cannot be read, are a ``MISS``.
+        others, and those that cannot be read, are a ``MISS``.
         """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         epoch = self.ahead.epoch
         table, cached, _ = self.cached_rows(ledgers, entry_ids)
         if not self.compiled():
-            return FoundRows(table, cached)
+            return LookupResults(table, cached)
         are_few = len(table) < SEVERAL
-        is_missing = (table[: SEVERAL - 1, found.CODE] == MISS) & (entry_ids[: SEVERAL - 1] >= 0)
+        is_missing = (table[: SEVERAL - 1, results.CODE] == MISS) & (entry_ids[: SEVERAL - 1] >= 0)
         count, errors, block = len(table), 0, None
         try:
             count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most, now=True)
@@ -227,8 +227,8 @@ class LedgerStore:
         except Damage:
             pass  # a blocking read reports it
         if errors:
-            table[table[:, found.CODE] == Code.IO_ERROR.value, found.CODE] = MISS
-        return FoundRows(table[:count], (cached, block), block)
+            table[table[:, results.CODE] == Code.IO_ERROR.value, results.CODE] = MISS
+        return LookupResults(table[:count], (cached, block), block)
 
     def _read_ahead_of(
         self,
@@ -243,7 +243,7 @@ class LedgerStore:
         """Like :meth:`_read_ahead`, from a table of results and a mask of those that were not in memory."""
         asked = np.flatnonzero(was_missing)
         if len(asked):
-            size = bytes_ahead(int(table[:, found.SIZE].sum()), len(table), many)
+            size = bytes_ahead(int(table[:, results.SIZE].sum()), len(table), many)
             ledger = ledgers[asked[-1]]
             self._read_ahead(epoch, int(ledger), entry_ids[asked[ledgers[asked] == ledger]].tolist(), size, now)
 
@@ -265,11 +265,11 @@ class LedgerStore:
                 self.ahead.keep(epoch, ledger, table[:count], block, stride)
 
     def _one_by_one(
-        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], rows: FoundRows, most: int
-    ) -> FoundRows:
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], rows: LookupResults, most: int
+    ) -> LookupResults:
         """Look up one by one the entries that were missed or could not be read."""
         table, blocks = rows.table, [*rows.blocks]
-        codes = table[:, found.CODE]
+        codes = table[:, results.CODE]
         for row in np.flatnonzero((codes == MISS) | (codes == Code.IO_ERROR.value)).tolist():
             code, found_id, body = self.look_up(int(ledgers[row]), int(entry_ids[row]), ahead=False)
             data = np.frombuffer(body or b"", np.uint8)
@@ -277,8 +277,8 @@ class LedgerStore:
             table[row] = code.value, found_id, data.ctypes.data if body else 0, len(data)
             most -= len(data)
             if most <= 0:
-                return FoundRows(table[: row + 1], blocks)
-        return FoundRows(table, blocks)
+                return LookupResults(table[: row + 1], blocks)
+        return LookupResults(table, blocks)
 
     def last(self, ledger: int) -> int | None:
         """The id of the last entry of a ledger, None if it has none. Raises
@@ -305,8 +305,7 @@ class LedgerStore:
 
     def with_entries(self) -> Iterator[int]:
         """The ledgers with entries in entry logs. Some may have no other state: they were deleted, and a compaction is
-        yet
-        to come.
+        yet to come.
         """
         return (ledger for ledger in self.logs.index.ledgers() if not self._is_forgotten(ledger))
 
@@ -316,8 +315,8 @@ class LedgerStore:
         return ledger in self.forgotten or (flushing is not None and ledger in flushing.forgotten)
 
 
-def _deny(forgotten: set[int], ledgers: NDArray[np.int64], table: NDArray[np.int64]) -> None:
+def _mark_forgotten(forgotten: set[int], ledgers: NDArray[np.int64], table: NDArray[np.int64]) -> None:
     """Mark missed entries of forgotten ledgers as ``NO_ENTRY``."""
     if forgotten:
-        denied = np.isin(ledgers, [*forgotten]) & (table[:, found.CODE] == MISS) & (table[:, found.ENTRY_ID] >= 0)
-        table[denied, found.CODE] = Code.NO_ENTRY.value
+        denied = np.isin(ledgers, [*forgotten]) & (table[:, results.CODE] == MISS) & (table[:, results.ENTRY_ID] >= 0)
+        table[denied, results.CODE] = Code.NO_ENTRY.value

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fencepost.ledger.disk.write_cache import RowsWriteCache
-from fencepost.ledger.kernels import entries, found
+from fencepost.ledger.kernels import entries, results
 from fencepost.ledger.kernels.entries import EntryRows
 from fencepost.ledger.rules.codes import Code
 
@@ -68,8 +68,7 @@ class ReadCache:
 
     def next_of(self, ledger: int, entry_ids: list[int]) -> tuple[int, int] | None:
         """Predict the next read of a ledger from the ids that were just not in memory. Returns the next id and the
-        distance
-        between ids; None if the reads are not sequential.
+        distance between ids; None if the reads are not sequential.
         """
         with self._lock:
             last, stride = self._readers.get(ledger, (-1, 0))
@@ -85,11 +84,10 @@ class ReadCache:
 
     def keep(self, epoch: int, ledger: int, table: NDArray[np.int64], block: NDArray[np.uint8], stride: int) -> None:
         """Keep entries of a ledger that were read ahead. ``table`` is as in
-        :class:`fencepost.ledger.kernels.found.FoundRows`, with all bodies in ``block``; ``epoch`` is the value from
-        before
-        the lookup.
+        :class:`fencepost.ledger.kernels.results.LookupResults`, with all bodies in ``block``; ``epoch`` is the value
+        from before the lookup.
         """
-        read = table[table[:, found.CODE] == Code.OK.value]
+        read = table[table[:, results.CODE] == Code.OK.value]
         rows = entries_of(np.full(len(read), ledger), read, block)
         with self._lock:
             if epoch != self.epoch or not len(rows):
@@ -97,7 +95,7 @@ class ReadCache:
             if not self._halves or self._halves[0].size >= self._half:
                 self._halves = (RowsWriteCache(), *self._halves[:1])
             self._halves[0].put_rows(rows)
-            self._remember(ledger, int(read[-1, found.ENTRY_ID]), stride)
+            self._remember(ledger, int(read[-1, results.ENTRY_ID]), stride)
 
     def clear(self) -> None:
         """Drop all entries, because the index has changed."""
@@ -113,18 +111,17 @@ class ReadCache:
 
 
 def entries_of(ledgers: NDArray[np.int64], table: NDArray[np.int64], block: NDArray[np.uint8]) -> EntryRows:
-    """Entries from a table of :class:`fencepost.ledger.kernels.found.FoundRows` with all bodies in one block."""
+    """Entries from a table of :class:`fencepost.ledger.kernels.results.LookupResults` with all bodies in one block."""
     rows = np.empty((len(table), entries.COLUMNS), np.int64)
     rows[:, entries.LEDGER], rows[:, entries.LAC] = ledgers, -1
-    rows[:, entries.ENTRY_ID], rows[:, entries.SIZE] = table[:, found.ENTRY_ID], table[:, found.SIZE]
-    rows[:, entries.OFFSET] = table[:, found.ADDRESS] - block.ctypes.data
+    rows[:, entries.ENTRY_ID], rows[:, entries.SIZE] = table[:, results.ENTRY_ID], table[:, results.SIZE]
+    rows[:, entries.OFFSET] = table[:, results.ADDRESS] - block.ctypes.data
     return EntryRows(block, rows)
 
 
 def bytes_ahead(size: int, count: int, many: int = MANY) -> int:
     """How many bytes to read ahead after a request for ``count`` entries of ``size`` bytes: enough for several more
-    such
-    requests.
+    such requests.
 
     0 for a request of ``many`` entries: such a client pipelines its requests, and would gain nothing.
     """

@@ -64,10 +64,9 @@ class Reserve:
             if not self._held:
                 self._fill(files)
 
-    def or_of_it(self, work: Callable[[], T], size: int) -> T:
+    def run(self, work: Callable[[], T], size: int) -> T:
         """Run ``work``, which takes ``size`` bytes of disk; if the disk is full, release them from the reserve and
-        retry.
-        Raises :class:`NoRoom` if the reserve is used up too.
+        retry. Raises :class:`NoRoom` if the reserve is used up too.
         """
         if not self.wanted:
             return work()

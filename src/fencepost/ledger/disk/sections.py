@@ -85,10 +85,8 @@ class Contents(msgspec.Struct, array_like=True, frozen=True):
     """The contents of a section, apart from its entries.
 
     ``journal_start``: the first journal file still needed. ``logs``: the existing entry logs. ``runs``: its entries in
-    file
-    order, encoded as in :class:`Runs`. ``states``: ledger states, which replace earlier ones. ``forgotten``: ledgers
-    whose
-    earlier entries and states no longer count.
+    file order, encoded as in :class:`Runs`. ``states``: ledger states, which replace earlier ones. ``forgotten``:
+    ledgers whose earlier entries and states no longer count.
     """
 
     journal_start: int
@@ -102,10 +100,8 @@ class Runs:
     """Many runs in their disk format: the number of runs, a row for each, and bits for sizes and ids.
 
     ``rows`` has the fields of ``ROW``. ``details`` has the bits of all runs; those of a run begin at a whole byte. They
-    are
-    unsigned numbers, lowest bit first. For each entry, ``size_bits`` bits hold its size minus that of the smallest.
-    Then,
-    for each entry but the first, ``gap_bits`` bits hold the number of ids skipped before it.
+    are unsigned numbers, lowest bit first. For each entry, ``size_bits`` bits hold its size minus that of the smallest.
+    Then, for each entry but the first, ``gap_bits`` bits hold the number of ids skipped before it.
     """
 
     def __init__(self, rows: NDArray[Any], details: bytes) -> None:
@@ -208,8 +204,7 @@ def unpacked(ledger: int, first: int, base: int, count: int, size_bits: int, gap
 @dataclass(frozen=True)
 class Section:
     """A section and its location: its entry log, its number among all sections, its offset, the offset of its entries,
-    and
-    its end.
+    and its end.
     """
 
     log: int

@@ -33,14 +33,14 @@ from fencepost.ledger.disk.collection import Collected, Collection
 from fencepost.ledger.disk.entry_logs import NO_LIMIT, EntryLogs, known_journals
 from fencepost.ledger.disk.index import Index
 from fencepost.ledger.disk.journal import Damage, LaterFormat, framed
-from fencepost.ledger.disk.journal_files import JournalFiles, journals_in, read_journal, read_what_is_left
+from fencepost.ledger.disk.journal_files import JournalFiles, journals_in, read_journal, read_partial_journal
 from fencepost.ledger.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.ledger.disk.records import decode, decode_rows, encode
 from fencepost.ledger.disk.reserve import LEAST, Reserve
 from fencepost.ledger.disk.settings import MIB, StorageSettings
-from fencepost.ledger.disk.workers import WOKEN, Disk, Process, Threads, Work, Worker, carried_out
+from fencepost.ledger.disk.workers import WOKEN, Disk, Process, Threads, Work, Worker, run_work
 from fencepost.ledger.kernels.entries import EntryRows
-from fencepost.ledger.kernels.found import CODE, FoundRows
+from fencepost.ledger.kernels.results import CODE, LookupResults
 from fencepost.ledger.records import EntryAdded, LacWritten, Record
 from fencepost.ledger.rules.adding import is_journalled
 from fencepost.ledger.rules.codes import Code
@@ -83,10 +83,9 @@ class Storage:
     ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage cannot go on.
     ``busy(is_busy)``: the write cache is full while its other half is being flushed. The caller should stop reading
     requests until it is called with False; records taken until then are still stored. ``full(is_full)``: a disk is
-    fuller
-    than ``diskUsageThreshold`` or its reserve is in use; or all have space again. ``took(what, seconds)``: the duration
-    of
-    a ``journal sync`` or a ``checkpoint``. Workers call all five; ``busy`` may also be called within :meth:`take`.
+    fuller than ``diskUsageThreshold`` or its reserve is in use; or all have space again. ``took(what, seconds)``: the
+    duration of a ``journal sync`` or a ``checkpoint``. Workers call all five; ``busy`` may also be called within
+    :meth:`take`.
     """
 
     def __init__(
@@ -105,8 +104,7 @@ class Storage:
         process: Process | None = None,
     ) -> None:
         """Lock the directories and read their files. Tests and the simulator pass ``journal_files`` and
-        ``ledger_files``
-        instead; the simulator also passes its own ``process``.
+        ``ledger_files`` instead; the simulator also passes its own ``process``.
 
         ``has_lost_files``: one of the directories may have been lost, so the other is used alone. ``compiled()`` says
         whether :mod:`fencepost.ledger.kernels.cache` is compiled and can be imported without delay.
@@ -132,11 +130,11 @@ class Storage:
             except BlockingIOError:
                 raise SystemFailure(f"{settings.ledger_directory} is in use by another bookie") from None
         self._journal_reserve = Reserve(self._journal_reserve_used)
-        self._ledger_reserve = Reserve(lambda: self._tell_full(True))
+        self._ledger_reserve = Reserve(lambda: self._set_full(True))
         self._reserves = ((self._journal_reserve, self._journal_files), (self._ledger_reserve, self._ledger_files))
         self._waiting_for_room: set[str] = set()
         """Workers that found no space, whatever the disk says is free: there may be quotas."""
-        self._telling = threading.Lock()
+        self._full_lock = threading.Lock()
         """Held while ``full`` is called."""
         try:
             with _one_line(settings.ledger_directory):
@@ -145,11 +143,11 @@ class Storage:
                     self._ledger_files, Index(), known, settings.log_size_limit, has_lost_files, self._ledger_reserve
                 )
             with _one_line(settings.journal_directory):
-                read = read_what_is_left if has_lost_files else read_journal
-                self._found = read(self._journal_files, self._logs.journal_start)
-            if has_lost_files and self._found.first:
+                read = read_partial_journal if has_lost_files else read_journal
+                self._recovered = read(self._journal_files, self._logs.journal_start)
+            if has_lost_files and self._recovered.first:
                 # Later sections must not rely on journal files that are gone.
-                self._logs.journal_start = self._found.first
+                self._logs.journal_start = self._recovered.first
             self._open_reserves()
         except BaseException:
             self._held.release()
@@ -173,7 +171,7 @@ class Storage:
         self._checkpoint_wanted = False
         self._checkpoints_begun = 0
         self._checkpoints_done = 0
-        self._awaited: list[tuple[int, Callable[[], None]]] = []
+        self._when_done: list[tuple[int, Callable[[], None]]] = []
         """Callbacks, each with the number of the checkpoint it waits for."""
         self._is_busy = False
         self._closing = False
@@ -181,7 +179,7 @@ class Storage:
 
         self._writing = threading.Lock()
         """Held while writing to entry logs."""
-        self._at_work: dict[str, Worker] = {}
+        self._workers: dict[str, Worker] = {}
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
@@ -193,7 +191,7 @@ class Storage:
         :class:`fencepost.SystemFailure`.
         """
         yield from self.ledger_store.records()
-        for group in self._found.groups:
+        for group in self._recovered.groups:
             try:
                 for record in decode_rows(group):
                     if isinstance(record, EntryRows):
@@ -210,11 +208,11 @@ class Storage:
     @property
     def has_journal(self) -> bool:
         """Whether there is a journal, even an empty one. Valid only before :meth:`start`, which creates it."""
-        return self._found.number > 0
+        return self._recovered.number > 0
 
     def unproven(self) -> Iterator[Record]:
         """The last records of the journal, which may not have been synced. Valid only before :meth:`start`."""
-        return map(decode, self._found.unproven)
+        return map(decode, self._recovered.unproven)
 
     def start(self) -> None:
         """Start the workers, after the role got all of :meth:`records`. Raises :class:`fencepost.SystemFailure`."""
@@ -222,7 +220,7 @@ class Storage:
         with _one_line(settings.journal_directory):
             self.journal = JournalFiles(
                 self._journal_files,
-                self._found,
+                self._recovered,
                 synced=settings.journal_sync_data,
                 unit=int(settings.journal_pre_alloc_size_mb * MIB),
                 draw=self._process.draw,
@@ -230,10 +228,10 @@ class Storage:
             )
             self.journal.remove_before(self._logs.journal_start)
             self._logs.begin()
-        del self._found
+        del self._recovered
         with self._lock:  # neither may look for the other before both exist
             for name, work in ((JOURNAL, self._write_journal()), (CHECKPOINT, self._take_checkpoints())):
-                self._at_work[name] = self._process.begin(name, self._guarded(name, work), self._fail)
+                self._workers[name] = self._process.begin(name, self._guarded(name, work), self._fail)
 
     def close(self) -> bool:
         """Flush everything, end the workers and unlock the directories. Callbacks of queued records come first.
@@ -242,15 +240,15 @@ class Storage:
         """
         flushed = False
         self._is_ending = True
-        if self._at_work:
+        if self._workers:
             self._wake_workers()
             with contextlib.suppress(SystemFailure):
                 self.checkpoint()
                 flushed = True
             self.end()
-            for worker in self._at_work.values():
+            for worker in self._workers.values():
                 worker.join()
-            self._at_work = {}
+            self._workers = {}
         self._closing = True
         self._collection.wait()
         self._held.release()
@@ -266,9 +264,8 @@ class Storage:
 
     def take(self, records: Sequence[tuple[int, Record | EntryRows]]) -> None:
         """Queue records that arrived together, each with its position; an :class:`EntryRows` has the position of its
-        last
-        record. ``synced`` is called with this position or a later one when it is durable. From now on look-ups find the
-        entries; of entries with the same id they find the last.
+        last record. ``synced`` is called with this position or a later one when it is durable. From now on look-ups
+        find the entries; of entries with the same id they find the last.
         """
         with self._lock:
             for _, record in records:
@@ -300,14 +297,15 @@ class Storage:
         """An entry that needs no wait for a disk, because the storage or the page cache has it; None otherwise."""
         return self.ledger_store.look_up_now(ledger, entry_id)
 
-    def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
+    def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> LookupResults:
         """The part of :meth:`read_rows` that needs no wait for a disk. The remaining rows have the code ``MISS`` and
-        need
-        :meth:`read_rows`.
+        need :meth:`read_rows`.
         """
         return self.ledger_store.rows_now(ledgers, entry_ids, most)
 
-    def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
+    def read_rows(
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT
+    ) -> LookupResults:
         """Like :meth:`look_up`, for many entries. An id of -1 means the last entry of the ledger.
 
         It stops once the bodies come to ``most`` bytes; the last may exceed it.
@@ -316,8 +314,7 @@ class Storage:
 
     def following(self, ledger: int, first: int, count: int, size: int) -> Callable[[int], tuple[Code, bytes | None]]:
         """A function that looks up entries of a ledger by id, for a batch read from ``first`` on. Up to ``count``
-        entries
-        or ``size`` bytes are read in advance.
+        entries or ``size`` bytes are read in advance.
         """
         codes: list[int] = []
         with contextlib.suppress(Damage, OSError):
@@ -338,7 +335,8 @@ class Storage:
 
     def entries_of(self, ledger: int) -> list[int]:
         """The ids of a ledger's entries, in order. Raises :class:`fencepost.SystemFailure` if the index cannot be
-        read."""
+        read.
+        """
         with _one_line(self.settings.ledger_directory):
             return self.ledger_store.entries_of(ledger)
 
@@ -349,10 +347,9 @@ class Storage:
         return sorted(known.union(self.ledger_store.with_entries()))
 
     @contextlib.contextmanager
-    def room_for_note(self) -> Iterator[None]:
+    def room_for_small_file(self) -> Iterator[None]:
         """Within this context there is space for a small file beside the entry logs, from the reserve if need be.
-        Raises
-        ``OSError``.
+        Raises ``OSError``.
         """
         with self._looking_for_room():
             if self._ledger_files.room().free < LEAST:
@@ -385,7 +382,7 @@ class Storage:
         with self._lock:
             is_needed = always or self.ledger_store.flushing is not None or self.ledger_store.has_changed
             if is_needed and not self._has_ended():
-                self._awaited.append((self._checkpoints_begun + 1, done))
+                self._when_done.append((self._checkpoints_begun + 1, done))
                 self._checkpoint_wanted = True
                 self._begin_checkpoint()
                 return
@@ -393,8 +390,7 @@ class Storage:
 
     def collect(self) -> Collected:
         """Reclaim the space of forgotten ledgers. Removes entry logs without live entries, and compacts sparse ones
-        when a
-        minor or major compaction is due. Raises :class:`fencepost.SystemFailure`.
+        when a minor or major compaction is due. Raises :class:`fencepost.SystemFailure`.
         """
         if self.ledger_store.forgotten:
             self.checkpoint()
@@ -404,7 +400,7 @@ class Storage:
             threshold, self._next_minor = settings.minor_compaction_threshold, now + settings.minor_compaction_interval
         if now >= self._next_major:
             threshold, self._next_major = settings.major_compaction_threshold, now + settings.major_compaction_interval
-        return carried_out(self.collecting(threshold))
+        return run_work(self.collecting(threshold))
 
     def collecting(self, threshold: float) -> Work[Collected]:
         """The work of :meth:`collect`: compact entry logs whose live share is at most ``threshold``."""
@@ -444,18 +440,18 @@ class Storage:
     def _wake_journal(self) -> None:
         if self._idle:
             self._idle = False
-            self._at_work[JOURNAL].wake()
+            self._workers[JOURNAL].wake()
 
     def _wake_workers(self) -> None:
-        for worker in self._at_work.values():
+        for worker in self._workers.values():
             worker.wake()
 
     def _wake_all(self) -> None:
         """The storage ends or has failed: end all waits."""
         self._wake_workers()
         with self._lock:
-            awaited, self._awaited = self._awaited, []
-        for _, done in awaited:
+            callbacks, self._when_done = self._when_done, []
+        for _, done in callbacks:
             done()
 
     def _keep_replayed(self, rows: EntryRows) -> None:
@@ -475,9 +471,9 @@ class Storage:
             self._logs.sync(section)
             self.ledger_store.end(section)
 
-    def _fail(self, reason: str, tells: bool = True) -> None:
+    def _fail(self, reason: str, reports: bool = True) -> None:
         with self._lock:
-            first = tells and not self._failure
+            first = reports and not self._failure
             self._failure = self._failure or reason
         self._wake_all()
         if first:
@@ -489,8 +485,8 @@ class Storage:
             yield from work
         except OSError as error:
             # If the storage is closing and has no space, the result of close() says so.
-            tells = not (isinstance(error, NoRoom) and self._is_ending)
-            self._fail(f"{name} cannot be written: {_reason(error)}", tells)
+            reports = not (isinstance(error, NoRoom) and self._is_ending)
+            self._fail(f"{name} cannot be written: {_reason(error)}", reports)
 
     # -- room on the disks ---------------------------------------------------------------------------------------------
 
@@ -521,20 +517,21 @@ class Storage:
 
     def _journal_reserve_used(self) -> None:
         """A checkpoint frees the journal's space, except for one file."""
-        self._tell_full(True)
+        self._set_full(True)
         with self._lock:
-            if self._at_work and self.ledger_store.flushing is None:
+            if self._workers and self.ledger_store.flushing is None:
                 self._begin_checkpoint()
 
-    def _tell_full(self, is_full: bool) -> None:
-        with self._telling:
+    def _set_full(self, is_full: bool) -> None:
+        with self._full_lock:
             if is_full is not self.is_full:
                 self.is_full = is_full
                 self.full(is_full)
 
     def _with_room(self, name: str, work: Callable[[], T]) -> Work[T]:
         """Run a step of a worker, and repeat it while there is no space. Raises ``NoRoom`` if the storage ends
-        first."""
+        first.
+        """
         while True:
             yield Disk.WRITE
             try:
@@ -553,10 +550,10 @@ class Storage:
             _log.warning("the %s waits: %s", name, error.strerror)
         self._waiting_for_room.add(name)
         with self._looking_for_room():
-            self._tell_full(True)
-            yield from self._rest(PATIENCE)
+            self._set_full(True)
+            yield from self._sleep(PATIENCE)
 
-    def _rest(self, seconds: float) -> Work[None]:
+    def _sleep(self, seconds: float) -> Work[None]:
         """Wait, despite wake-ups, unless the storage ends or fails."""
         end = self._process.now() + seconds
         while self._process.now() < end and not (self._is_ending or self._failure):
@@ -582,7 +579,7 @@ class Storage:
         self._has_warned = usage >= settings.disk_usage_warn_threshold
         threshold = settings.disk_usage_lwm_threshold if self.is_full else settings.disk_usage_threshold
         is_whole = all(reserve.is_whole for reserve, _ in self._reserves)
-        self._tell_full(usage >= threshold or not is_whole or bool(self._waiting_for_room))
+        self._set_full(usage >= threshold or not is_whole or bool(self._waiting_for_room))
 
     # -- the worker of the journal ------------------------------------------------------------------------------------
 
@@ -590,7 +587,7 @@ class Storage:
         proven = True
         last_group = done = 0
         while True:
-            yield from self._wait_for_company(done + last_group // 2)
+            yield from self._wait_for_group(done + last_group // 2)
             has_ended = self._has_ended()
             queue = self._take_queue()
             if not queue and has_ended:
@@ -629,10 +626,9 @@ class Storage:
             yield until
             self._idle = False
 
-    def _wait_for_company(self, records: int) -> Work[None]:
+    def _wait_for_group(self, records: int) -> Work[None]:
         """If a group has begun, wait briefly until it has this many records: half of the last group's acknowledgements
-        may
-        trigger new adds. A group with enough bytes does not wait.
+        may trigger new adds. A group with enough bytes does not wait.
         """
         if self._queue and self._queued < records:
             now, most = self._process.now, self.settings.journal_buffered_writes_threshold
@@ -654,7 +650,7 @@ class Storage:
                 yield from self._write_group(group, single, position)
                 size, count, position = 0, 0, 0
                 record.journal_start = yield from self._with_room(JOURNAL, self.journal.roll)
-                self._at_work[CHECKPOINT].wake()
+                self._workers[CHECKPOINT].wake()
                 continue
             position = at
             if type(record) is EntryRows:
@@ -741,8 +737,8 @@ class Storage:
             if self.ledger_store.cache.size >= self._half or self._checkpoint_wanted:
                 self._begin_checkpoint()
             was_busy, self._is_busy = self._is_busy, False
-            done = [call for number, call in self._awaited if number <= self._checkpoints_done]
-            self._awaited = [each for each in self._awaited if each[0] > self._checkpoints_done]
+            done = [call for number, call in self._when_done if number <= self._checkpoints_done]
+            self._when_done = [each for each in self._when_done if each[0] > self._checkpoints_done]
         for call in done:
             call()
         if was_busy:

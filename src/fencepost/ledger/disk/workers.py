@@ -128,7 +128,7 @@ class _Thread:
             self._failed(f"{self._name} cannot go on: {type(error).__name__}: {error}")
 
 
-def carried_out(work: Work[T]) -> T:
+def run_work(work: Work[T]) -> T:
     """Run work on this thread, and return its result. Nothing wakes it."""
     while True:
         try:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from fencepost.ledger.disk.entry_logs import PIECE, Bodies, Entries
 from fencepost.ledger.disk.sections import ENTRY_HEADER, Runs
-from fencepost.ledger.kernels import entries as given
-from fencepost.ledger.kernels import found
+from fencepost.ledger.kernels import entries as entry_table
+from fencepost.ledger.kernels import results
 from fencepost.ledger.kernels.entries import EntryRows
-from fencepost.ledger.kernels.found import MISS
+from fencepost.ledger.kernels.results import MISS
 from fencepost.ledger.rules.codes import Code
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class WriteCache(Protocol):
     def find(
         self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
     ) -> Sequence[object]:
-        """Look up the entries whose rows in a table of :class:`fencepost.ledger.kernels.found.FoundRows` are a
-        ``MISS``;
-        rows of entries that are not here stay so. Returns the owners of the memory that the addresses point into.
+        """Look up the entries whose rows in a table of :class:`fencepost.ledger.kernels.results.LookupResults` are a
+        ``MISS``; rows of entries that are not here stay so. Returns the owners of the memory that the addresses point
+        into.
         """
 
     def last(self, ledger: int) -> int | None:
@@ -121,7 +121,7 @@ class PlainWriteCache:
         self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
     ) -> Sequence[object]:
         blocks: list[object] = []
-        for row in np.flatnonzero(table[:, found.CODE] == MISS).tolist():
+        for row in np.flatnonzero(table[:, results.CODE] == MISS).tolist():
             entry_id = int(entry_ids[row])
             body = self.get(int(ledgers[row]), entry_id)
             if body is not None:
@@ -155,8 +155,7 @@ class RowsWriteCache:
     """A write cache that uses :mod:`fencepost.ledger.kernels.cache`. The first instance compiles or loads the loops.
 
     Blocks and rows stay in memory, and count in ``size``, until the cache is gone, even if their entries are replaced
-    or
-    dropped.
+    or dropped.
     """
 
     __slots__ = ("_blocks", "_counts", "_loops", "_owner", "_single", "_table", "size")
@@ -169,7 +168,7 @@ class RowsWriteCache:
         self._counts = np.zeros(2, np.int64)
         self._blocks: list[object] = []
         self._owner: object = None
-        self._single = np.zeros((1, given.COLUMNS), np.int64)
+        self._single = np.zeros((1, entry_table.COLUMNS), np.int64)
         self.size = 0
         self._table = self._empty(min(max(_FEWEST, 1 << (expected + expected // 4).bit_length()), _MOST))
 
@@ -250,15 +249,15 @@ class RowsWriteCache:
         return found_last if found_last >= 0 else None
 
     def ledgers(self) -> list[int]:
-        ledgers: list[int] = np.unique(self._there()[:, self._loops.LEDGER]).tolist()
+        ledgers: list[int] = np.unique(self._entry_rows()[:, self._loops.LEDGER]).tolist()
         return ledgers
 
     def ids(self, ledger: int) -> list[int]:
-        rows = self._there()
+        rows = self._entry_rows()
         ids: list[int] = rows[rows[:, self._loops.LEDGER] == ledger, self._loops.ENTRY_ID].tolist()
         return ids
 
-    def _there(self) -> NDArray[np.int64]:
+    def _entry_rows(self) -> NDArray[np.int64]:
         """A copy of the rows that are entries."""
         rows = self._table[1][: self.rows]
         return rows[rows[:, self._loops.SIZE] >= 0]

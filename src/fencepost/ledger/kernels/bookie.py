@@ -12,10 +12,6 @@ import numpy as np
 from fencepost.ledger.kernels.entries import COLUMNS as ENTRY_COLUMNS
 from fencepost.ledger.kernels.entries import EntryRows
 from fencepost.ledger.kernels.fields import put_varint, read_number, varint
-from fencepost.ledger.kernels.found import ADDRESS as FOUND_ADDRESS
-from fencepost.ledger.kernels.found import CODE as FOUND_CODE
-from fencepost.ledger.kernels.found import MISS
-from fencepost.ledger.kernels.found import SIZE as FOUND_SIZE
 from fencepost.ledger.kernels.native import (
     copy,
     copy_from,
@@ -26,6 +22,10 @@ from fencepost.ledger.kernels.native import (
     store_int32,
     store_int64,
 )
+from fencepost.ledger.kernels.results import ADDRESS as FOUND_ADDRESS
+from fencepost.ledger.kernels.results import CODE as FOUND_CODE
+from fencepost.ledger.kernels.results import MISS
+from fencepost.ledger.kernels.results import SIZE as FOUND_SIZE
 
 KIND, TXN, LEDGER, ENTRY_ID, LAC, FLAGS, BODY, SIZE, KEY, KEY_SIZE, FRAME, FRAME_SIZE = range(12)
 """The columns of a request: its kind, its fields, and the offsets and sizes of its body, master key and payload."""
@@ -258,8 +258,8 @@ def group(data, table, first, stop, seed, slots, groups, places, order):
     stopped.
 
     It stops at the first add whose key or flags differ from earlier ones of its ledger, or at ``stop``. ``slots``: a
-    power of two, at least twice the number of adds, all -1 before and after. ``seed``: any number. ``groups``: room
-    for one per add. ``places`` and ``order``: one element per add; ``order`` gets the rows, group by group.
+    power of two, at least twice the number of adds, all -1 before and after. ``seed``: any number. ``groups``: room for
+    one per add. ``places`` and ``order``: one element per add; ``order`` gets the rows, group by group.
     """
     count, last = np.int64(0), np.int64(0)
     row = first
@@ -311,7 +311,8 @@ def ids(table, order, into):
 @njit("void(uint8[::1], int64[:, ::1], int64[::1], uint8[::1], int64[:, ::1])")
 def _lay_out(data, table, order, records, entries):
     """Write the journal records of entries, and a row for each
-    (:class:`fencepost.ledger.kernels.entries.EntryRows`)."""
+    (:class:`fencepost.ledger.kernels.entries.EntryRows`).
+    """
     at = np.int64(0)
     for place in range(len(order)):
         row = order[place]
@@ -428,9 +429,9 @@ def answer_reads(out, at, requests, places, found, code, lac, version, cuts):
     """Write the answers to reads that all got one code, in either version; returns the end.
 
     ``requests``: from :func:`ids`. ``places``: the indices of these reads. ``found``: a table of
-    :class:`fencepost.ledger.kernels.found.FoundRows`, whose bodies are sent if the code is OK. ``lac``: the ledgers'
-    LAC, -1 for none. ``out``: room for ``ANSWER`` bytes per read, and for the bodies. ``cuts``: if it has one element
-    per read, the bodies are left out, and it gets the offsets where they belong.
+    :class:`fencepost.ledger.kernels.results.LookupResults`, whose bodies are sent if the code is OK. ``lac``: the
+    ledgers' LAC, -1 for none. ``out``: room for ``ANSWER`` bytes per read, and for the bodies. ``cuts``: if it has one
+    element per read, the bodies are left out, and it gets the offsets where they belong.
     """
     is_whole = len(cuts) == 0
     for which in range(len(places)):

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from numba import types
 
-from fencepost.ledger.kernels import found
+from fencepost.ledger.kernels import results
 from fencepost.ledger.kernels import runs as _runs  # noqa: F401 - loaded together: these loops are used with those
-from fencepost.ledger.kernels.entries import ENTRY_ID as GIVEN_ENTRY_ID
-from fencepost.ledger.kernels.entries import LEDGER as GIVEN_LEDGER
-from fencepost.ledger.kernels.entries import OFFSET as GIVEN_OFFSET
-from fencepost.ledger.kernels.entries import SIZE as GIVEN_SIZE
+from fencepost.ledger.kernels.entries import ENTRY_ID as INPUT_ENTRY_ID
+from fencepost.ledger.kernels.entries import LEDGER as INPUT_LEDGER
+from fencepost.ledger.kernels.entries import OFFSET as INPUT_OFFSET
+from fencepost.ledger.kernels.entries import SIZE as INPUT_SIZE
 from fencepost.ledger.kernels.native import (
     address,
     copy_from,
@@ -49,16 +49,16 @@ _LAST = -1
 _STEP = 9
 """The probe step: odd, so that it reaches all slots, and larger than a group of neighbours."""
 
-_MISS = found.MISS
+_MISS = results.MISS
 _OK, _NO_ENTRY, _IO_ERROR = Code.OK.value, Code.NO_ENTRY.value, Code.IO_ERROR.value
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _BUFFER = types.Array(types.uint8, 1, "C")
 _SLOTS = types.Array(types.int32, 1, "C")
 _NUMBERS = types.Array(types.int64, 1, "C")
-_GIVEN = types.Array(types.int64, 1, "C", readonly=True)
+_CONST = types.Array(types.int64, 1, "C", readonly=True)
 _ROWS = types.Array(types.int64, 2, "C")
-_GIVEN_ROWS = types.Array(types.int64, 2, "C", readonly=True)
+_CONST_ROWS = types.Array(types.int64, 2, "C", readonly=True)
 _INT = types.int64
 
 
@@ -68,7 +68,8 @@ _INT = types.int64
 @inner
 def _first_slot(slots, seed, ledger, entry_id):
     """The first slot to probe for a key. ``seed`` differs in each process, so that nobody can choose keys that
-    collide."""
+    collide.
+    """
     hashed = (ledger ^ seed) * -7046029254386353131
     hashed = ((hashed ^ (hashed >> 32)) + (entry_id >> 3)) * -4658895280553007687
     hashed = (hashed ^ (hashed >> 29)) * -7723592293110705685
@@ -86,7 +87,7 @@ def _slot(slots, rows, seed, ledger, entry_id):
         at = (at + _STEP) & (len(slots) - 1)
 
 
-@njit(_INT(_SLOTS, _ROWS, _NUMBERS, _INT, _BYTES, _GIVEN_ROWS, _INT), nogil=False)
+@njit(_INT(_SLOTS, _ROWS, _NUMBERS, _INT, _BYTES, _CONST_ROWS, _INT), nogil=False)
 def put(slots, rows, counts, seed, data, table, start):
     """Put the entries of an :class:`fencepost.ledger.kernels.entries.EntryRows` table from row ``start`` on. An entry
     with the same key is replaced. Returns the row at which it stopped: the end, or where the rows are full.
@@ -96,7 +97,7 @@ def put(slots, rows, counts, seed, data, table, start):
     own = -1
     at = start
     while at < len(table) and count + 2 <= len(rows):
-        ledger, entry_id = table[at, GIVEN_LEDGER], table[at, GIVEN_ENTRY_ID]
+        ledger, entry_id = table[at, INPUT_LEDGER], table[at, INPUT_ENTRY_ID]
         if own < 0 or rows[own, LEDGER] != ledger:
             slot = _slot(slots, rows, seed, ledger, _LAST)
             own = slots[slot] - 1
@@ -115,7 +116,7 @@ def put(slots, rows, counts, seed, data, table, start):
             rows[row, LEDGER], rows[row, ENTRY_ID], rows[row, SIZE] = ledger, entry_id, _GONE
             slots[slot] = count
         entries += rows[row, SIZE] == _GONE
-        rows[row, ADDRESS], rows[row, SIZE] = block + table[at, GIVEN_OFFSET], table[at, GIVEN_SIZE]
+        rows[row, ADDRESS], rows[row, SIZE] = block + table[at, INPUT_OFFSET], table[at, INPUT_SIZE]
         rows[own, ADDRESS] = max(rows[own, ADDRESS], entry_id)
         at += 1
     counts[ROWS], counts[ENTRIES] = count, entries
@@ -146,16 +147,18 @@ def last(slots, rows, seed, ledger):
     return rows[row, ADDRESS] if row >= 0 and rows[row, SIZE] == _OWN else -1
 
 
-@njit(_INT(_SLOTS, _ROWS, _INT, _GIVEN, _GIVEN, _ROWS), nogil=False)
+@njit(_INT(_SLOTS, _ROWS, _INT, _CONST, _CONST, _ROWS), nogil=False)
 def find_rows(slots, rows, seed, ledgers, entry_ids, table):
-    """Look up the misses of a table of :class:`fencepost.ledger.kernels.found.FoundRows`; returns how many remain."""
+    """Look up the misses of a table of :class:`fencepost.ledger.kernels.results.LookupResults`; returns how many
+    remain.
+    """
     missing = 0
     for at in range(len(table)):
-        if table[at, found.CODE] == _MISS:
+        if table[at, results.CODE] == _MISS:
             row = slots[_slot(slots, rows, seed, ledgers[at], entry_ids[at])] - 1
             if row >= 0 and rows[row, SIZE] >= 0:
-                table[at, found.CODE] = _OK
-                table[at, found.ADDRESS], table[at, found.SIZE] = rows[row, ADDRESS], rows[row, SIZE]
+                table[at, results.CODE] = _OK
+                table[at, results.ADDRESS], table[at, results.SIZE] = rows[row, ADDRESS], rows[row, SIZE]
             else:
                 missing += 1
     return missing
@@ -239,7 +242,7 @@ def sort(rows, count, orders, starts):
     return found_rows, side
 
 
-@njit(types.void(_ROWS, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS))
+@njit(types.void(_ROWS, _CONST, _NUMBERS, _NUMBERS, _NUMBERS))
 def columns(rows, order, ledgers, entry_ids, sizes):
     """Copy the ledgers, ids and sizes of entries, in order."""
     for at in range(len(order)):
@@ -247,7 +250,7 @@ def columns(rows, order, ledgers, entry_ids, sizes):
         ledgers[at], entry_ids[at], sizes[at] = rows[row, LEDGER], rows[row, ENTRY_ID], rows[row, SIZE]
 
 
-@njit(types.UniTuple(_INT, 2)(_ROWS, _GIVEN, _INT, _BUFFER))
+@njit(types.UniTuple(_INT, 2)(_ROWS, _CONST, _INT, _BUFFER))
 def lay_out(rows, order, start, buffer):
     """Write entries in the format of an entry log into a buffer, from index ``start`` of the order, as many as fit.
 
@@ -270,34 +273,34 @@ def lay_out(rows, order, start, buffer):
     return start, at
 
 
-@njit(_INT(_GIVEN_ROWS, _NUMBERS))
+@njit(_INT(_CONST_ROWS, _NUMBERS))
 def find_missing(table, asked):
-    """Collect the rows of a table of :class:`fencepost.ledger.kernels.found.FoundRows` to look up in entry logs: each
-    ``MISS`` with an id. Returns their number.
+    """Collect the rows of a table of :class:`fencepost.ledger.kernels.results.LookupResults` to look up in entry logs:
+    each ``MISS`` with an id. Returns their number.
     """
     count = 0
     for row in range(len(table)):
-        if table[row, found.CODE] == _MISS and table[row, found.ENTRY_ID] >= 0:
+        if table[row, results.CODE] == _MISS and table[row, results.ENTRY_ID] >= 0:
             asked[count] = row
             count += 1
     return count
 
 
-@njit(types.Tuple((_INT, _INT, types.boolean))(_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _NUMBERS))
+@njit(types.Tuple((_INT, _INT, types.boolean))(_ROWS, _CONST, _CONST, _CONST, _CONST, _INT, _NUMBERS))
 def choose(table, asked, logs, offsets, sizes, most, order):
     """Choose which entries of the rows ``asked`` to read. An entry whose location is all 0 does not exist, and its row
     gets ``NO_ENTRY``.
 
-    Returns the number of valid rows of the table (all, or as many as it takes for ``most`` bytes of bodies), the
-    number of entries to read, and whether they are sorted by location. ``order`` gets their indices in ``asked``.
+    Returns the number of valid rows of the table (all, or as many as it takes for ``most`` bytes of bodies), the number
+    of entries to read, and whether they are sorted by location. ``order`` gets their indices in ``asked``.
     """
     place, chosen, before, in_order = 0, 0, -1, True
     for row in range(len(table)):
-        most -= table[row, found.SIZE]
+        most -= table[row, results.SIZE]
         if place < len(asked) and asked[place] == row:
             most -= sizes[place]
             if not logs[place]:
-                table[row, found.CODE] = _NO_ENTRY
+                table[row, results.CODE] = _NO_ENTRY
             else:
                 order[chosen] = place
                 chosen += 1
@@ -313,11 +316,10 @@ def choose(table, asked, logs, offsets, sizes, most, order):
     return len(table), chosen, in_order
 
 
-@njit(types.UniTuple(_INT, 2)(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _ROWS))
+@njit(types.UniTuple(_INT, 2)(_CONST, _CONST, _CONST, _CONST, _INT, _INT, _ROWS))
 def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
     """Combine entries, sorted by entry log and offset, into stretches. Gaps have at most ``gap`` bytes, and a stretch
-    at
-    most ``most`` unless an entry is larger. Returns the number of stretches and their bytes.
+    at most ``most`` unless an entry is larger. Returns the number of stretches and their bytes.
     """
     count, end, total = 0, 0, 0
     for at in range(len(order)):
@@ -340,12 +342,11 @@ def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
     return count, total
 
 
-@njit(_INT(_BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS))
+@njit(_INT(_BUFFER, _CONST_ROWS, _CONST, _CONST, _CONST, _CONST, _CONST, _CONST, _ROWS))
 def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table):
     """Verify the entries in stretches that were read, against their keys and checksums, and fill in the rows ``asked``
-    of
-    a table of :class:`fencepost.ledger.kernels.found.FoundRows`. ``ledgers`` and ``entry_ids`` have one element per
-    row of the table. Returns the number of errors.
+    of a table of :class:`fencepost.ledger.kernels.results.LookupResults`. ``ledgers`` and ``entry_ids`` have one
+    element per row of the table. Returns the number of errors.
     """
     block = address(buffer)
     errors = 0
@@ -365,12 +366,12 @@ def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entr
                 and load_int32(buffer, at) & 0xFFFFFFFF == crc32c(buffer, at + 4, at + _HEADER + size, 0)
             )
             if is_whole:
-                table[row, found.CODE], table[row, found.ADDRESS], table[row, found.SIZE] = (
+                table[row, results.CODE], table[row, results.ADDRESS], table[row, results.SIZE] = (
                     _OK,
                     block + at + _HEADER,
                     size,
                 )
             else:
-                table[row, found.CODE] = _IO_ERROR
+                table[row, results.CODE] = _IO_ERROR
                 errors += 1
     return errors

@@ -44,8 +44,7 @@ READ_FRAME = 48
 
 OWNER, ASKED, FRAME_BYTES = range(3)
 """The columns of a ring: the owner of the request, 0 if there is none or it is answered; the entry; and the bytes of
-the
-frame. Owners of adds have even numbers, owners of reads odd ones.
+the frame. Owners of adds have even numbers, owners of reads odd ones.
 """
 RING_COLUMNS = 3
 
@@ -55,8 +54,7 @@ RESPONSE_COLUMNS = 9
 
 OTHER, ADDED, READ = range(3)
 """Kinds of responses. OTHER is anything but a plain success, encoded as all bookies do, to a request of the loops. It
-has
-only the payload's columns: the codecs of :mod:`fencepost.ledger.wire` decode it.
+has only the payload's columns: the codecs of :mod:`fencepost.ledger.wire` decode it.
 """
 
 COMPLETE, PARTIAL, REFUSED = range(3)
@@ -258,8 +256,7 @@ def bytes_of(responses, rows):
 @inner
 def _data_of(data, responses, response, entry_id, ledger, digest_size, digest_type):
     """The start and end of an entry's data in a response, and the response's LAC. The start is -1 if the body is not
-    the
-    requested entry or its digest is wrong. Digests that the loops do not compute are not checked.
+    the requested entry or its digest is wrong. Digests that the loops do not compute are not checked.
     """
     body, size = responses[response, RESPONSE_BODY], responses[response, RESPONSE_SIZE]
     start, stop = body + _HEADER + digest_size, body + size
@@ -453,8 +450,7 @@ def complete(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
 )
 def receive(data, start, stop, limit, responses, ring, oldest, next_txn, entry_ids, rows):
     """Call :func:`parse`, and then :func:`complete` for the first response unless that is ``OTHER``. Returns the
-    results
-    of both, in that order. The row from :func:`complete` is 0 if it was not called.
+    results of both, in that order. The row from :func:`complete` is 0 if it was not called.
     """
     count, at, how = parse(data, start, stop, limit, responses)
     row, owner, taken, size = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
@@ -475,7 +471,8 @@ def oldest_of(ring, oldest, next_txn):
 @njit("Tuple((int64, int64))(int64[:, ::1], int64, int64, int64[::1], int64[::1])")
 def give_up(ring, first, stop, owners, entry_ids):
     """Remove all requests from ``first`` to ``stop``, exclusive, from the ring. Returns their number and their
-    bytes."""
+    bytes.
+    """
     mask, taken, size = len(ring) - 1, np.int64(0), np.int64(0)
     for txn in range(first, stop):
         slot = txn & mask

@@ -34,7 +34,7 @@ Ready = Callable[[list[ModuleType]], None]
 _log = logging.getLogger("fencepost.ledger.kernels")
 
 
-_had: set[str] = set()
+_loaded: set[str] = set()
 
 
 class _NotCompiledError(Exception):
@@ -43,29 +43,29 @@ class _NotCompiledError(Exception):
 
 def begin(names: Sequence[str], ready: Ready) -> None:
     """Load modules of loops in the background. ``ready`` is called once all are loaded, or never."""
-    wish = os.environ.get(ENVIRONMENT, "")
-    if wish == "compiled":
-        _hand_over([importlib.import_module(name) for name in names], ready)
-    elif wish != "plain":
-        threading.Thread(target=_get, args=(list(names), ready), name="loops", daemon=True).start()
+    setting = os.environ.get(ENVIRONMENT, "")
+    if setting == "compiled":
+        _report_loaded([importlib.import_module(name) for name in names], ready)
+    elif setting != "plain":
+        threading.Thread(target=_load_or_compile, args=(list(names), ready), name="loops", daemon=True).start()
 
 
-def is_wanted_at_once() -> bool:
+def is_required() -> bool:
     """Whether the environment asks for the loops from the start."""
     return os.environ.get(ENVIRONMENT) == "compiled"
 
 
-def has(name: str) -> bool:
+def is_loaded(name: str) -> bool:
     """Whether a module of loops is loaded, so that importing it does not block."""
-    return name in _had
+    return name in _loaded
 
 
-def _hand_over(modules: list[ModuleType], ready: Ready) -> None:
-    _had.update(module.__name__ for module in modules)
+def _report_loaded(modules: list[ModuleType], ready: Ready) -> None:
+    _loaded.update(module.__name__ for module in modules)
     ready(modules)
 
 
-def _get(names: list[str], ready: Ready) -> None:
+def _load_or_compile(names: list[str], ready: Ready) -> None:
     try:
         try:
             modules = load(names)
@@ -74,18 +74,18 @@ def _get(names: list[str], ready: Ready) -> None:
                 try:
                     modules = load(names)  # another process compiled them while this one waited
                 except _NotCompiledError:
-                    _have_compiled(names)
+                    _compile_in_subprocess(names)
                     modules = load(names)
     except _NotCompiledError:
         _log.warning("the loops were compiled and are not in %s: the process goes on without them", _cache())
     except Exception as error:  # nothing depends on the loops
         _log.warning(
-            "the loops cannot be had, and the process goes on without them: %s (NUMBA_CACHE_DIR says where they are"
+            "the loops cannot be loaded, and the process goes on without them: %s (NUMBA_CACHE_DIR says where they are"
             " kept)",
             error,
         )
     else:
-        _hand_over(modules, ready)
+        _report_loaded(modules, ready)
 
 
 def load(names: Sequence[str]) -> list[ModuleType]:
@@ -95,7 +95,7 @@ def load(names: Sequence[str]) -> list[ModuleType]:
     """
     from numba.core import event
 
-    class Refuse(event.Listener):
+    class RefuseToCompile(event.Listener):
         def __init__(self) -> None:
             self.thread = threading.get_ident()
 
@@ -108,7 +108,7 @@ def load(names: Sequence[str]) -> list[ModuleType]:
 
     if not _stamp(names).exists():
         raise _NotCompiledError
-    with event.install_listener("numba:compile", Refuse()):
+    with event.install_listener("numba:compile", RefuseToCompile()):
         return [importlib.import_module(name) for name in names]
 
 
@@ -129,7 +129,7 @@ def compile_now(names: Sequence[str]) -> None:
     stamp.touch()
 
 
-def _have_compiled(names: Sequence[str]) -> None:
+def _compile_in_subprocess(names: Sequence[str]) -> None:
     """Compile modules of loops in another process of the lowest priority, which outlives this one."""
     command = [sys.executable, "-m", f"{__package__}.ready", *names]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True)

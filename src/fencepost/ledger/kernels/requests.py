@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.ledger.kernels.found import CODE, COLUMNS, ENTRY_ID, MISS, SIZE, FoundRows
+from fencepost.ledger.kernels.results import CODE, COLUMNS, ENTRY_ID, MISS, SIZE, LookupResults
 from fencepost.ledger.rules.codes import Code
 
 
 @dataclass(slots=True, eq=False)
-class AddRows:
+class AddBatch:
     """Adds of one ledger (:class:`fencepost.ledger.roles.interface.Adds`).
 
     ``requests``: int64, shape (adds, 3): request number, entry id, ledger. ``low`` and ``high``: the lowest and highest
@@ -47,10 +47,9 @@ class AddRows:
 
 
 @dataclass(slots=True, eq=False)
-class ReadRows:
+class ReadBatch:
     """Reads that arrived together and wait for storage, under one number. ``requests``: int64, shape (reads, 3):
-    request
-    number, entry id, ledger.
+    request number, entry id, ledger.
     """
 
     number: int
@@ -71,17 +70,15 @@ class ReadRows:
 
 
 @dataclass(slots=True, eq=False)
-class FoundReads:
+class ReadResults:
     """Reads of one ledger that got the same code (:class:`fencepost.ledger.roles.interface.Reads`). ``places`` are
-    their
-    indices in both ``requests`` and ``found``. ``low`` and ``high``: the lowest and highest id. ``size``: the bytes of
-    all
-    bodies.
+    their indices in both ``requests`` and ``found``. ``low`` and ``high``: the lowest and highest id. ``size``: the
+    bytes of all bodies.
     """
 
     requests: NDArray[np.int64]
     places: NDArray[np.int64]
-    found: FoundRows
+    found: LookupResults
     low: int
     high: int
     size: int
@@ -94,31 +91,31 @@ class FoundReads:
         ids: list[int] = self.requests[self.places, 1].tolist()
         return ids
 
-    def only(self, which: list[int]) -> FoundReads:
+    def only(self, which: list[int]) -> ReadResults:
         """The reads at some of these indices."""
-        return found_reads(self.requests, self.places[which], self.found)
+        return read_results(self.requests, self.places[which], self.found)
 
 
-def found_reads(requests: NDArray[np.int64], places: NDArray[np.int64], found: FoundRows) -> FoundReads:
-    """Make a :class:`FoundReads` of the reads at ``places``."""
+def read_results(requests: NDArray[np.int64], places: NDArray[np.int64], found: LookupResults) -> ReadResults:
+    """Make a :class:`ReadResults` of the reads at ``places``."""
     ids = requests[places, 1]
-    return FoundReads(requests, places, found, int(ids.min()), int(ids.max()), int(found.table[places, SIZE].sum()))
+    return ReadResults(requests, places, found, int(ids.min()), int(ids.max()), int(found.table[places, SIZE].sum()))
 
 
-def by_ledger_and_code(reads: ReadRows, found: FoundRows) -> list[tuple[int, Code, FoundReads]]:
+def by_ledger_and_code(reads: ReadBatch, found: LookupResults) -> list[tuple[int, Code, ReadResults]]:
     """Group the results of reads by ledger and code. Misses are left out."""
     ledgers, codes = reads.ledgers, found.table[:, CODE]
     order = np.lexsort((codes, ledgers))
     changes = (np.diff(ledgers[order]) != 0) | (np.diff(codes[order]) != 0)
     return [
-        (int(ledgers[each[0]]), Code(int(codes[each[0]])), found_reads(reads.requests, each, found))
+        (int(ledgers[each[0]]), Code(int(codes[each[0]])), read_results(reads.requests, each, found))
         for each in np.split(order, np.flatnonzero(changes) + 1)
         if codes[each[0]] != MISS
     ]
 
 
-def found_nothing(reads: ReadRows, code: Code) -> FoundRows:
+def no_results(reads: ReadBatch, code: Code) -> LookupResults:
     """Results with one code for all reads, and no bodies."""
     table = np.zeros((len(reads), COLUMNS), np.int64)
     table[:, CODE], table[:, ENTRY_ID] = code.value, reads.entry_ids
-    return FoundRows(table, ())
+    return LookupResults(table, ())

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 
 from fencepost.ledger.kernels.native import inner, load_word, njit, store_int32, store_int64
-from fencepost.ledger.kernels.places import PLACED
+from fencepost.ledger.kernels.run_layout import RUN_DTYPE
 
 MOST_DETAILS = 9
 """The most bytes of bits per entry."""
@@ -23,8 +23,8 @@ _INT = types.int64
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _BUFFER = types.Array(types.uint8, 1, "C")
 _NUMBERS = types.Array(types.int64, 1, "C")
-_GIVEN = types.Array(types.int64, 1, "C", readonly=True)
-_PLACED = types.Array(numba.from_dtype(PLACED), 1, "C")
+_CONST = types.Array(types.int64, 1, "C", readonly=True)
+_RUNS = types.Array(numba.from_dtype(RUN_DTYPE), 1, "C")
 
 
 # -- the runs of a section --------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def _run_end(ledgers, entry_ids, sizes, header, most, first):
     return last
 
 
-@njit(types.UniTuple(_INT, 2)(_GIVEN, _GIVEN, _GIVEN, _INT, _INT, _BUFFER, _BUFFER))
+@njit(types.UniTuple(_INT, 2)(_CONST, _CONST, _CONST, _INT, _INT, _BUFFER, _BUFFER))
 def lay_out(ledgers, entry_ids, sizes, header, most, rows, details):
     """Divide entries, in order, into runs of up to ``most``. ``sizes`` are those of bodies; each entry takes ``header``
     bytes more. Returns the number of runs and the bytes of their bits. They are written to ``rows`` and ``details`` in
@@ -139,7 +139,7 @@ def _find_in(first, run, details, entry_id, row, logs, offsets, sizes):
     return True
 
 
-@njit(_INT(_NUMBERS, _NUMBERS, _NUMBERS, _PLACED, _BYTES, _GIVEN, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS))
+@njit(_INT(_NUMBERS, _NUMBERS, _NUMBERS, _RUNS, _BYTES, _CONST, _CONST, _NUMBERS, _NUMBERS, _NUMBERS))
 def find(ledgers, starts, firsts, runs, details, asked, entry_ids, logs, offsets, sizes):
     """Look up entries in a table of the index. Rows whose entry log is not 0 have been found already and are skipped.
     Fills in entry logs, offsets and sizes (header included). Returns the number of entries still missing.

@@ -32,7 +32,7 @@ from fencepost.ledger.disk.settings import MIB, StorageSettings
 from fencepost.ledger.disk.storage import JOURNAL_RESERVE, LEDGER_RESERVE, Storage
 from fencepost.ledger.disk.write_cache import PlainWriteCache
 from fencepost.ledger.kernels.entries import EntryRows
-from fencepost.ledger.kernels.requests import AddRows, FoundReads, ReadRows
+from fencepost.ledger.kernels.requests import AddBatch, ReadBatch, ReadResults
 from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, Request
 from fencepost.ledger.records import EntryAdded, Record, recovered
 from fencepost.ledger.roles.bookie import Bookie
@@ -450,7 +450,7 @@ class BookieProcess:
 
     def _answer_adds(self, answer: AnswerAdds) -> None:
         rows = batches()
-        if rows is not None and type(answer.adds[0]) is AddRows:
+        if rows is not None and type(answer.adds[0]) is AddBatch:
             self._answer_frames(answer.connection, rows.answers_to_adds(answer.adds, answer.code, v3))
             return
         for adds in answer.adds:
@@ -460,7 +460,7 @@ class BookieProcess:
 
     def _answer_reads(self, answer: AnswerReads) -> None:
         rows, reads = batches(), answer.reads
-        if rows is not None and type(reads) is FoundReads:
+        if rows is not None and type(reads) is ReadResults:
             self._answer_frames(answer.connection, b"".join(rows.answers_to_reads(reads, answer.code, answer.lac, v3)))
             return
         assert isinstance(reads, FoundRequests)
@@ -499,7 +499,7 @@ class BookieProcess:
 
     def _journal_adds(self, effect: JournalAdds) -> None:
         records: list[Record]
-        if self.adds is not None and type(effect.adds[0]) is AddRows:
+        if self.adds is not None and type(effect.adds[0]) is AddBatch:
             rows = self.adds.entries(effect.adds)
             records = [decode(record) for record in read_records(bytes(rows.view))]
             stored: list[tuple[int, Record | EntryRows]] = [(effect.position, rows)]
@@ -586,7 +586,7 @@ class BookieProcess:
     def _read_some(self, number: int, reads: Any) -> None:
         rows = batches()
         if rows is not None and not isinstance(reads, list):
-            asked = ReadRows(number, reads)
+            asked = ReadBatch(number, reads)
             for event in rows.found(asked, self.storage.read_rows(asked.ledgers, asked.entry_ids))[0]:
                 self.deliver(event)
             return

@@ -10,8 +10,8 @@ import msgspec
 
 from fencepost.language.values import Record, show
 from fencepost.ledger.entries import Digests
-from fencepost.ledger.kernels.found import CODE
-from fencepost.ledger.kernels.requests import AddRows, FoundReads
+from fencepost.ledger.kernels.requests import AddBatch, ReadResults
+from fencepost.ledger.kernels.results import CODE
 from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.roles.interface import AskedToAdd, Effect, Event, ReadsFound, Role, Trace
 from fencepost.ledger.roles.requests import AddRequests
@@ -55,7 +55,7 @@ def _canonical(event: Event) -> Any:
 
 def _adds(adds: Any) -> tuple[Any, ...]:
     """What adds have in common, and the number and the entry of each."""
-    if type(adds) is AddRows:
+    if type(adds) is AddBatch:
         numbers = adds.requests[:, :2].tolist()
     else:
         numbers = [(txn, request.entry_id) for txn, request in adds.requests]
@@ -65,7 +65,7 @@ def _adds(adds: Any) -> tuple[Any, ...]:
 
 def _reads(reads: Any) -> Any:
     """The number of each read, its entry, and the body that was found."""
-    if type(reads) is not FoundReads:
+    if type(reads) is not ReadResults:
         return reads.reads
     found, rows = reads.found, reads.places.tolist()
     is_ok = found.table[rows[0], CODE] == Code.OK.value

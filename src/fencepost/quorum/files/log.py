@@ -27,7 +27,7 @@ import msgspec
 from fencepost.files.checksum import crc32c
 from fencepost.files.folders import SECTOR, File, Files
 from fencepost.ledger.disk.journal import RECORDS_AT, Damage, Recovered, read_records
-from fencepost.ledger.disk.journal_files import JournalFiles, journals_in, name_of, read_what_is_left
+from fencepost.ledger.disk.journal_files import JournalFiles, journals_in, name_of, read_partial_journal
 from fencepost.quorum.log import Batch, LogIndex, OffsetAndEpoch, Snapshot
 
 _BATCH, _BEGINNING = 1, 2
@@ -119,7 +119,7 @@ class ReplicatedLog:
         numbers = journals_in(files)
         if not numbers:
             raise Damage("the log is missing")
-        found = read_what_is_left(files, numbers[0])
+        found = read_partial_journal(files, numbers[0])
         log = cls(files, OffsetAndEpoch(0, 0), **limits)
         log._replay(found)
         log._journal = JournalFiles(files, found, unit=unit)

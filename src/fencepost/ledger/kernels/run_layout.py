@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-PLACED = np.dtype(
+RUN_DTYPE = np.dtype(
     [
         ("offset", "i8"),
         ("log", "u4"),

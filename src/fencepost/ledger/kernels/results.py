@@ -19,14 +19,12 @@ MISS = -(1 << 30)
 """Instead of a code: the entry is not in memory, and the entry logs have not been searched."""
 
 
-class FoundRows(NamedTuple):
+class LookupResults(NamedTuple):
     """Results of look-ups.
 
     ``table``: int64, shape (look-ups, ``COLUMNS``), in the order of the requests. ``blocks``: the owners of the memory
-    that
-    the addresses point into; an address is valid only while they live. That memory is never modified. ``read``: the
-    block
-    that was read from entry logs for these look-ups, if any.
+    that the addresses point into; an address is valid only while they live. That memory is never modified. ``read``:
+    the block that was read from entry logs for these look-ups, if any.
     """
 
     table: NDArray[np.int64]
@@ -36,14 +34,13 @@ class FoundRows(NamedTuple):
     def __len__(self) -> int:
         return len(self.table)
 
-    def first(self, count: int) -> FoundRows:
+    def first(self, count: int) -> LookupResults:
         """The first ``count`` results."""
-        return FoundRows(self.table[:count], self.blocks, self.read)
+        return LookupResults(self.table[:count], self.blocks, self.read)
 
     def views(self, rows: NDArray[np.int64]) -> list[memoryview]:
         """The bodies of some rows. Those in the block read for these look-ups are views of it, others are copies. So a
-        view
-        keeps no other block in memory.
+        view keeps no other block in memory.
         """
         if self.read is None:
             return [memoryview(self.body(row)) for row in rows.tolist()]
