@@ -63,7 +63,7 @@ def test_a_cluster_is_made_once(service: str) -> None:
             assert await client.instance_id() == instance and await client.is_initialised()
             with pytest.raises(errors.ClusterExistsError):
                 await client.initialise()
-            data, _ = await client._asked(client._kazoo.get_async, "/made/here/LAYOUT")
+            data, _ = await client._retry(client._kazoo.get_async, "/made/here/LAYOUT")
             assert data == b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 
     run(test)
@@ -74,13 +74,13 @@ def test_another_layout_is_refused_in_one_line(service: str) -> None:
         async with connected(f"{service}/flat") as client:
             await client.initialise()
             layout = b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1"
-            await client._asked(client._kazoo.set_async, "/flat/LAYOUT", layout)
+            await client._retry(client._kazoo.set_async, "/flat/LAYOUT", layout)
         with pytest.raises(errors.UnknownLayoutError, match="laid out by .FlatLedgerManagerFactory., and only"):
             await MetadataClient.connect(f"{service}/flat")
         async with connected(f"{service.replace('zk:', 'zk+longhierarchical:')}/long") as client:
             await client.initialise()
             await client.create_ledger(7, METADATA)
-            assert await client._asked(client._kazoo.exists_async, "/long/000/0000/0000/0000/L0007")
+            assert await client._retry(client._kazoo.exists_async, "/long/000/0000/0000/0000/L0007")
             assert [ledger async for ledger in client.ledgers()] == [7]
         with pytest.raises(errors.UnknownLayoutError, match="LongHierarchicalLedgerManagerFactory, not by Hier"):
             await MetadataClient.connect(f"{service.replace('zk:', 'zk+hierarchical:')}/long")
@@ -131,7 +131,7 @@ def test_ledgers_are_created_replaced_on_their_version_listed_and_deleted(servic
             with pytest.raises(errors.NoSuchLedgerError):
                 await client.read_ledger(-5)
             assert [ledger async for ledger in client.ledgers()] == [ids[0], ids[2], *large[:3]]
-            assert await client._asked(client._kazoo.exists_async, "/a/461") is None, "empty folders go too"
+            assert await client._retry(client._kazoo.exists_async, "/a/461") is None, "empty folders go too"
 
     run(test)
 
@@ -151,7 +151,7 @@ def test_metadata_that_are_foreign_are_said_so(service: str) -> None:
         async with connected(f"{service}/foreign") as client:
             await client.initialise()
             await client.create_ledger(1, METADATA)
-            await client._asked(client._kazoo.set_async, "/foreign/00/0000/L0001", b"nonsense")
+            await client._retry(client._kazoo.set_async, "/foreign/00/0000/L0001", b"nonsense")
             with pytest.raises(errors.UnknownLayoutError, match="the metadata of ledger 1 are damaged or foreign"):
                 await client.read_ledger(1)
 
@@ -228,15 +228,15 @@ def test_a_service_that_answers_late_leaves_time_to_replace_a_registration(servi
         async with connected(f"{service}/late") as client, connected(f"{service}/late", 0.2) as other:
             await client.initialise()
             await client.register_bookie("b:1", INFO)
-            ask = other._asked
+            ask = other._retry
 
-            async def asked_late(operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+            async def retry_late(operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
                 if operation.__name__ == "create_async":
                     # the service is down for longer than the session of the other would have lasted
                     await asyncio.sleep(0.5)
                 return await ask(operation, *arguments, **options)
 
-            other._asked = asked_late  # type: ignore[method-assign]
+            other._retry = retry_late  # type: ignore[method-assign]
             await other.register_bookie("b:1", INFO, replace=True)
             await client.register_bookie("b:1", INFO, replace=True)
 

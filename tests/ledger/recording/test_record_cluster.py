@@ -20,7 +20,7 @@ from fencepost.errors import OptionError
 from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.errors import LedgerFencedError
 from fencepost.ledger.metadata.client import MetadataClient
-from fencepost.ledger.recording.process import Asked, Done, Recording, record
+from fencepost.ledger.recording.process import Recording, RecordingOptions, RecordingResult, record
 from fencepost.ledger.recording.redirects import PROPERTY, _with
 
 PATIENT = ClientSettings(request_timeout=2.0)
@@ -35,7 +35,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Recorder:
     """A recording that runs on this loop."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: RecordingOptions) -> None:
         self.trace = Listed()
         self.recording: Recording | None = None
         self.running = asyncio.create_task(record(asked, self._open, self._ready))
@@ -63,7 +63,7 @@ class Recorder:
 
 @contextlib.asynccontextmanager
 async def recording(uri: str, **asked: Any) -> AsyncIterator[Recorder]:
-    recorder = Recorder(Asked(uri, **asked))
+    recorder = Recorder(RecordingOptions(uri, **asked))
     try:
         await recorder.records()
         yield recorder
@@ -275,7 +275,7 @@ def test_what_can_not_be_recorded_is_told(service: str, tmp_path: Path, asked: d
     async def main() -> None:
         uri = f"{service}/wrong/ledgers"
         async with bookie(tmp_path / "b", uri):
-            recorder = Recorder(Asked(uri, **asked))
+            recorder = Recorder(RecordingOptions(uri, **asked))
             with pytest.raises(OptionError) as told:
                 await recorder.records()
             assert reason in str(told.value)
@@ -289,7 +289,7 @@ def test_without_bookies_there_is_nothing_to_record(service: str) -> None:
         async with await MetadataClient.connect(uri) as client:
             await client.initialise()
         with pytest.raises(OptionError, match="no bookie is registered at zk://.*: start bookies first"):
-            await record(Asked(uri), Listed, lambda recording: None)
+            await record(RecordingOptions(uri), Listed, lambda recording: None)
 
     run(main())
 
@@ -298,10 +298,10 @@ def test_what_was_done_is_given(service: str, tmp_path: Path) -> None:
     async def main() -> None:
         uri = f"{service}/done/ledgers"
         async with bookie(tmp_path / "b", uri):
-            recorder = Recorder(Asked(uri, faults=("drop request add ledger=12345",)))
+            recorder = Recorder(RecordingOptions(uri, faults=("drop request add ledger=12345",)))
             await recorder.records()
             asyncio.get_running_loop().call_soon(_terminate)
-            done: Done = await recorder.running
+            done: RecordingResult = await recorder.running
             assert done.counts.connections == 0 and done.unused == ("drop request add ledger=12345 after=0 count=1",)
 
     run(main())

@@ -14,7 +14,7 @@ from fencepost.cli.arguments import option
 from fencepost.cli.commands import serving
 from fencepost.connections.loop import loop_factory
 from fencepost.ledger.recording import process
-from fencepost.ledger.recording.process import Asked, Done, Recording
+from fencepost.ledger.recording.process import Recording, RecordingOptions, RecordingResult
 from fencepost.ledger.wire.frames import DEFAULT_LIMIT
 from fencepost.text import numbers, units
 from fencepost.traces import TraceWriter
@@ -76,7 +76,7 @@ def run(given: argparse.Namespace) -> int:
     if given.seed is not None and not given.faults:
         raise errors.OptionError("--seed is for faults at random: give --faults N too")
     seed = random.SystemRandom().getrandbits(32) if given.seed is None else given.seed
-    asked = Asked(
+    asked = RecordingOptions(
         given.metadata,
         tuple(given.listen),
         tuple(given.bookie),
@@ -106,7 +106,7 @@ def run(given: argparse.Namespace) -> int:
     return errors.HOLDS
 
 
-def _summary(done: Done) -> str:
+def _summary(done: RecordingResult) -> str:
     counts = done.counts
     missed = f", {done.missed:,} missed" if done.missed else ""
     figures = [

@@ -1,6 +1,6 @@
-"""The metadata of ledgers, bookies and cookies in a metadata service that speaks ZooKeeper's protocol, in the
-layout of BookKeeper.
+"""The metadata of ledgers, bookies and cookies, in the layout of BookKeeper, in a metadata service that speaks the
+ZooKeeper protocol.
 
-`paths` has the paths of nodes, `serialization` and `registration` have their formats, and `client` reads, writes and
-watches them.
+`paths` has the paths of nodes, `serialization` and `registration` their formats; `client` reads, writes and watches
+them.
 """

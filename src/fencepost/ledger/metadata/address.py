@@ -14,15 +14,15 @@ _SCHEMES = {
     "zk+hierarchical": "HierarchicalLedgerManagerFactory",
     "zk+longhierarchical": "LongHierarchicalLedgerManagerFactory",
 }
-"""The layouts that schemes ask for; None: whichever the cluster has."""
+"""The layout that each scheme demands; None accepts the layout of the cluster."""
 
 _PORT = 2181
-"""ZooKeeper's port, where none is given."""
+"""ZooKeeper's default port."""
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where metadata are: the servers as (host, port), the path of the cluster's root, and the layout that is asked
-    for, if any.
+    """The address of a cluster's metadata: the servers as (host, port), the root path, and the demanded layout, if
+    any.
     """
 
     servers: tuple[tuple[str, int], ...]
@@ -39,7 +39,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse(uri: str) -> Address:
-    """The address that a URI is. Raises :class:`fencepost.OptionError` if it is none."""
+    """Parse a URI. Raises :class:`fencepost.OptionError` if it is no such address."""
     scheme, separator, rest = uri.partition("://")
     if not separator or scheme not in _SCHEMES:
         raise OptionError(f"{uri!r} is no address of a metadata service: give one like zk://127.0.0.1:2181/ledgers")

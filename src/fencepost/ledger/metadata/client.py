@@ -1,10 +1,10 @@
-"""The client of the metadata service: ledgers, bookies, cookies and ids in ZooKeeper's tree, in the
-layout of BookKeeper.
+"""The client of the metadata service: ledgers, bookies, cookies and ids in a ZooKeeper tree, in the layout of
+BookKeeper.
 
-kazoo speaks the protocol, in threads of its own; here everything is awaited on one event loop, and callbacks are called
-on it. An operation has one outcome: a lost connection, an expired session, or an answer that does not come in time make
-it :class:`OutcomeUnknownError`, and a later answer is dropped. When a session expires, another is opened, and
-listeners are notified.
+kazoo implements the protocol, in its own threads. Here everything runs on one event loop, callbacks included. An
+operation has exactly one outcome. After a lost connection, an expired session or a timeout, it fails with
+:class:`OutcomeUnknownError`, and a later answer is dropped. When a session expires, a new one is opened and listeners
+are notified.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOST = (
     exceptions.OperationTimeoutError,
     exceptions.SessionMovedError,
 )
-"""kazoo's errors after which it is not known whether an operation was done."""
+"""kazoo's errors that leave the outcome of an operation unknown."""
 
 _LAYOUTS = "org.apache.bookkeeper.meta."
 _HIERARCHICAL = "HierarchicalLedgerManagerFactory"
@@ -54,35 +54,33 @@ _LONG_HIERARCHICAL = "LongHierarchicalLedgerManagerFactory"
 _ANY_VERSION = -1
 
 PATIENT = 1.0
-"""Seconds without a session after which somebody who connects is told why."""
+"""Seconds without a session after which the reason is logged while connecting."""
 
 LARGEST_NODE = 1_000_000
-"""Bytes of a node, at most: a metadata service takes 1 MiB for a request by default."""
+"""The largest node, in bytes. A metadata service accepts requests of 1 MiB by default."""
 
 Watch = tuple[Callable[..., None], *tuple[Any, ...]]
 """A function and its arguments."""
 
 _log = logging.getLogger("fencepost.ledger.metadata")
-_said = logging.getLogger("fencepost.ledgers")  # which is seen wherever nobody asked for a log
+_user_log = logging.getLogger("fencepost.ledgers")  # visible unless logging is configured otherwise
 _kazoo_log = logging.getLogger("fencepost.ledger.metadata.kazoo")
-# Clients try again by themselves: only who asks for it sees why. What a log says is seen wherever nobody asked.
+# Clients retry, so the reasons of failures are logged only on request. Only the ``fencepost.ledgers`` log is visible.
 logging.getLogger("fencepost.ledger").addHandler(logging.NullHandler())
 
 
 class Session(enum.Enum):
-    """How the session with the metadata service is."""
+    """The state of the session with the metadata service."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
-    """The connection is lost. The session may go on, with another one."""
+    """The connection is lost. The session may continue on another one."""
     EXPIRED = "expired"
-    """The session is over, and with it what was ephemeral and all watches. The next one is being opened."""
+    """The session is over, with its ephemeral nodes and all watches. A new one is being opened."""
 
 
 class LedgerInService(msgspec.Struct, frozen=True):
-    """The metadata of a ledger, the version to replace them on, and the time of their creation in milliseconds since
-    1970.
-    """
+    """A ledger's metadata, their version for updates, and their creation time in milliseconds since 1970."""
 
     metadata: LedgerMetadata
     version: int
@@ -90,16 +88,14 @@ class LedgerInService(msgspec.Struct, frozen=True):
 
 
 class Bookies(msgspec.Struct, frozen=True):
-    """The ids of the bookies that are registered: those that can be written to, and those that can only be read."""
+    """The ids of the registered bookies, writable and read-only."""
 
     writable: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """The registration of a bookie: where it is, its version, and what it says, None if there is nothing but the
-    bookie's id.
-    """
+    """A bookie's registration: its path, its version, and its contents; None if it holds only the bookie's id."""
 
     path: str
     version: int
@@ -107,7 +103,7 @@ class Registered(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node: what is in it, its version, and the number of the session that it goes with, 0 if it stays."""
+    """A node: its data, its version, and the session that owns it, 0 if it is not ephemeral."""
 
     data: bytes
     version: int
@@ -115,7 +111,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads and sockets, with the TLS of the store."""
+    """kazoo's threads and sockets, with the store's TLS."""
 
     def __init__(self, tls: Tls | None) -> None:
         super().__init__()
@@ -135,12 +131,11 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
 
 class MetadataClient:
-    """A session with the metadata service of one cluster. Make one with :meth:`connect`, and :meth:`close` it.
+    """A session with the metadata service of one cluster. Create it with :meth:`connect`, and :meth:`close` it.
 
-    Whatever is awaited raises :class:`MetadataServiceError` if the service refuses it, and
-    :class:`OutcomeUnknownError`, which is one of those, if its answer was lost. Questions are asked again by themselves
-    until ``operation_timeout`` is over, and so is what can be done twice; a ledger is created, replaced or deleted
-    once.
+    Every coroutine raises :class:`MetadataServiceError` if the service refuses the operation, and its subclass
+    :class:`OutcomeUnknownError` if the answer was lost. Reads and idempotent writes are retried until
+    ``operation_timeout``. Creating, replacing and deleting a ledger are tried once.
     """
 
     def __init__(
@@ -159,16 +154,16 @@ class MetadataClient:
         self.session = Session.DISCONNECTED
         self._listeners: list[Callable[[Session], None]] = []
         self._watches: dict[str, dict[Watch, None]] = {}
-        """The watches that are called when the node at a path changes or may have changed."""
+        """The callbacks to call when the node at a path may have changed."""
         self._long_paths = False
         self._is_closed = False
         self._is_refused = False
         self._connected = asyncio.Event()
         self._kazoo = self._new_session(tls)
-        self._kazoo.add_listener(self._told)
+        self._kazoo.add_listener(self._state_changed)
 
     def _new_session(self, tls: Tls | None) -> Any:
-        """kazoo's client, not started yet."""
+        """kazoo's client, not started."""
         client = KazooClient(
             hosts=self.address.hosts,
             timeout=self.session_timeout,
@@ -178,7 +173,7 @@ class MetadataClient:
             use_ssl=tls is not None,
             sasl_options=None if self.credentials is None else {"mechanism": sasl.MECHANISM},
         )
-        # kazoo leaves SASL to a library of its own, or else to this.
+        # kazoo delegates SASL to a library, unless this replaces it.
         client._connection._authenticate_with_sasl = self._authenticate
         return client
 
@@ -195,14 +190,14 @@ class MetadataClient:
         tls: Tls | None = None,
         credentials: Credentials | None = None,
     ) -> Self:
-        """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds. ``tls``: without it,
-        as :class:`fencepost.ledger.security.Security` of the environment says. ``credentials``: as whom to authenticate
-        by SASL, by default as :meth:`fencepost.connections.users.Credentials.read` has it. If it takes longer than
-        :data:`PATIENT`, a line says why.
+        """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds. ``tls``: by default
+        from :class:`fencepost.ledger.security.Security` of the environment. ``credentials``: the user for SASL, by
+        default from :meth:`fencepost.connections.users.Credentials.read`. After :data:`PATIENT` seconds without a
+        session, the reason is logged.
 
-        The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no
+        The cluster need not exist yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for a malformed
         address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
-        ledgers of the cluster have another layout than BookKeeper's hierarchical one.
+        ledgers have another layout than BookKeeper's hierarchical one.
         """
         security = Security.of_environment()
         tls = tls or (security.tls() if security.metadata_tls else None)
@@ -214,7 +209,7 @@ class MetadataClient:
                     async with asyncio.timeout(PATIENT):
                         await client._connected.wait()
                 if not client._connected.is_set():
-                    _said.warning(
+                    _user_log.warning(
                         "the metadata service at %s %s; trying for %g s more",
                         client.address.hosts,
                         await client._refusal(),
@@ -236,13 +231,13 @@ class MetadataClient:
             raise
         return client
 
-    def _told(self, state: str) -> None:
-        """Called by kazoo's thread. It tells of a connection before it authenticates."""
+    def _state_changed(self, state: str) -> None:
+        """Called on kazoo's thread. kazoo reports a connection before it is authenticated."""
         if state != KazooState.CONNECTED or self.credentials is None:
-            self._hop(self._session_changed, state)
+            self._call_on_loop(self._session_changed, state)
 
     def _authenticate(self, _: str, timeout: float) -> None:
-        """Authenticate by SASL on a new connection. Called by kazoo's thread, which tries again if it fails."""
+        """Authenticate a new connection with SASL. Called on kazoo's thread, which retries after a failure."""
         assert self.credentials is not None
         connection = self._kazoo._connection
         client = sasl.Client("zookeeper", "zk-sasl-md5", *self.credentials, os.urandom(20).hex())
@@ -258,16 +253,16 @@ class MetadataClient:
                 answer = client.step(token)
         except sasl.SaslError as error:
             _log.error("the metadata service does not let %s in: %s", self.credentials.user, error)
-            self._hop(self._refused_in)
+            self._call_on_loop(self._login_refused)
             raise ConnectionDropped("the authentication failed") from error
-        self._hop(self._session_changed, KazooState.CONNECTED)
+        self._call_on_loop(self._session_changed, KazooState.CONNECTED)
 
-    def _refused_in(self) -> None:
+    def _login_refused(self) -> None:
         self._is_refused = True
         self._connected.set()
 
     async def _refusal(self) -> str:
-        """What its servers do, in words, as there is no session with any of them."""
+        """Why there is no session with any of its servers, in words."""
         for host, _, port in (each.rpartition(":") for each in self.address.hosts.split(",")):
             try:
                 async with asyncio.timeout(PATIENT):
@@ -289,7 +284,7 @@ class MetadataClient:
         await self.close()
 
     async def close(self) -> None:
-        """End the session: what is ephemeral is gone at once."""
+        """End the session, which deletes its ephemeral nodes at once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -301,20 +296,20 @@ class MetadataClient:
         self._kazoo.close()
 
     def listen(self, callback: Callable[[Session], None]) -> Callable[[], None]:
-        """Call ``callback`` when the session changes; gives a function that ends that."""
+        """Call ``callback`` when the session's state changes. Returns a function that ends this."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
     @property
     def session_id(self) -> int | None:
-        """The number of the session, None while there is none."""
+        """The session's number; None if there is none."""
         client_id = self._kazoo.client_id
         return None if client_id is None else client_id[0]
 
     # -- the cluster ---------------------------------------------------------------------------------------------------
 
     async def initialise(self) -> str:
-        """Make a new cluster, as ``bookkeeper shell initnewcluster`` does; gives its instance id. Raises
+        """Create a new cluster, like ``bookkeeper shell initnewcluster``. Returns its instance id. Raises
         :class:`ClusterExistsError`.
         """
         instance_id = str(uuid.uuid4())
@@ -338,21 +333,17 @@ class MetadataClient:
         return instance_id
 
     async def sync(self) -> None:
-        """Come back when all that was done before, by anybody, is seen by what is asked next: a server of a quorum may
-        be behind.
-        """
-        await self._asked(self._kazoo.sync_async, self.address.root)
+        """Wait until later reads see every earlier write of any client: a server of a quorum may lag."""
+        await self._retry(self._kazoo.sync_async, self.address.root)
 
     async def is_initialised(self) -> bool:
         """Whether there is a cluster at this address."""
-        return await self._asked(self._kazoo.exists_async, self._path(paths.LAYOUT)) is not None
+        return await self._retry(self._kazoo.exists_async, self._path(paths.LAYOUT)) is not None
 
     async def instance_id(self) -> str:
-        """The id that was drawn for the cluster when it was made; bookies have it in their cookies. Raises
-        :class:`NoClusterError`.
-        """
+        """The cluster's id, drawn at its creation and stored in bookies' cookies. Raises :class:`NoClusterError`."""
         try:
-            data, _ = await self._asked(self._kazoo.get_async, self._path(paths.INSTANCE_ID))
+            data, _ = await self._retry(self._kazoo.get_async, self._path(paths.INSTANCE_ID))
         except exceptions.NoNodeError:
             raise errors.NoClusterError(
                 f"there is no cluster at {self.address}: make one, or correct the address"
@@ -361,7 +352,7 @@ class MetadataClient:
 
     async def _read_layout(self) -> None:
         try:
-            data, _ = await self._asked(self._kazoo.get_async, self._path(paths.LAYOUT))
+            data, _ = await self._retry(self._kazoo.get_async, self._path(paths.LAYOUT))
         except exceptions.NoNodeError:
             return
         version, _, manager = data.decode(errors="replace").partition("\n")
@@ -385,8 +376,8 @@ class MetadataClient:
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
     async def create_ledger(self, ledger: int, metadata: LedgerMetadata) -> int:
-        """Create the metadata of a ledger; gives their version. Raises :class:`LedgerExistsError`."""
-        path, data = self._ledger_path(ledger), self._fitting(ledger, metadata)
+        """Create a ledger's metadata, and return their version. Raises :class:`LedgerExistsError`."""
+        path, data = self._ledger_path(ledger), self._serialised(ledger, metadata)
         while True:
             try:
                 await self._once(f"ledger {ledger}", self._kazoo.create_async, path, data)
@@ -399,15 +390,15 @@ class MetadataClient:
                 await self._make_path(path.rpartition("/")[0])
 
     async def read_ledger(self, ledger: int, watch: Callable[[int], None] | None = None) -> LedgerInService:
-        """The metadata of a ledger, and their version. ``watch`` is called with the ledger once, when they have changed
-        or may have.
+        """A ledger's metadata and their version. ``watch`` is called once with the ledger, when the metadata have
+        changed or may have changed.
 
-        They may have when the connection was lost meanwhile. Raises :class:`NoSuchLedgerError`, and
+        They may have changed if the connection was lost. Raises :class:`NoSuchLedgerError`, and
         :class:`UnknownLayoutError` if the metadata cannot be read.
         """
         try:
             watched = (watch, ledger) if watch is not None else None
-            data, stat = await self._asked(self._kazoo.get_async, self._ledger_path(ledger), watch=watched)
+            data, stat = await self._retry(self._kazoo.get_async, self._ledger_path(ledger), watch=watched)
         except exceptions.NoNodeError:
             raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
         try:
@@ -418,10 +409,10 @@ class MetadataClient:
             ) from error
 
     async def write_ledger(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        """Replace the metadata of a ledger if their version is still this one; gives the next. Raises
-        :class:`BadVersionError` if it is another, and :class:`NoSuchLedgerError`.
+        """Replace a ledger's metadata if they still have this version, and return the next version. Raises
+        :class:`BadVersionError` if they do not, and :class:`NoSuchLedgerError`.
         """
-        data = self._fitting(ledger, metadata)
+        data = self._serialised(ledger, metadata)
         try:
             stat = await self._once(f"ledger {ledger}", self._kazoo.set_async, self._ledger_path(ledger), data, version)
         except exceptions.BadVersionError:
@@ -431,8 +422,9 @@ class MetadataClient:
         return int(stat.version)
 
     async def delete_ledger(self, ledger: int, version: int = _ANY_VERSION) -> None:
-        """Delete the metadata of a ledger, by default whatever their version is; its bookies then forget it. Raises as
-        :meth:`write_ledger`."""
+        """Delete a ledger's metadata, by default of any version. Bookies then remove its entries. Raises like
+        :meth:`write_ledger`.
+        """
         path = self._ledger_path(ledger)
         try:
             await self._once(f"ledger {ledger}", self._kazoo.delete_async, path, version)
@@ -440,15 +432,15 @@ class MetadataClient:
             raise errors.BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
         except exceptions.NoNodeError:
             raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
-        # The nodes above go too when they are empty, as Java's client has it; that may fail for many reasons, all good.
+        # Empty parent nodes go too, as with Java's client. A failure here is harmless.
         with contextlib.suppress(exceptions.KazooException, errors.MetadataServiceError):
             while (path := path.rpartition("/")[0]) != self.address.root:
                 await self._once(path, self._kazoo.delete_async, path)
 
     async def ledgers(self) -> AsyncIterator[int]:
-        """The ids of all ledgers, in order. Those that are created or deleted meanwhile may be among them or not."""
+        """The ids of all ledgers, in order. Those created or deleted meanwhile may or may not be included."""
         try:
-            tops = await self._asked(self._kazoo.get_children_async, self.address.root)
+            tops = await self._retry(self._kazoo.get_children_async, self.address.root)
         except exceptions.NoNodeError:
             raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
         tops = sorted((each for each in tops if paths.TOP.fullmatch(each)), key=lambda each: (len(each), each))
@@ -459,7 +451,7 @@ class MetadataClient:
                     yield ledger
 
     async def all_metadata(self, at_once: int = 100) -> AsyncIterator[tuple[int, LedgerMetadata]]:
-        """All ledgers with their metadata, in order, of which so many are read at once."""
+        """All ledgers with their metadata, in order, read in batches of ``at_once``."""
         some: list[int] = []
         async for ledger in self.ledgers():
             some.append(ledger)
@@ -471,8 +463,8 @@ class MetadataClient:
             yield found
 
     async def missing(self, ledgers: Iterable[int], at_once: int = 64) -> tuple[int, ...]:
-        """Those of some ledgers that are not there, in the order given. One question answers for up to 10,000 ledgers
-        whose ids are neighbours; so many questions are asked at once.
+        """Those of some ledgers that do not exist, in the given order. One request covers up to 10,000 neighbouring
+        ids; ``at_once`` requests run concurrently.
         """
         places = {ledger: paths.ledger_path(ledger, self._long_paths).rpartition("/") for ledger in ledgers}
         folders, there = sorted({folder for folder, _, _ in places.values()}), set[tuple[str, str]]()
@@ -486,7 +478,7 @@ class MetadataClient:
         async def read(ledger: int) -> tuple[int, LedgerMetadata] | None:
             try:
                 return ledger, (await self.read_ledger(ledger)).metadata
-            except errors.NoSuchLedgerError:  # it was deleted meanwhile
+            except errors.NoSuchLedgerError:  # deleted meanwhile
                 return None
 
         return [found for found in await asyncio.gather(*map(read, ledgers)) if found is not None]
@@ -496,21 +488,21 @@ class MetadataClient:
             yield path
             return
         with contextlib.suppress(exceptions.NoNodeError):
-            for child in sorted(await self._asked(self._kazoo.get_children_async, self._path(path))):
+            for child in sorted(await self._retry(self._kazoo.get_children_async, self._path(path))):
                 async for leaf in self._leaves(f"{path}/{child}", depth - 1):
                     yield leaf
 
     async def new_ledger_id(self) -> int:
-        """An id that no ledger has had: the number of a sequential node. Up to 2^31 - 2 they are of one kind, then of
-        another.
+        """An id that no ledger has had, from a sequential node. Ids up to 2^31 - 2 come from one generator, later ones
+        from another.
         """
-        if await self._asked(self._kazoo.exists_async, self._path(paths.LONG_ID_GENERATOR)) is None:
+        if await self._retry(self._kazoo.exists_async, self._path(paths.LONG_ID_GENERATOR)) is None:
             number = await self._sequential(paths.ID_GENERATOR)
             if number is not None:
                 return number
             await self._make_path(self._path(paths.LONG_ID_GENERATOR))
         while True:
-            children = await self._asked(self._kazoo.get_children_async, self._path(paths.LONG_ID_GENERATOR))
+            children = await self._retry(self._kazoo.get_children_async, self._path(paths.LONG_ID_GENERATOR))
             highs = [int(name[4:]) for name in children if name.startswith("HOB-") and name[4:].isdecimal()]
             high = max(highs, default=1)
             folder = f"{paths.LONG_ID_GENERATOR}/HOB-{high:010}"
@@ -520,67 +512,65 @@ class MetadataClient:
             await self._make_path(self._path(f"{paths.LONG_ID_GENERATOR}/HOB-{high + 1:010}"))
 
     async def _sequential(self, folder: str) -> int | None:
-        """The next number of a folder, None when all are used up. A number whose answer is lost is drawn in vain."""
+        """The next number of a folder; None when all are used. A number whose answer is lost is skipped."""
         prefix = self._path(f"{folder}/ID-")
-        path = await self._asked(self._kazoo.create_async, prefix, b"", None, True, True, True)
+        path = await self._retry(self._kazoo.create_async, prefix, b"", None, True, True, True)
         text = path.removeprefix(prefix)
         with contextlib.suppress(exceptions.KazooException, errors.MetadataServiceError):
-            await self._once(path, self._kazoo.delete_async, path)  # it would go with the session in any case
+            await self._once(path, self._kazoo.delete_async, path)  # otherwise it goes with the session
         return int(text) if text.isdecimal() and int(text) < paths.FIRST_LONG_ID else None
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     async def bookies(self) -> Bookies:
-        """The bookies that are registered now. Raises :class:`NoClusterError`."""
+        """The registered bookies. Raises :class:`NoClusterError`."""
         return await self._read_bookies(None)
 
     async def watch_bookies(self, callback: Callable[[Bookies], None]) -> Callable[[], None]:
-        """Call ``callback`` with the bookies now and whenever they have changed, until the function that this gives is
-        called.
-        """
+        """Call ``callback`` with the bookies now and after each change, until the returned function is called."""
         watching = _BookieWatch(self, callback)
         await watching.read()
         return watching.stop
 
     async def _read_bookies(self, watch: Watch | None) -> Bookies:
         try:
-            writable = await self._asked(self._kazoo.get_children_async, self._path(paths.AVAILABLE), watch=watch)
+            writable = await self._retry(self._kazoo.get_children_async, self._path(paths.AVAILABLE), watch=watch)
         except exceptions.NoNodeError:
             raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
         try:
-            read_only = await self._asked(self._kazoo.get_children_async, self._path(paths.READ_ONLY), watch=watch)
+            read_only = await self._retry(self._kazoo.get_children_async, self._path(paths.READ_ONLY), watch=watch)
         except exceptions.NoNodeError:
             read_only = []
         return Bookies(tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)))
 
     async def bookie_info(self, bookie: str) -> BookieServiceInfo | None:
-        """The registration of a bookie; None if it is not registered, or by its id alone. Raises ``ValueError`` if
-        that cannot be read.
+        """A bookie's registration; None if it is not registered, or only by its id. Raises ``ValueError`` if it cannot
+        be read.
         """
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             with contextlib.suppress(exceptions.NoNodeError):
-                data, _ = await self._asked(self._kazoo.get_async, self._path(f"{folder}/{bookie}"))
+                data, _ = await self._retry(self._kazoo.get_async, self._path(f"{folder}/{bookie}"))
                 return registration.from_bytes(data) if data else None
         return None
 
     async def read_registration(self, bookie: str, watch: Callable[[str], None]) -> Registered | None:
-        """How a bookie is registered, None if it is not. ``watch`` is called with the bookie once, when that has
-        changed or may have.
+        """A bookie's registration with its version; None if it is not registered. ``watch`` is called once with the
+        bookie, when this has changed or may have changed.
 
-        Raises ``ValueError`` for a registration that cannot be read.
+        Raises ``ValueError`` if it cannot be read.
         """
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             path = self._path(f"{folder}/{bookie}")
-            if await self._asked(self._kazoo.exists_async, path, watch=(watch, bookie)) is None:
+            if await self._retry(self._kazoo.exists_async, path, watch=(watch, bookie)) is None:
                 continue
             with contextlib.suppress(exceptions.NoNodeError):
-                data, stat = await self._asked(self._kazoo.get_async, path)
+                data, stat = await self._retry(self._kazoo.get_async, path)
                 return Registered(path, stat.version, registration.from_bytes(data) if data else None)
         return None
 
     async def replace_registration(self, registered: Registered, info: BookieServiceInfo) -> None:
-        """Have a bookie registered otherwise, for the life of its own session. Raises :class:`BadVersionError` if that
-        has changed meanwhile.
+        """Replace a bookie's registration, for the life of its own session. Raises :class:`BadVersionError` if it has
+        changed meanwhile.
         """
         try:
             await self._once(
@@ -592,25 +582,26 @@ class MetadataClient:
     async def register_bookie(
         self, bookie: str, info: BookieServiceInfo, read_only: bool = False, replace: bool = False
     ) -> None:
-        """Register a bookie for the life of this session, as writable or as read-only, and no more as the other.
+        """Register a bookie for the life of this session, as writable or as read-only, and remove the other
+        registration.
 
-        Another session that has registered it is waited for, one session timeout at the most, and then
-        :class:`BookieExistsError` is raised; with ``replace``, for whoever knows that the process of that session is
-        gone, its registration is deleted.
+        If another session has registered it, this waits for that session's end, up to one session timeout, and then
+        raises :class:`BookieExistsError`. ``replace`` deletes the other registration instead: use it only if that
+        session's process is known to be gone.
         """
         folder, other = (paths.READ_ONLY, paths.AVAILABLE) if read_only else (paths.AVAILABLE, paths.READ_ONLY)
         path, data = self._path(f"{folder}/{bookie}"), registration.to_bytes(info)
         end = math.inf
         while True:
             try:
-                await self._asked(self._kazoo.create_async, path, data, None, True)
+                await self._retry(self._kazoo.create_async, path, data, None, True)
                 break
             except exceptions.NoNodeError:
                 if not await self.is_initialised():
                     raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
                 await self._make_path(self._path(folder))
             except exceptions.NodeExistsError:
-                if not replace:  # the time before the service answered is not the other session's
+                if not replace:  # the time before the first answer does not count
                     end = min(end, self.loop.time() + self.session_timeout * 1.5)
                 if await self._is_registered(path, data, replace):
                     break
@@ -619,20 +610,20 @@ class MetadataClient:
                         f"another process is registered as the bookie {bookie}, and its session does not expire"
                     ) from None
         with contextlib.suppress(exceptions.NoNodeError):
-            await self._asked(self._kazoo.delete_async, self._path(f"{other}/{bookie}"))
+            await self._retry(self._kazoo.delete_async, self._path(f"{other}/{bookie}"))
 
     async def _is_registered(self, path: str, data: bytes, replace: bool) -> bool:
-        """Whether a registration is this session's own. Another one's is deleted, or waited for a while."""
+        """Whether a registration belongs to this session. Another session's is deleted, or awaited for a while."""
         gone = asyncio.Event()
-        stat = await self._asked(self._kazoo.exists_async, path, watch=(gone.set,))
+        stat = await self._retry(self._kazoo.exists_async, path, watch=(gone.set,))
         if stat is None:
             return False
         with contextlib.suppress(exceptions.NoNodeError):
             if stat.ephemeralOwner == self.session_id:
-                await self._asked(self._kazoo.set_async, path, data)
+                await self._retry(self._kazoo.set_async, path, data)
                 return True
             if replace:
-                await self._asked(self._kazoo.delete_async, path)
+                await self._retry(self._kazoo.delete_async, path)
                 return False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.session_timeout / 4):
@@ -640,23 +631,23 @@ class MetadataClient:
         return False
 
     async def unregister_bookie(self, bookie: str) -> None:
-        """End the registration of a bookie, if there is one."""
+        """Remove a bookie's registration, if it has one."""
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             with contextlib.suppress(exceptions.NoNodeError):
-                await self._asked(self._kazoo.delete_async, self._path(f"{folder}/{bookie}"))
+                await self._retry(self._kazoo.delete_async, self._path(f"{folder}/{bookie}"))
 
     # -- cookies -------------------------------------------------------------------------------------------------------
 
     async def read_cookie(self, bookie: str) -> tuple[bytes, int]:
-        """The bytes of a bookie's cookie, and their version. Raises :class:`NoSuchCookieError`."""
+        """A bookie's cookie, as bytes, and its version. Raises :class:`NoSuchCookieError`."""
         try:
-            data, stat = await self._asked(self._kazoo.get_async, self._path(f"{paths.COOKIES}/{bookie}"))
+            data, stat = await self._retry(self._kazoo.get_async, self._path(f"{paths.COOKIES}/{bookie}"))
         except exceptions.NoNodeError:
             raise errors.NoSuchCookieError(f"the metadata service has no cookie of the bookie {bookie}") from None
         return data, stat.version
 
     async def write_cookie(self, bookie: str, data: bytes, version: int | None = None) -> int:
-        """Create a bookie's cookie, or replace that of ``version``; gives the version that it has then.
+        """Create a bookie's cookie, or replace the one with ``version``; returns its new version.
 
         Raises :class:`CookieExistsError`, :class:`NoSuchCookieError` or :class:`BadVersionError`.
         """
@@ -675,7 +666,7 @@ class MetadataClient:
             raise errors.BadVersionError(f"{what} was changed by somebody else") from None
 
     async def delete_cookie(self, bookie: str, version: int = _ANY_VERSION) -> None:
-        """Delete a bookie's cookie. Raises as :meth:`write_cookie`."""
+        """Delete a bookie's cookie. Raises like :meth:`write_cookie`."""
         path, what = self._path(f"{paths.COOKIES}/{bookie}"), f"the cookie of the bookie {bookie}"
         try:
             await self._once(what, self._kazoo.delete_async, path, version)
@@ -687,27 +678,29 @@ class MetadataClient:
     # -- nodes by their paths ------------------------------------------------------------------------------------------
 
     async def names_in(self, below: str, watch: Callable[[str], None] | None = None) -> list[str] | None:
-        """The names of the nodes in a node, which is given by its path below the cluster's root, "" for the root; None
-        if there is none.
+        """The names of a node's children; None if the node does not exist. ``below``: its path relative to the root, ""
+        for the root.
 
-        ``watch`` is called with ``below`` once, when they have changed or may have; where there is none, it is not.
+        ``watch`` is called once with ``below`` when they have changed or may have changed; never if the node does not
+        exist.
         """
         path = self._path(below) if below else self.address.root
         try:
             watched = (watch, below) if watch is not None else None
-            names: list[str] = await self._asked(self._kazoo.get_children_async, path, watch=watched)
+            names: list[str] = await self._retry(self._kazoo.get_children_async, path, watch=watched)
             return names
         except exceptions.NoNodeError:
             return None
 
     async def read_node(self, below: str, watch: Callable[[str], None] | None = None) -> Node | None:
-        """A node by its path below the cluster's root; None if there is none. ``watch`` is called with the path once,
-        when it was created, changed or deleted, or may have been."""
+        """A node by its path relative to the root; None if it does not exist. ``watch`` is called once with the path,
+        when the node was created, changed or deleted, or may have been.
+        """
         path = self._path(below)
-        if watch is not None and await self._asked(self._kazoo.exists_async, path, watch=(watch, below)) is None:
+        if watch is not None and await self._retry(self._kazoo.exists_async, path, watch=(watch, below)) is None:
             return None
         try:
-            data, stat = await self._asked(self._kazoo.get_async, path)
+            data, stat = await self._retry(self._kazoo.get_async, path)
         except exceptions.NoNodeError:
             return None
         return Node(data, stat.version, stat.ephemeralOwner)
@@ -715,34 +708,35 @@ class MetadataClient:
     async def create_node(
         self, below: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str | None:
-        """Create a node, and those above that are missing; gives its path, None if there is one already. An answer
-        that is lost is asked for again: then the one that is there already may be its own, and there may be two that
-        are ``sequential``."""
+        """Create a node and its missing parents. Returns its path; None if it exists. After a lost answer the request
+        is repeated: then an existing node may be its own, and a ``sequential`` node may be created twice.
+        """
         path = self._path(below)
         while True:
             try:
-                made = await self._asked(self._kazoo.create_async, path, data, None, ephemeral, sequential)
+                made = await self._retry(self._kazoo.create_async, path, data, None, ephemeral, sequential)
                 return str(made).removeprefix(f"{self.address.root}/")
             except exceptions.NodeExistsError:
                 return None
-            except exceptions.NoNodeError:  # somebody may have deleted the one above meanwhile, which was empty
+            except exceptions.NoNodeError:  # another client may have deleted an empty parent
                 if not await self.is_initialised():
                     raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
                 await self._make_path(path.rpartition("/")[0])
 
     async def write_node(self, below: str, data: bytes, version: int = _ANY_VERSION) -> bool:
-        """Replace what is in a node if its version is this one; whether that was done. After an answer that
-        was lost it may have been though this says that it was not."""
+        """Replace a node's data if it has this version; returns whether it did. After a lost answer it may return False
+        for a write that succeeded.
+        """
         try:
-            await self._asked(self._kazoo.set_async, self._path(below), data, version)
+            await self._retry(self._kazoo.set_async, self._path(below), data, version)
         except (exceptions.BadVersionError, exceptions.NoNodeError):
             return False
         return True
 
     async def delete_node(self, below: str, version: int = _ANY_VERSION) -> bool:
-        """Delete a node if its version is this one and it is empty; whether it is gone now."""
+        """Delete a node if it has this version and no children; returns whether it is gone."""
         try:
-            await self._asked(self._kazoo.delete_async, self._path(below), version)
+            await self._retry(self._kazoo.delete_async, self._path(below), version)
         except exceptions.NoNodeError:
             return True
         except (exceptions.BadVersionError, exceptions.NotEmptyError):
@@ -760,8 +754,8 @@ class MetadataClient:
         except ValueError as error:
             raise errors.NoSuchLedgerError(str(error)) from None
 
-    def _fitting(self, ledger: int, metadata: LedgerMetadata) -> bytes:
-        """The bytes of metadata that a service takes; it cuts the connection of a client that sends more."""
+    def _serialised(self, ledger: int, metadata: LedgerMetadata) -> bytes:
+        """Serialise metadata, and check their size: the service drops the connection of a client that sends more."""
         data = serialization.to_bytes(metadata)
         if len(data) > LARGEST_NODE:
             raise errors.MetadataServiceError(
@@ -770,11 +764,11 @@ class MetadataClient:
         return data
 
     async def _make_path(self, path: str) -> None:
-        """Create a node, and those above that are missing."""
+        """Create a node and its missing parents."""
         missing = [path]
         while missing:
             try:
-                await self._asked(self._kazoo.create_async, missing[-1])
+                await self._retry(self._kazoo.create_async, missing[-1])
                 missing.pop()
             except exceptions.NodeExistsError:
                 missing.pop()
@@ -782,9 +776,7 @@ class MetadataClient:
                 missing.append(missing[-1].rpartition("/")[0])
 
     async def _once(self, what: str, operation: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of an operation that is done once. Raises kazoo's errors that say how it stands, and ours for the
-        others.
-        """
+        """Run an operation once. Raises kazoo's errors about the state of nodes, and ours for all others."""
         try:
             async with asyncio.timeout(self.operation_timeout):
                 return await self._answer(operation(*arguments))
@@ -802,8 +794,8 @@ class MetadataClient:
         except exceptions.KazooException as error:
             raise self._refused(what, error) from None
 
-    async def _asked(self, operation: Callable[..., Any], *arguments: Any, watch: Watch | None = None) -> Any:
-        """The result of an idempotent operation: it is repeated until it is answered or the time is over."""
+    async def _retry(self, operation: Callable[..., Any], *arguments: Any, watch: Watch | None = None) -> Any:
+        """Run an idempotent operation, and repeat it until it is answered or the time is over."""
         if watch is not None:
             self._watches.setdefault(arguments[0], {})[watch] = None
             arguments = (*arguments, self._watch_fired)
@@ -821,7 +813,7 @@ class MetadataClient:
                         await self._connected.wait()
 
     async def _answer(self, asked: Any) -> Any:
-        """The answer of kazoo, from its thread to this loop."""
+        """The result of a kazoo operation, passed from its thread to this loop."""
         future: asyncio.Future[Any] = self.loop.create_future()
 
         def resolve() -> None:
@@ -832,7 +824,7 @@ class MetadataClient:
                 else:
                     future.set_exception(error)
 
-        asked.rawlink(lambda _: self._hop(resolve))
+        asked.rawlink(lambda _: self._call_on_loop(resolve))
         return await future
 
     def _refused(self, what: str, error: Exception) -> errors.MetadataServiceError:
@@ -844,7 +836,7 @@ class MetadataClient:
         reason = str(error) or type(error).__name__.removesuffix("Error")
         return errors.MetadataServiceError(f"the metadata service at {self.address.hosts} refused {what}: {reason}")
 
-    def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _call_on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
             self.loop.call_soon_threadsafe(call, *arguments)
 
@@ -861,12 +853,10 @@ class MetadataClient:
             listener(self.session)
 
     def _watch_fired(self, event: Any) -> None:
-        self._hop(self._changed, event.path)
+        self._call_on_loop(self._changed, event.path)
 
     def _changed(self, path: str | None) -> None:
-        """Notify the watches of a node, or, without a path, all watches: kazoo forgets its watches with a
-        connection.
-        """
+        """Call the watches of a node, or all watches if there is no path: kazoo loses its watches with a connection."""
         changed = [path] if path is not None else [*self._watches]
         for each in changed:
             for callback, *arguments in self._watches.pop(each, {}):
@@ -874,7 +864,7 @@ class MetadataClient:
 
 
 class _BookieWatch:
-    """Reads the bookies anew whenever they have changed, one reading at a time."""
+    """Reads the bookies after each change, one read at a time."""
 
     def __init__(self, client: MetadataClient, callback: Callable[[Bookies], None]) -> None:
         self.client = client
@@ -890,7 +880,7 @@ class _BookieWatch:
             self.reading.cancel()
 
     async def read(self) -> None:
-        """Read the bookies, and tell of them if they are others."""
+        """Read the bookies, and report them if they have changed."""
         self.has_changed = False
         bookies = await self.client._read_bookies((self._changed,))
         if bookies != self.known and not self.is_stopped:
@@ -907,7 +897,7 @@ class _BookieWatch:
             while self.has_changed:
                 try:
                     await self.read()
-                except Exception as error:  # whatever it is: who waits for bookies is to hear of them
+                except Exception as error:  # retry after any error: the watcher must not miss bookies
                     if self.client._is_closed:
                         return
                     _log.warning("the bookies cannot be read, which is tried again: %s", error)

@@ -1,11 +1,11 @@
-"""Paths in the metadata service, below the root of a cluster (``/ledgers`` by default).
+"""Paths in the metadata service, relative to the root of a cluster (``/ledgers`` by default).
 
-A ledger is at ``00/0000/L0001``: ten digits of its id, split in 2, 4 and 4. From 2,147,483,647 on, and for all ledgers
-of BookKeeper's ``LongHierarchicalLedgerManagerFactory``, it is at ``000/0000/0021/4748/L3647``: nineteen digits in 3,
-4, 4, 4 and 4.
+A ledger is at ``00/0000/L0001``: its id as ten digits, split into 2, 4 and 4. Ids from 2,147,483,647 on, and all
+ledgers of BookKeeper's ``LongHierarchicalLedgerManagerFactory``, are at ``000/0000/0021/4748/L3647``: nineteen digits,
+split into 3, 4, 4, 4 and 4.
 
-That a ledger is under-replicated is said at ``underreplication/ledgers/0000/0000/0000/0001/urL0000000001``: sixteen
-hexadecimal digits of its id, and ten or more decimal ones. Who replicates it has the lock
+An under-replicated ledger has the node ``underreplication/ledgers/0000/0000/0000/0001/urL0000000001``: its id as
+sixteen hexadecimal digits, then as at least ten decimal ones. Its replicator holds the lock
 ``underreplication/locks/urL0000000001``.
 """
 
@@ -30,15 +30,15 @@ RECOVERY_DELAY = f"{UNDER_REPLICATION}/lostBookieRecoveryDelay"
 CHECKED = f"{UNDER_REPLICATION}/checkallledgersctime"
 
 FIRST_LONG_ID = 2**31 - 1
-"""The first ledger that does not have a short path."""
+"""The first ledger id without a short path."""
 
 LAST_ID = 2**63 - 1
 
 TOP = re.compile(r"\d{2}|\d{3}")
-"""The nodes below the root that ledgers are under: of short paths with two digits, of long ones with three."""
+"""The top-level folders of ledgers: two digits for short paths, three for long ones."""
 
 LEVELS, DIGITS = 4, 4
-"""Of folders of under-replicated ledgers: so many, one in the other, with so many hexadecimal digits each."""
+"""The folders of under-replicated ledgers: the depth of nesting, and the hexadecimal digits in each name."""
 
 _FOLDER = re.compile(rf"{UNDER_REPLICATED}" + rf"/([0-9a-f]{{{DIGITS}}})" * LEVELS)
 
@@ -47,7 +47,7 @@ _LONG = re.compile(r"(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})")
 
 
 def ledger_path(ledger: int, always_long: bool = False) -> str:
-    """The path of a ledger below the root. Raises ``ValueError`` for a number that is no ledger's id."""
+    """The path of a ledger, relative to the root. Raises ``ValueError`` for a number that is no ledger id."""
     if not 0 <= ledger <= LAST_ID:
         raise ValueError(f"{ledger} is no id of a ledger: ids are from 0 to {LAST_ID}")
     if ledger < FIRST_LONG_ID and not always_long:
@@ -58,29 +58,31 @@ def ledger_path(ledger: int, always_long: bool = False) -> str:
 
 
 def ledger_of(path: str) -> int | None:
-    """The ledger that is at a path below the root; None if the path is not one of a ledger."""
+    """The ledger with this path, relative to the root; None if it is not a ledger's path."""
     found = _SHORT.fullmatch(path) or _LONG.fullmatch(path)
     return int("".join(found.groups())) if found else None
 
 
 def under_replicated_name(ledger: int) -> str:
-    """The name of the node that says that a ledger is under-replicated, and of its lock."""
+    """The name of an under-replicated ledger's node, and of its lock."""
     return f"urL{ledger:010}"
 
 
 def under_replicated_path(ledger: int) -> str:
-    """The path of the node that says that a ledger is under-replicated, below the root."""
+    """The path of an under-replicated ledger's node, relative to the root."""
     digits = f"{ledger:016x}"
     parts = "/".join(digits[place : place + 4] for place in range(0, 16, 4))
     return f"{UNDER_REPLICATED}/{parts}/{under_replicated_name(ledger)}"
 
 
 def lock_path(ledger: int) -> str:
-    """The path of the lock of an under-replicated ledger below the root."""
+    """The path of an under-replicated ledger's lock, relative to the root."""
     return f"{LOCKS}/{under_replicated_name(ledger)}"
 
 
 def ledger_of_folder(path: str) -> int | None:
-    """The ledger that has the folder at a path below the root, if it is under-replicated; None for any other path."""
+    """The ledger whose under-replication node would be in this folder, a path relative to the root; None for any other
+    path.
+    """
     found = _FOLDER.fullmatch(path)
     return int("".join(found.groups()), 16) if found else None

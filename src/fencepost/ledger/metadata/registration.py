@@ -1,4 +1,4 @@
-"""The registration of a bookie: ``BookieServiceInfo``, its services and their addresses."""
+"""The registration of a bookie: ``BookieServiceInfo``, with its services and their addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from fencepost.ledger.protobuf import message_classes
 
 BOOKIE_RPC = "bookie-rpc"
-"""The protocol of the endpoint at which entries are added and read."""
+"""The protocol of the endpoint for adds and reads."""
 
 _CLASSES = message_classes(
     "registration",
@@ -30,9 +30,7 @@ _CLASSES = message_classes(
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """An address at which a bookie offers a service. ``extensions``: ``tls`` if the connection can be made one with
-    TLS.
-    """
+    """An address where a bookie offers a service. ``extensions`` contains ``tls`` if it supports an upgrade to TLS."""
 
     id: str
     host: str
@@ -43,7 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class BookieServiceInfo(msgspec.Struct, frozen=True):
-    """The endpoints of a bookie, and properties of it."""
+    """The endpoints and properties of a bookie."""
 
     endpoints: tuple[Endpoint, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
@@ -54,7 +52,7 @@ class BookieServiceInfo(msgspec.Struct, frozen=True):
 
 
 def to_bytes(info: BookieServiceInfo) -> bytes:
-    """The bytes that a bookie registers with."""
+    """Encode a registration."""
     message = _CLASSES["BookieServiceInfoFormat"](
         endpoints=[msgspec.structs.asdict(endpoint) for endpoint in info.endpoints],
         properties=[{"key": key, "value": value} for key, value in info.properties],
@@ -64,11 +62,11 @@ def to_bytes(info: BookieServiceInfo) -> bytes:
 
 
 def from_bytes(data: bytes) -> BookieServiceInfo:
-    """The registration of a bookie from its bytes. Raises ``ValueError`` if the bytes are no registration."""
+    """Decode a registration. Raises ``ValueError`` if the bytes are none."""
     message = _CLASSES["BookieServiceInfoFormat"]()
     try:
         message.ParseFromString(data)
-    except Exception as error:  # protobuf's DecodeError, which has no base of its own
+    except Exception as error:  # protobuf's DecodeError is a direct subclass of Exception
         raise ValueError(f"the registration of a bookie cannot be read: {error}") from error
     endpoints = tuple(
         Endpoint(each.id, each.host, each.port, each.protocol, tuple(each.auth), tuple(each.extensions))
@@ -78,7 +76,9 @@ def from_bytes(data: bytes) -> BookieServiceInfo:
 
 
 def address_of(bookie: str, info: BookieServiceInfo | None) -> tuple[str, int]:
-    """Host and port of a bookie: as registered, or as its id says. Raises ``ValueError`` if neither says it."""
+    """The host and port of a bookie, from its registration or else its id. Raises ``ValueError`` if neither has
+    them.
+    """
     endpoint = info.rpc() if info is not None else None
     if endpoint is not None:
         return endpoint.host, endpoint.port

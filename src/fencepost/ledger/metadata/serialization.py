@@ -1,8 +1,8 @@
-"""The bytes of a ledger's metadata, as BookKeeper's ``LedgerMetadataSerDe`` writes and reads them.
+"""The serialised metadata of a ledger, as BookKeeper's ``LedgerMetadataSerDe`` reads and writes them.
 
-They begin with a line ``BookieMetadataFormatVersion<tab>VERSION``. Version 3 is a ``LedgerMetadataFormat`` of protobuf
-behind its length, version 2 the same as text, and version 1 lines of text. A ledger keeps the version that it was
-created with.
+The first line is ``BookieMetadataFormatVersion<tab>VERSION``. In version 3, a protobuf ``LedgerMetadataFormat`` after
+its length follows; in version 2, the same as text; in version 1, plain lines. A ledger keeps the version it was created
+with.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _STATES = {LedgerStatus.OPEN: 1, LedgerStatus.IN_RECOVERY: 2, LedgerStatus.CLOSE
 _STATUSES = {number: status for status, number in _STATES.items()}
 
 _IN_RECOVERY = -102
-"""The last entry by which version 1 says that a ledger is in recovery."""
+"""The last entry with which version 1 marks a ledger in recovery."""
 
 
 class MetadataFormatError(ValueError):
-    """Bytes that are not metadata of a ledger."""
+    """The bytes are not a ledger's metadata."""
 
 
 def to_bytes(metadata: LedgerMetadata) -> bytes:
-    """The bytes of metadata, in their ``format_version``. Raises ``ValueError`` for a version that there is not."""
+    """Encode metadata in their ``format_version``. Raises ``ValueError`` for an unknown version."""
     if metadata.format_version == 3:
         message = _message(metadata)
         message.cToken = metadata.creation_token
@@ -72,7 +72,7 @@ def to_bytes(metadata: LedgerMetadata) -> bytes:
 
 
 def from_bytes(data: bytes) -> LedgerMetadata:
-    """The metadata that bytes hold. Raises :class:`MetadataFormatError` if there are none in them."""
+    """Decode metadata. Raises :class:`MetadataFormatError` if the bytes are none."""
     line, newline, rest = data.partition(b"\n")
     if not line.startswith(_HEADER) or not newline:
         raise MetadataFormatError("they do not begin with a version")
@@ -144,7 +144,7 @@ def _fragments(segments: Any) -> tuple[Fragment, ...]:
 
 
 def _delimited(data: bytes) -> bytes:
-    """The bytes behind a length. Bytes after them are left alone, as Java leaves them."""
+    """The bytes after a length. Any further bytes are ignored, as in Java."""
     size = shift = 0
     for place, byte in enumerate(data[:5]):
         size |= (byte & 0x7F) << shift

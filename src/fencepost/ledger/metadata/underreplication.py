@@ -1,13 +1,13 @@
-"""The nodes of auto-recovery, as BookKeeper 4.17 has them: under-replicated ledgers, their locks, the election of the
-auditor, and what an operator sets.
+"""The nodes of auto-recovery, as in BookKeeper 4.17: under-replicated ledgers, their locks, the election of the
+auditor, and the operator's settings.
 
-``underreplication/ledgers/...`` has a node for each ledger that is to be replicated, with a text of protobuf::
+Each ledger to replicate has a node under ``underreplication/ledgers/...``, with protobuf text::
 
     replica: "10.0.0.1:3181"
     ctime: 1795303699698
 
-Whoever replicates it has an ephemeral lock for the while, and deletes the node if its version is still the one that
-was seen under the lock: a ledger that was reported again meanwhile is looked at again.
+Its replicator holds an ephemeral lock meanwhile. It deletes the node only if the version is still the one that it read
+under the lock. So a ledger that was reported again meanwhile is examined again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fencepost.ledger.protobuf import message_classes
 from fencepost.ledger.rules.auditing import VOTE, in_order
 
 Changed = Callable[[str], None]
-"""Called with the path of a node that has changed, or may have."""
+"""A callback with the path of a node that has changed or may have changed."""
 
 _CLASSES = message_classes(
     "underreplication",
@@ -42,8 +42,9 @@ _CLASSES = message_classes(
 
 
 class UnderReplicated(msgspec.Struct, frozen=True):
-    """A ledger that is under-replicated: the bookies that it misses, and since when that is known, in milliseconds
-    since 1970."""
+    """An under-replicated ledger: its missing bookies, and since when this has been known, in milliseconds since
+    1970.
+    """
 
     ledger: int
     missing: tuple[str, ...] = ()
@@ -52,12 +53,12 @@ class UnderReplicated(msgspec.Struct, frozen=True):
 
 
 def to_text(kind: str, **fields: Any) -> bytes:
-    """A message in protobuf's text, as BookKeeper writes it."""
+    """Encode a message as protobuf text, as BookKeeper does."""
     return str(text_format.MessageToString(_CLASSES[kind](**fields))).encode()
 
 
 def from_text(kind: str, data: bytes) -> Any:
-    """The message that a text is. Raises ``ValueError`` if it is none of that kind."""
+    """Decode protobuf text. Raises ``ValueError`` if it is no message of this kind."""
     try:
         return text_format.Parse(data.decode(), _CLASSES[kind](), allow_unknown_field=True)
     except (text_format.ParseError, UnicodeDecodeError) as error:
@@ -65,22 +66,21 @@ def from_text(kind: str, data: bytes) -> Any:
 
 
 class UnderReplication:
-    """The nodes of auto-recovery in one session with the metadata service. ``name``: what locks and votes say about
-    who has them.
+    """The nodes of auto-recovery, in one session with the metadata service. ``name``: the name of this process in locks
+    and votes.
 
-    All methods raise :class:`MetadataServiceError` as the client does.
+    All methods raise :class:`MetadataServiceError` like the client.
     """
 
     def __init__(self, client: MetadataClient, name: str) -> None:
         self.client = client
         self.name = name
         self.held: set[int] = set()
-        """The ledgers that are locked by this session."""
+        """The ledgers locked by this session."""
         client.listen(self._session_changed)
 
     async def prepare(self) -> None:
-        """Make the nodes that are always there. Raises :class:`UnknownLayoutError` if they have
-        another layout."""
+        """Create the permanent nodes. Raises :class:`UnknownLayoutError` if they exist in another layout."""
         layout = to_text("LedgerRereplicationLayoutFormat", type="BASIC", version=1)
         if await self.client.create_node(f"{paths.UNDER_REPLICATION}/{paths.LAYOUT}", layout) is None:
             found = await self.client.read_node(f"{paths.UNDER_REPLICATION}/{paths.LAYOUT}")
@@ -98,9 +98,10 @@ class UnderReplication:
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
     async def publish(self, ledger: int, missing: frozenset[str], now: int) -> bool:
-        """Say that a ledger misses bookies, besides those that it is known to miss already; whether that is news.
+        """Publish that a ledger misses these bookies, in addition to those already published. Returns whether that is
+        new.
 
-        Raises :class:`UnknownLayoutError` if what is known already cannot be read.
+        Raises :class:`UnknownLayoutError` if the existing record cannot be read.
         """
         path = paths.under_replicated_path(ledger)
         while True:
@@ -118,8 +119,9 @@ class UnderReplication:
                     return True
 
     async def read(self, ledger: int) -> UnderReplicated | None:
-        """The record of an under-replicated ledger; None if it is none. Raises :class:`UnknownLayoutError` if it
-        cannot be read."""
+        """The record of an under-replicated ledger; None if it has none. Raises :class:`UnknownLayoutError` if it
+        cannot be read.
+        """
         node = await self.client.read_node(paths.under_replicated_path(ledger))
         if node is None:
             return None
@@ -133,14 +135,14 @@ class UnderReplication:
         return UnderReplicated(ledger, tuple(message.replica), since, node.version)
 
     async def all(self) -> AsyncIterator[UnderReplicated]:
-        """The ledgers that are under-replicated, in order. Some that come or go meanwhile may be among them or not."""
+        """The under-replicated ledgers, in order. Those that change meanwhile may or may not be included."""
         async for ledger in self._ledgers(paths.UNDER_REPLICATED, sorted, None):
             found = await self.read(ledger)
             if found is not None:
                 yield found
 
     async def worker_of(self, ledger: int) -> str | None:
-        """The worker that replicates a ledger now, by its lock; None if there is none."""
+        """The holder of a ledger's lock, which replicates it; None if there is none."""
         node = await self.client.read_node(paths.lock_path(ledger))
         if node is None:
             return None
@@ -149,18 +151,18 @@ class UnderReplication:
         return "?"
 
     async def take(self, changed: Changed) -> UnderReplicated | None:
-        """Lock a ledger that nobody has locked, any of them; None if there is none, and then ``changed`` is called
-        when there may be one.
+        """Lock any ledger that is not locked yet. Returns None if there is none, and then calls ``changed`` when there
+        may be one.
 
-        Raises :class:`UnknownLayoutError` for one that cannot be read; its lock is kept, so that others are taken
-        next.
+        Raises :class:`UnknownLayoutError` for a ledger whose record cannot be read. It stays locked, so that the next
+        call takes another.
         """
         locked = {*(await self.client.names_in(paths.LOCKS, changed) or ())}
         async for ledger in self._ledgers(paths.UNDER_REPLICATED, _shuffled, changed):
             if paths.under_replicated_name(ledger) in locked:
                 continue
             if await self.client.read_node(paths.under_replicated_path(ledger), changed) is None:
-                continue  # somebody is about to publish it, or has ended before its folder was deleted
+                continue  # about to be published, or already replicated and its folder not deleted yet
             if await self._lock(ledger):
                 found = await self.read(ledger)
                 if found is not None:
@@ -171,9 +173,7 @@ class UnderReplication:
     async def _ledgers(
         self, folder: str, order: Callable[[list[str]], list[str]], changed: Changed | None
     ) -> AsyncIterator[int]:
-        """The ledgers that may be under-replicated, by the paths that their nodes would have: each is alone in its
-        folder.
-        """
+        """The ledgers that may be under-replicated, by their folders: each is alone in its folder."""
         for name in order(await self.client.names_in(folder, changed) or []):
             path = f"{folder}/{name}"
             ledger = paths.ledger_of_folder(path)
@@ -189,20 +189,21 @@ class UnderReplication:
             return False
         if await self.client.create_node(path, to_text("LockDataFormat", bookieId=self.name), ephemeral=True) is None:
             node = await self.client.read_node(path)
-            if node is None or node.owner != self.client.session_id:  # it is ours if the answer was lost
+            if node is None or node.owner != self.client.session_id:  # ours if the answer was lost
                 return False
         self.held.add(ledger)
         return True
 
     async def release(self, ledger: int) -> None:
-        """End the lock of a ledger, if this session has it."""
+        """Unlock a ledger, if this session holds the lock."""
         if ledger in self.held:
             await self.client.delete_node(paths.lock_path(ledger))
             self.held.discard(ledger)
 
     async def replicated(self, done: UnderReplicated) -> bool:
-        """A ledger that this session has locked is whole again: say so, unless it was reported anew meanwhile, and end
-        the lock; whether it was said."""
+        """Delete the record of a locked ledger that is fully replicated again, unless it was reported anew meanwhile,
+        and unlock it. Returns whether it was deleted.
+        """
         path = paths.under_replicated_path(done.ledger)
         is_gone = await self.client.delete_node(path, done.version)
         if is_gone:
@@ -217,23 +218,24 @@ class UnderReplication:
         if session is Session.EXPIRED:
             self.held.clear()
 
-    # -- what an operator sets -----------------------------------------------------------------------------------------
+    # -- the operator's settings ---------------------------------------------------------------------------------------
 
     async def is_enabled(self, changed: Changed | None = None) -> bool:
-        """Whether ledgers are to be published and replicated; ``changed`` is called when that changes."""
+        """Whether auto-recovery is enabled; ``changed`` is called when that changes."""
         return await self.client.read_node(paths.DISABLED, changed) is None
 
     async def enable(self) -> None:
-        """Let ledgers be published and replicated."""
+        """Enable publishing and replicating of ledgers."""
         await self.client.delete_node(paths.DISABLED)
 
     async def disable(self) -> None:
-        """Let nothing be published and nothing be replicated that is not begun, until it is enabled again."""
+        """Disable publishing, and replicating beyond what is in progress."""
         await self.client.create_node(paths.DISABLED)
 
     async def recovery_delay(self, seconds: int, changed: Changed) -> tuple[int, int]:
-        """How many seconds a bookie that is lost is waited for, and a number that grows with every time that this is
-        set; ``seconds`` if it is not set yet, which it is then. ``changed`` is called when it is set."""
+        """The grace period for a lost bookie in seconds, and the version of this setting, which grows with each change.
+        If it is not set, it is set to ``seconds``. ``changed`` is called when it is set again.
+        """
         while (node := await self.client.read_node(paths.RECOVERY_DELAY, changed)) is None:
             await self.client.create_node(paths.RECOVERY_DELAY, b"%d" % seconds)
         with contextlib.suppress(ValueError):
@@ -241,34 +243,33 @@ class UnderReplication:
         return seconds, node.version
 
     async def set_recovery_delay(self, seconds: int) -> None:
-        """Set how many seconds a bookie that is lost is waited for."""
+        """Set the grace period for a lost bookie, in seconds."""
         await self._put(paths.RECOVERY_DELAY, b"%d" % seconds)
 
     async def checked(self) -> int | None:
-        """When an auditor has last looked whether bookies have what they should, in milliseconds since 1970; None if
-        none has."""
+        """When an auditor last checked all ledgers, in milliseconds since 1970; None if never."""
         node = await self.client.read_node(paths.CHECKED)
         if node is not None:
-            with contextlib.suppress(Exception):  # protobuf's DecodeError, which has no base of its own
+            with contextlib.suppress(Exception):  # protobuf's DecodeError is a direct subclass of Exception
                 message = _CLASSES["CheckAllLedgersFormat"].FromString(node.data)
                 if message.HasField("checkAllLedgersCTime"):
                     return int(message.checkAllLedgersCTime)
         return None
 
     async def set_checked(self, now: int) -> None:
-        """Say that an auditor has looked whether bookies have what they should."""
+        """Record that an auditor has checked all ledgers."""
         await self._put(paths.CHECKED, _CLASSES["CheckAllLedgersFormat"](checkAllLedgersCTime=now).SerializeToString())
 
     async def _put(self, path: str, data: bytes) -> None:
-        """Write a node, or make it, whichever of the two is possible."""
+        """Write a node, creating it if necessary."""
         while not await self.client.write_node(path, data) and await self.client.create_node(path, data) is None:
             pass
 
     # -- the election --------------------------------------------------------------------------------------------------
 
     async def vote(self) -> str:
-        """Stand for auditor; gives the name of the vote, which goes with the session. There is no other one of this
-        session then: whoever waits for one whose answer was lost would wait for as long as the session lasts.
+        """Stand for election as auditor. Returns the name of the vote, an ephemeral node. Any other vote of this
+        session is deleted: its answer was lost, and waiting for it would last as long as the session.
         """
         data = to_text("AuditorVoteFormat", bookieId=self.name)
         path = await self.client.create_node(f"{paths.ELECTION}/{VOTE}", data, ephemeral=True, sequential=True)
@@ -281,8 +282,9 @@ class UnderReplication:
         return vote
 
     async def is_elected(self, vote: str, changed: Changed) -> bool:
-        """Whether the one with this vote is the auditor now. If so, ``changed`` is called when the vote may be gone,
-        and otherwise when it may have become the auditor. Raises ``ValueError`` if the vote is gone already."""
+        """Whether the owner of this vote is the auditor. If so, ``changed`` is called when the vote may be gone;
+        otherwise, when it may have become the auditor. Raises ``ValueError`` if the vote is gone.
+        """
         while True:
             votes = in_order(await self.client.names_in(paths.ELECTION) or ())
             if vote not in votes:
@@ -297,11 +299,11 @@ class UnderReplication:
             return False
 
     async def withdraw(self, vote: str) -> None:
-        """Stand for auditor no more."""
+        """Withdraw from the election."""
         await self.client.delete_node(f"{paths.ELECTION}/{vote}")
 
     async def auditor(self) -> str | None:
-        """The auditor now; None if there is no candidate."""
+        """The current auditor; None if there is no candidate."""
         for vote in in_order(await self.client.names_in(paths.ELECTION) or ()):
             node = await self.client.read_node(f"{paths.ELECTION}/{vote}")
             if node is not None:

@@ -1,5 +1,4 @@
-"""Faults: which messages a proxy drops, delays, or cuts the connection at, by rules that are typed or drawn from a
-seed.
+"""Faults: rules for the messages that a proxy drops, delays, or cuts the connection at, typed or drawn from a seed.
 
 A rule is a line of words: the action, the direction (request or response), the kind of message, and conditions.
 
@@ -7,8 +6,8 @@ A rule is a line of words: the action, the direction (request or response), the 
     delay request read fence=yes by=200ms count=all
     cut response any ledger=7 entry=5..9
 
-Rules are looked at in their order, and the first that is due acts. Each counts the messages that fit it, over all
-connections: the first ``after`` of them pass, the next ``count`` suffer.
+Rules are tried in order, and the first one due acts. Each rule counts its matching messages over all connections: the
+first ``after`` of them pass, and the next ``count`` are hit.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ ANY = "any"
 _KINDS = (*(kind for kind in KINDS if kind != START_TLS), ANY)
 
 BY = 0.1
-"""Seconds of a delay, unless a rule says otherwise."""
+"""The default delay, in seconds."""
 LONGEST = 3_600.0
-"""Seconds of a delay at the most."""
+"""The longest delay, in seconds."""
 MOST_RULES = 1_000
 
 SPREAD = 100
-"""A random fault comes after at most so many messages that fit it."""
+"""A random fault hits one of this many first matching messages."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule. ``bookie``: its id; ``entries``: first and last; ``count``: None for all; ``by``: seconds of a
-    delay.
+    """One rule. ``bookie``: its id. ``entries``: first and last. ``count``: None for all. ``by``: the delay in
+    seconds.
     """
 
     action: str
@@ -60,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True):
     by: float = BY
 
     def fits(self, direction: str, bookie: str, message: ObservedMessage) -> bool:
-        """Whether a message is of those that the rule is about."""
+        """Whether the rule matches a message."""
         return (
             direction == self.direction
             and self.kind in (ANY, message.kind)
@@ -99,7 +98,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    """Rules, with the number of messages that have fit each rule, and how often each has acted."""
+    """Rules, and how often each has matched and acted."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = tuple(rules)
@@ -107,8 +106,8 @@ class Faults:
         self.acted = [0] * len(self.rules)
 
     def due(self, direction: str, bookie: str, message: ObservedMessage) -> int | None:
-        """The place of the rule that acts on a message; None if the message may pass. Call it once for every
-        message: it counts.
+        """The index of the rule that acts on a message; None if the message passes. Call this once per message, because
+        it counts.
         """
         chosen = None
         for place, rule in enumerate(self.rules):
@@ -129,10 +128,9 @@ class Faults:
 
 
 def parse(text: str, bookies: Sequence[str]) -> Rule:
-    """Parse a line as a rule. ``bookies``: the ids of the recorded bookies, which a rule can also name by their numbers
-    from 1 on.
+    """Parse a rule. ``bookies``: the ids of the recorded bookies, which a rule can also name by number from 1.
 
-    Raises :class:`fencepost.OptionError`, which names the wrong word and the words that are allowed there.
+    Raises :class:`fencepost.OptionError`, which names the wrong word and the allowed words.
     """
     words = text.split()
     plain = [word for word in words if "=" not in word]
@@ -258,7 +256,7 @@ _CONDITIONS = ("bookie", *_CONDITIONS_OF)
 
 
 def drawn(number: int, seed: int, bookies: Sequence[str]) -> list[Rule]:
-    """Rules for so many faults, one each: the same ones for the same seed and bookies, on every version of Python."""
+    """Draw ``number`` rules of one fault each: the same for the same seed and bookies, on every version of Python."""
     chance = random.Random(seed)
 
     def one_of(choices: Sequence[str]) -> str:

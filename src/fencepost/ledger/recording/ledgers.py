@@ -1,10 +1,8 @@
-"""Follows the metadata of ledgers, and records every version in the trace: those that were seen, and those that were
-missed.
+"""Follows the metadata of ledgers, and records every version: those seen, and those missed.
 
-A ledger that is created while the recorder watches is followed from its first version on; an older ledger is followed
-from the first message about it on. A watch of the metadata service reports that a node has changed, not how: two
-changes in quick succession are one change to a reader. Versions count by one, so that missed versions are known, and
-recorded.
+A ledger created during the recording is followed from its first version. An older ledger is followed from the first
+message about it. A watch of the metadata service reports that a node has changed, but not how, so a reader sees two
+quick changes as one. Versions are consecutive numbers, so missed versions are detected and recorded.
 """
 
 from __future__ import annotations
@@ -21,15 +19,15 @@ from fencepost.ledger.roles.metadata import described
 from fencepost.traces import TraceWriter
 
 LEDGERS = 100_000
-"""Ledgers that are followed at the most. The changes of others are not recorded; that there are others is recorded."""
+"""The most ledgers to follow. Changes of others are not recorded; their existence is."""
 
 NAMES = 200_000
-"""Names of nodes that are known at the most, to know a ledger that is new. With more, ledgers are followed from their
-first message on.
+"""The most node names to remember, for recognising new ledgers. Beyond that, ledgers are followed from the first
+message about them.
 """
 
 PAUSE = 1.0
-"""Seconds after which a reading that failed is tried again."""
+"""Seconds before a failed read is retried."""
 
 _NEVER = -1
 
@@ -37,9 +35,7 @@ _log = logging.getLogger("fencepost.ledger.recording")
 
 
 class Ledgers:
-    """The ledgers that are followed. :meth:`begin` first, then :meth:`noticed` for every ledger that a message is
-    about.
-    """
+    """The ledgers being followed. Call :meth:`begin` first, then :meth:`noticed` for the ledger of every message."""
 
     def __init__(
         self, client: MetadataClient, trace: TraceWriter, most: int = LEDGERS, most_names: int = NAMES
@@ -52,7 +48,7 @@ class Ledgers:
         self.missed = 0
         self._followed: dict[int, _Followed] = {}
         self._names: dict[str, set[str]] = {}
-        """The names in the nodes above ledgers, by the paths of these nodes."""
+        """The child names of the nodes above ledgers, by path."""
         self._known_names = 0
         self._is_watching = True
         self._is_begun = False
@@ -65,16 +61,16 @@ class Ledgers:
         self._is_begun = True
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following."""
         await tasks.end(self._tasks)
 
     def noticed(self, ledger: int) -> None:
-        """A message is about this ledger."""
+        """A message was about this ledger."""
         if ledger not in self._followed:
             self._follow(ledger, None if self._was_there(ledger) else _NEVER)
 
     def _follow(self, ledger: int, version: int | None) -> None:
-        """``version``: the last version that need not be seen, -1 to see all; None if that version is not known."""
+        """``version``: the last version that need not be seen; -1 to see all; None if unknown."""
         if len(self._followed) >= self.most:
             if not self._is_full:
                 self._is_full = True
@@ -87,11 +83,11 @@ class Ledgers:
         self._followed[ledger].read()
 
     def start(self, work: Any) -> None:
-        """Start a task that :meth:`close` ends."""
+        """Start a task, which :meth:`close` cancels."""
         tasks.begin(work, self._tasks)
 
     def _was_there(self, ledger: int) -> bool:
-        """Whether a ledger may be older than the recording: then versions may have been missed."""
+        """Whether a ledger may be older than the recording, so that versions may have been missed."""
         if not self._is_watching:
             return True
         places = (
@@ -107,7 +103,7 @@ class Ledgers:
             self.start(self._look(below))
 
     async def _look(self, below: str) -> None:
-        """Look for new names in a node, and in the new nodes below it."""
+        """Find new names in a node, and in the new nodes below it."""
         while True:
             try:
                 names = await self.client.names_in(below, self._changed)
@@ -154,7 +150,7 @@ class Ledgers:
 
 
 class _Followed:
-    """One ledger that is followed. It is read whenever it has changed, one read at a time."""
+    """A followed ledger. It is read after each change, one read at a time."""
 
     __slots__ = ("has_changed", "is_gone", "is_new", "is_reading", "ledger", "ledgers", "version")
 
@@ -168,7 +164,7 @@ class _Followed:
         self.is_new = version == _NEVER
 
     def read(self) -> None:
-        """Read the ledger, at once or once more after the read in flight."""
+        """Read the ledger now, or again after the read in progress."""
         self.has_changed = True
         if not self.is_reading:
             self.is_reading = True

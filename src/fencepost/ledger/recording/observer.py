@@ -1,6 +1,6 @@
-"""The contents of a message for a trace: its kind, its ledger, and the fields that the protocol has.
+"""Decodes messages for a trace: their kind, ledger and protocol fields.
 
-Of the body of an entry only the header is read; data, master keys and credentials stay out of the trace.
+Only the header of an entry's body is read. Data, master keys and credentials stay out of the trace.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fencepost.ledger import messages as m
 from fencepost.ledger.wire import is_version_2, v2, v3
 
 MOST_RUNS = 1_000
-"""Runs of entries that a trace records, at the most, of the response to a list of entries."""
+"""The most runs of a list of entries that a trace records."""
 
 _ENTRY = struct.Struct(">qqqq")
 _LAC = struct.Struct(">qq")
@@ -21,7 +21,7 @@ _LAC = struct.Struct(">qq")
 ADD, READ, BATCH_READ, READ_LAC, WRITE_LAC = "add", "read", "batch_read", "read_lac", "write_lac"
 FORCE, LIST_ENTRIES, BOOKIE_INFO, AUTH, START_TLS = "force", "list_entries", "bookie_info", "auth", "start_tls"
 KINDS = (ADD, READ, BATCH_READ, READ_LAC, WRITE_LAC, FORCE, LIST_ENTRIES, BOOKIE_INFO, AUTH, START_TLS)
-"""The kinds of messages; a request and its response are of one kind."""
+"""The kinds of messages. A request and its response have the same kind."""
 
 Key = tuple[Any, ...]
 _FieldsOf = Callable[[Any], dict[str, Any]]
@@ -29,12 +29,12 @@ _Kinds = dict[type[Any], tuple[str, _FieldsOf]]
 
 
 class ObservedMessage(NamedTuple):
-    """A message as it is recorded.
+    """A message for the trace.
 
-    ``protocol``: its version, 3 or 2. ``number``: the transaction id by which version 3, and batch reads of version 2,
-    match a response with its request; None otherwise. ``key``: the same for a request and its response, and different
-    for any other request of the connection that is in flight, but for those of version 2 for the same entry.
-    ``flags``: the flags of a request that are recorded with its response too. ``size``: bytes of the payload.
+    ``protocol``: version 3 or 2. ``number``: the transaction id that matches a response to its request in version 3 and
+    in batch reads of version 2; None otherwise. ``key``: equal for a request and its response, and different for all
+    other requests in flight on the connection, except those of version 2 for the same entry. ``flags``: flags of a
+    request that are also recorded with its response. ``size``: bytes of the payload.
     """
 
     kind: str
@@ -50,15 +50,15 @@ class ObservedMessage(NamedTuple):
 
 
 def request_of(payload: bytes) -> ObservedMessage:
-    """Observe a request. Raises :class:`WireError` for bytes that are no valid request."""
+    """Decode a request. Raises :class:`WireError` if it is invalid."""
     codec: Any = v2 if is_version_2(payload) else v3
     txn, request = codec.decode_request(payload)
     return _observed(codec, txn, request, _REQUESTS, len(payload))
 
 
 def response_of(payload: bytes) -> ObservedMessage:
-    """Observe a response. Raises :class:`WireError` for bytes that are no response. A response without ledger or entry
-    is matched with its request by its key alone.
+    """Decode a response. Raises :class:`WireError` if it is invalid. A response without ledger or entry is matched to
+    its request by the key alone.
     """
     codec: Any = v2 if is_version_2(payload) else v3
     txn, response = codec.decode_response(payload)
@@ -77,7 +77,7 @@ def _observed(codec: Any, txn: int, message: Any, kinds: _Kinds, size: int) -> O
 
 
 def header_of(body: bytes | None) -> dict[str, int | None]:
-    """Id, LAC and length in the header of an entry; None where there is none, or it is too short for one."""
+    """The id, LAC and length in an entry's header; None if there is no complete header."""
     if body is None or len(body) < _ENTRY.size:
         return {"found": None, "lac": None, "length": None}
     _, entry, lac, length = _ENTRY.unpack_from(body)
@@ -112,7 +112,7 @@ def _of_batch_response(response: m.BatchReadResponse) -> dict[str, Any]:
 
 
 def _runs(entries: Sequence[int]) -> list[list[int]]:
-    """Runs of entries in the order of their arrival."""
+    """Entries as runs, in order of arrival."""
     runs: list[list[int]] = []
     for entry in entries:
         if runs and entry == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""One recording from its start to its end: metadata, trace, registrations, the proxy."""
+"""One recording from start to end: metadata, trace, registrations and proxy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from fencepost.errors import OptionError
 from fencepost.ledger.bookie.directories import is_loopback
 from fencepost.ledger.metadata.client import MetadataClient
-from fencepost.ledger.recording import faults as of_faults
+from fencepost.ledger.recording import faults as fault_rules
 from fencepost.ledger.recording.faults import Faults
 from fencepost.ledger.recording.ledgers import Ledgers
 from fencepost.ledger.recording.proxy import Bookie, Counts, Proxy, bind
@@ -27,13 +27,12 @@ _LOOPBACK = "127.0.0.1"
 Address = tuple[str, int]
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """The options of a recording. ``bookies``: each its id, None if it is to be found by its address, and where it
-    listens; ``listen``: where the proxy stands in for each, port 0 for any free one. Without both, all bookies that are
-    registered are recorded.
+class RecordingOptions(msgspec.Struct, frozen=True):
+    """The options of a recording. ``bookies``: the id (None to find it by address) and the address of each. ``listen``:
+    the proxy's address for each; port 0 means any free port. Without both, all registered bookies are recorded.
 
-    ``faults``: rules as they are typed (:mod:`.faults`); ``random_faults``: so many more, drawn from ``seed``.
-    ``limit``: bytes of the largest message.
+    ``faults``: typed rules (:mod:`.faults`). ``random_faults``: the number of further rules, drawn from ``seed``.
+    ``limit``: the largest message in bytes.
     """
 
     metadata: str
@@ -46,14 +45,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """A recording under way: the bookies and where the proxy stands in for each, and the rules of its faults."""
+    """A running recording: the bookies with the proxy's address for each, and the fault rules."""
 
     bookies: tuple[tuple[Bookie, Address], ...]
     faults: tuple[str, ...]
 
 
-class Done(msgspec.Struct, frozen=True):
-    """A recording that has ended. ``unused``: rules that have never acted."""
+class RecordingResult(msgspec.Struct, frozen=True):
+    """A finished recording. ``unused``: rules that never acted."""
 
     counts: Counts
     seen: int
@@ -62,35 +61,35 @@ class Done(msgspec.Struct, frozen=True):
 
 
 async def record(
-    asked: Asked, open_trace: Callable[[dict[str, Any]], TraceWriter], ready: Callable[[Recording], None]
-) -> Done:
-    """Record until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called when clients are led
-    to the proxy.
+    options: RecordingOptions, open_trace: Callable[[dict[str, Any]], TraceWriter], ready: Callable[[Recording], None]
+) -> RecordingResult:
+    """Record until SIGTERM or SIGINT; a second signal ends the process at once. ``ready`` is called once clients are
+    redirected to the proxy.
 
-    ``open_trace`` opens the trace, whose first event has these parameters. Raises :class:`fencepost.FencepostError` if
-    it cannot start.
+    ``open_trace`` opens the trace with these parameters of its first event. Raises :class:`fencepost.FencepostError` if
+    the recording cannot start.
     """
-    _check(asked)
+    _check(options)
     ended = Shutdown()
-    async with await MetadataClient.connect(asked.metadata) as client:
-        bookies = await _bookies(asked, client)
+    async with await MetadataClient.connect(options.metadata) as client:
+        bookies = await _bookies(options, client)
         with contextlib.ExitStack() as stack:
             bound = [
-                stack.enter_context(contextlib.closing(bind(*_listen(asked, place, bookie))))
+                stack.enter_context(contextlib.closing(bind(*_listen(options, place, bookie))))
                 for place, bookie in enumerate(bookies)
             ]
             standing = {
-                bookie: _address(asked, place, each)
+                bookie: _address(options, place, each)
                 for place, (bookie, each) in enumerate(zip(bookies, bound, strict=True))
             }
             ids = [bookie.id for bookie in bookies]
-            rules = [of_faults.parse(text, ids) for text in asked.faults]
-            rules += of_faults.drawn(asked.random_faults, asked.seed, ids)
+            rules = [fault_rules.parse(text, ids) for text in options.faults]
+            rules += fault_rules.drawn(options.random_faults, options.seed, ids)
             recording = Recording(tuple(standing.items()), tuple(map(str, rules)))
-            trace = open_trace(_started(asked, recording))
+            trace = open_trace(_started(options, recording))
             faults = Faults(rules)
             ledgers, redirects = Ledgers(client, trace), Redirects(client, trace, standing)
-            proxy = Proxy(trace, faults, ledgers.noticed, asked.limit)
+            proxy = Proxy(trace, faults, ledgers.noticed, options.limit)
             try:
                 await ledgers.begin()
                 for bookie, each in zip(bookies, bound, strict=True):
@@ -114,31 +113,32 @@ async def record(
                     }
                 )
     unused = tuple(str(rule) for rule, acted in zip(rules, faults.acted, strict=True) if not acted)
-    return Done(proxy.counts, ledgers.seen, ledgers.missed, unused)
+    return RecordingResult(proxy.counts, ledgers.seen, ledgers.missed, unused)
 
 
-def _started(asked: Asked, recording: Recording) -> dict[str, Any]:
+def _started(options: RecordingOptions, recording: Recording) -> dict[str, Any]:
     """The parameters of the first event."""
     bookies = [
         {"bookie": bookie.id, "address": f"{bookie.host}:{bookie.port}", "listen": f"{host}:{port}"}
         for bookie, (host, port) in recording.bookies
     ]
-    seed = asked.seed if asked.random_faults else None
+    seed = options.seed if options.random_faults else None
     return {"kind": "record", "bookies": bookies, "faults": [*recording.faults], "seed": seed}
 
 
-def _check(asked: Asked) -> None:
-    """Raise for options that are at odds with each other."""
-    if len(asked.listen) != len(asked.bookies):
+def _check(options: RecordingOptions) -> None:
+    """Raise for options that contradict each other."""
+    if len(options.listen) != len(options.bookies):
         raise OptionError(
-            f"listen is given {len(asked.listen)} times and bookie {len(asked.bookies)} times: give one address to"
+            f"listen is given {len(options.listen)} times and bookie {len(options.bookies)} times: give one address to"
             " listen on for each bookie, or neither, to record all bookies that are registered"
         )
-    if len(asked.faults) + asked.random_faults > of_faults.MOST_RULES:
+    if len(options.faults) + options.random_faults > fault_rules.MOST_RULES:
         raise OptionError(
-            f"{len(asked.faults) + asked.random_faults:,} faults are too many: give at most {of_faults.MOST_RULES:,}"
+            f"{len(options.faults) + options.random_faults:,} faults are too many: give at most"
+            f" {fault_rules.MOST_RULES:,}"
         )
-    for host, _ in asked.listen:
+    for host, _ in options.listen:
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(host).is_unspecified:
                 raise OptionError(
@@ -147,10 +147,10 @@ def _check(asked: Asked) -> None:
                 )
 
 
-async def _bookies(asked: Asked, client: MetadataClient) -> list[Bookie]:
+async def _bookies(options: RecordingOptions, client: MetadataClient) -> list[Bookie]:
     """The bookies to record, with their ids."""
     registered = await registered_bookies(client)
-    if not asked.bookies:
+    if not options.bookies:
         if not registered:
             raise OptionError(
                 f"no bookie is registered at {client.address}: start bookies first, or name those to come as"
@@ -158,12 +158,12 @@ async def _bookies(asked: Asked, client: MetadataClient) -> list[Bookie]:
             )
         return [Bookie(bookie, *address) for bookie, address in sorted(registered.items())]
     found = []
-    for place, (bookie_id, (host, port)) in enumerate(asked.bookies):
-        # A bookie may tell clients to come to the proxy by itself.
+    for place, (bookie_id, (host, port)) in enumerate(options.bookies):
+        # A registration may already point to the proxy.
         ids = (
             [bookie_id]
             if bookie_id
-            else [each for each, at in registered.items() if at in ((host, port), asked.listen[place])]
+            else [each for each, at in registered.items() if at in ((host, port), options.listen[place])]
         )
         if not ids:
             known = ", ".join(f"{each} at {at[0]}:{at[1]}" for each, at in registered.items()) or "none"
@@ -177,10 +177,10 @@ async def _bookies(asked: Asked, client: MetadataClient) -> list[Bookie]:
     return found
 
 
-def _listen(asked: Asked, place: int, bookie: Bookie) -> Address:
-    """Where the proxy is to stand in for a bookie."""
-    if asked.listen:
-        return asked.listen[place]
+def _listen(options: RecordingOptions, place: int, bookie: Bookie) -> Address:
+    """The proxy's address for a bookie."""
+    if options.listen:
+        return options.listen[place]
     if not is_loopback(bookie.host):
         raise OptionError(
             f"the bookie {bookie.id} is at {bookie.host}: say where to listen for it, at an address that its clients"
@@ -189,7 +189,7 @@ def _listen(asked: Asked, place: int, bookie: Bookie) -> Address:
     return _LOOPBACK, 0
 
 
-def _address(asked: Asked, place: int, bound: socket.socket) -> Address:
-    """The address by which clients are to come, whose port may be any."""
-    host = asked.listen[place][0] if asked.listen else _LOOPBACK
+def _address(options: RecordingOptions, place: int, bound: socket.socket) -> Address:
+    """The address for clients, with the actual port."""
+    host = options.listen[place][0] if options.listen else _LOOPBACK
     return host, bound.getsockname()[1]

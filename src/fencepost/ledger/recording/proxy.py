@@ -1,13 +1,12 @@
-"""The proxy: listens for each bookie, passes on messages between clients and bookies, and records them in the trace.
+"""The proxy: listens for each bookie, forwards messages between clients and bookies, and records them in the trace.
 
-Bytes are passed on unchanged, message by message: a message is passed on when all of its bytes have arrived, so that a
-message that is dropped is dropped whole. All connections are on one event loop, and the event of a message is emitted
-before its bytes are passed on: whatever follows from a message comes later in the trace than the message itself.
+Bytes are forwarded unchanged. A message is forwarded once all of its bytes have arrived, so that a drop affects whole
+messages. All connections share one event loop. A message's event is emitted before its bytes are forwarded. So whatever
+follows from a message comes later in the trace.
 
-Bytes that are no message are passed on too, and are recorded as such. So is a message that is longer than the limit;
-after such a message no further message is recognised on that side of its connection. A side that does not read its
-bytes stops the proxy from reading the other side: of a connection the proxy holds one message in each direction, and
-the buffers of its sockets.
+Bytes that are no message are forwarded too, and recorded as such. The same goes for a message longer than the limit.
+After it, no further message is recognised in that direction of the connection. If one side does not read, the proxy
+stops reading from the other. Per connection, it holds one message in each direction, and the socket buffers.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from fencepost.traces import TraceWriter
 
 
 def process_of(peer: Any, own: Any) -> int | None:
-    """The id of the process that a connection comes from. None for a connection from another machine, or where the
-    operating system does not report the process.
+    """The id of the process at the other end of a connection. None if it is on another machine, or if the operating
+    system does not report it.
     """
     try:
         if not peer or not own or ":" in peer[0]:
@@ -48,7 +47,7 @@ def process_of(peer: Any, own: Any) -> int | None:
 
 
 def _written(address: tuple[str, int]) -> str:
-    """An address as in the kernel's table: the bytes in the machine's order."""
+    """An address as in the kernel's table, with the bytes in native order."""
     (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
     return f"{number:08X}:{address[1]:04X}"
 
@@ -63,7 +62,7 @@ def _inode(local: str, remote: str) -> str | None:
 
 
 def _holder(name: str) -> int | None:
-    """The process that has a file open by this name, among those that this one may look at."""
+    """The process that has a file of this name open, among those that this process may inspect."""
     for process in os.listdir("/proc"):
         if not process.isdecimal():
             continue
@@ -78,19 +77,19 @@ def _holder(name: str) -> int | None:
 
 
 CONNECTIONS = 10_000
-"""Connections that are passed on at a time. One more is refused, and recorded as refused."""
+"""The most concurrent connections. A further one is refused, and recorded as refused."""
 
 UNANSWERED = 20_000
-"""Requests of a connection that wait for their responses, at the most. The oldest is forgotten for one more."""
+"""The most unanswered requests per connection. Beyond that, the oldest is forgotten."""
 
 CONNECTING = 10.0
-"""Seconds that a bookie has to take a connection."""
+"""Seconds in which a bookie must accept a connection."""
 
 LINGERING = 10.0
-"""Seconds that one side has to read the bytes that were passed on, when the other side has ended."""
+"""Seconds for one side to read forwarded bytes after the other side has ended."""
 
 _BUFFER = 1 << 20
-"""Bytes that one side has not taken yet, above which the other side is not read from."""
+"""Bytes of unread output to one side at which the proxy stops reading from the other side."""
 
 _BACKLOG = 1_024
 
@@ -98,7 +97,7 @@ _log = logging.getLogger("fencepost.ledger.recording")
 
 
 class Bookie(msgspec.Struct, frozen=True):
-    """A bookie to record: its id, and where it listens."""
+    """A bookie to record: its id and address."""
 
     id: str
     host: str
@@ -106,7 +105,7 @@ class Bookie(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct):
-    """Counts of a proxy: connections, messages that it passed on by direction, bytes that were no message, faults."""
+    """Counts of a proxy: connections, messages forwarded by direction, unparsed messages, and faults."""
 
     connections: int = 0
     requests: int = 0
@@ -116,9 +115,9 @@ class Counts(msgspec.Struct):
 
 
 class Proxy:
-    """Passes on messages between clients and bookies. ``noticed`` is called with the ledger of every message.
+    """Forwards messages between clients and bookies. ``noticed`` is called with the ledger of every message.
 
-    ``limit``: bytes of the largest message that is parsed.
+    ``limit``: the largest message to parse, in bytes.
     """
 
     def __init__(
@@ -143,13 +142,13 @@ class Proxy:
         self._has_logged_tls = False
 
     async def listen(self, bookie: Bookie, bound: socket.socket) -> None:
-        """Take connections for a bookie on a socket that is bound."""
+        """Accept connections for a bookie on a bound socket."""
         self._servers.append(
             await self.loop.create_server(lambda: Link(self, bookie).client, sock=bound, backlog=_BACKLOG)
         )
 
     async def close(self) -> None:
-        """Take no more connections, and end the open ones."""
+        """Stop listening, and end all connections."""
         self.is_closed = True
         for server in self._servers:
             server.close()
@@ -169,9 +168,7 @@ class Proxy:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that is bound to an address, and takes no connections yet. Raises :class:`SystemFailure` for one that is
-    taken.
-    """
+    """Bind a socket to an address, without listening yet. Raises :class:`SystemFailure` if the address is taken."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
@@ -187,14 +184,14 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Link:
-    """The connection of a client to the proxy, and the connection from the proxy to the bookie."""
+    """A client's connection to the proxy, together with the proxy's connection to the bookie."""
 
     def __init__(self, proxy: Proxy, bookie: Bookie) -> None:
         self.proxy = proxy
         self.bookie = bookie
         self.label = ""
         self.asked: dict[Key, list[ObservedMessage]] = {}
-        """Requests that were passed on and have no response yet, by their keys."""
+        """Forwarded requests without a response yet, by key."""
         self.is_connected = False
         self.is_over = False
         self.client = _Side(self, REQUEST)
@@ -218,7 +215,7 @@ class Link:
         tasks.begin(self._connect(), proxy.tasks)
 
     async def _connect(self) -> None:
-        """Go on to the bookie."""
+        """Connect to the bookie."""
         loop, transport = self.proxy.loop, self.client.transport
         looking = loop.run_in_executor(
             None, process_of, transport.get_extra_info("peername"), transport.get_extra_info("sockname")
@@ -234,7 +231,7 @@ class Link:
                 transport.abort()
             return
         process = await looking
-        if self.is_over:  # the client is gone meanwhile, or the proxy is to end
+        if self.is_over:  # the client left meanwhile, or the proxy is closing
             self.server.transport.abort()
             return
         onward = self.server.transport
@@ -244,7 +241,7 @@ class Link:
             side.go_on()
 
     def end(self, by: str, error: BaseException | None = None, abort: bool = False) -> None:
-        """End both sides; ``by``: the side that has ended first. Bytes that were passed on arrive, unless ``abort``."""
+        """End both sides. ``by``: the side that ended first. Forwarded bytes are still delivered, unless ``abort``."""
         if self.is_over:
             return
         if self.is_connected:
@@ -270,8 +267,8 @@ class Link:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def take(self, direction: str, payload: bytes, is_released: bool) -> float | bool:
-        """Decide on a message: True to pass it on, False to drop it, or the seconds of its delay. ``is_released``: the
-        delay of the message is over.
+        """Decide on a message: True to forward it, False to drop it, or the seconds to delay it. ``is_released``: its
+        delay is over.
         """
         proxy = self.proxy
         try:
@@ -300,7 +297,7 @@ class Link:
         return True
 
     def unparsed(self, direction: str, size: int, reason: str) -> None:
-        """Bytes are passed on that are no message."""
+        """Record forwarded bytes that are no message."""
         self.proxy.counts.unparsed += 1
         self._emit("unparsed_passed", {"direction": direction, "size": size, "reason": reason})
 
@@ -333,7 +330,7 @@ class Link:
         return {**parameters, **message.fields, "size": message.size}
 
     def _answering(self, message: ObservedMessage) -> ObservedMessage:
-        """A response, with the fields that only its request has."""
+        """A response, completed with fields of its request."""
         waiting = self.asked.get(message.key)
         if waiting is None:
             return message
@@ -343,7 +340,7 @@ class Link:
         return message._replace(flags=asked.flags)
 
     def _remember(self, message: ObservedMessage) -> None:
-        # A response needs no other field of its request; the fields of many requests would take much memory.
+        # A response needs no other fields of its request, and keeping all would take much memory.
         self.asked.setdefault(message.key, []).append(message._replace(fields={}))
         if len(self.asked) > UNANSWERED:
             del self.asked[next(iter(self.asked))]
@@ -362,7 +359,7 @@ class Link:
 
 
 class _Side(asyncio.Protocol):
-    """One side of a link, and the bytes that arrive from it: requests from the client, responses from the bookie."""
+    """One side of a link, and the bytes it sends: requests from the client, responses from the bookie."""
 
     other: _Side
     transport: asyncio.Transport
@@ -372,22 +369,20 @@ class _Side(asyncio.Protocol):
         self.direction = direction
         self.has_transport = False
         self._held = bytearray()
-        """Bytes that have arrived and are not passed on: the beginning of a message, or a delayed message and the bytes
-        after it.
-        """
+        """Bytes received and not yet forwarded: an incomplete message, or a delayed message and what follows it."""
         self._needed = LENGTH_SIZE
         self._is_opaque = False
-        """Whether the bounds of messages are not known any more."""
+        """Whether message boundaries are lost."""
         self._waiting: asyncio.TimerHandle | None = None
         self._is_full = False
-        """Whether this side does not read the bytes that are passed on to it."""
+        """Whether this side has too much unread output."""
         self._ended: tuple[BaseException | None] | None = None
-        """How this side has ended, while bytes that it has sent wait."""
+        """How this side ended, while its last bytes are delayed."""
 
     # -- asyncio's ----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's are of a class of their own
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's has its own class
         self.has_transport = True
         self.transport.set_write_buffer_limits(high=_BUFFER)
         with contextlib.suppress(OSError, AttributeError):
@@ -414,7 +409,7 @@ class _Side(asyncio.Protocol):
         if self._may_pass() or not self.link.is_connected or error is not None:
             self._end(error)
         else:
-            self._ended = (error,)  # the bytes that wait are passed on first
+            self._ended = (error,)  # delayed bytes are forwarded first
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -427,7 +422,7 @@ class _Side(asyncio.Protocol):
     # -- passing on ---------------------------------------------------------------------------------------------------
 
     def go_on(self) -> None:
-        """Pass on the bytes that have waited: for the other side, or for the time of a delay."""
+        """Forward the held bytes, now that the other side is connected or a delay is over."""
         is_released, self._waiting = self._waiting is not None, None
         if self.link.is_over:
             return
@@ -440,7 +435,7 @@ class _Side(asyncio.Protocol):
         self._read_or_not()
 
     def end(self, abort: bool) -> None:
-        """Close the connection of this side, once the bytes that were passed on to it are written, or at once."""
+        """Close this side's connection, at once or after writing its remaining output."""
         if abort:
             self.transport.abort()
             return
@@ -449,13 +444,13 @@ class _Side(asyncio.Protocol):
             self.link.proxy.loop.call_later(LINGERING, self.transport.abort)
 
     def forget(self) -> None:
-        """Drop the bytes that wait."""
+        """Drop the held bytes."""
         self._held.clear()
         if self._waiting is not None:
             self._waiting.cancel()
 
     def _end(self, error: BaseException | None) -> None:
-        """This side has ended. All whole messages that it has sent are passed on already."""
+        """This side has ended. All its complete messages have been forwarded."""
         if self._held and self.link.is_connected:
             self.link.unparsed(self.direction, len(self._held), "it ends in the middle of a message")
             self.other.transport.write(bytes(self._held))
@@ -465,7 +460,7 @@ class _Side(asyncio.Protocol):
         return self._waiting is None and self.link.is_connected
 
     def _read_or_not(self) -> None:
-        """Read from this side while what arrives can be passed on."""
+        """Read from this side only while its data can be forwarded."""
         if not self.has_transport or self.link.is_over or self.transport.is_closing():
             return
         if self._may_pass() and not self.other._is_full:
@@ -474,7 +469,7 @@ class _Side(asyncio.Protocol):
             self.transport.pause_reading()
 
     def _pass_on(self, data: bytes, is_released: bool) -> None:
-        """Pass on messages up to one that is cut short or delayed. ``is_released``: the delay of the first is over."""
+        """Forward messages until one is incomplete or delayed. ``is_released``: the delay of the first is over."""
         view, end = memoryview(data), len(data)
         start = begin = 0
         while not self._is_opaque and end - start >= LENGTH_SIZE:
@@ -528,7 +523,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _label(address: Any) -> str:
-    """An address as both ends of a connection see it."""
+    """An address in the notation of traces."""
     if not address:
         return "?"
     host, port = address[:2]

@@ -1,10 +1,9 @@
-"""Has clients come to the proxy instead of to the bookies: it stands in the registrations of the bookies as their
-address.
+"""Redirects clients to the proxy, by putting its address into the bookies' registrations.
 
-Clients find a bookie by its id, in what it has registered with (``BookieServiceInfo``). That is a node of the bookie's
-session, which anybody may write to: the proxy puts its own address there, keeps the bookie's in a property beside it,
-and does so again when the bookie has registered anew. Ids, cookies and the metadata of ledgers stay as they are. At the
-end the bookie's own address is put back.
+Clients find a bookie by its id, through its registration (``BookieServiceInfo``). That is a node of the bookie's
+session, which anyone may write. The proxy puts its own address there, and keeps the bookie's in a property. It repeats
+this whenever the bookie registers again. Ids, cookies and ledger metadata do not change. At the end the bookie's
+address is restored.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from fencepost.ledger.recording.proxy import Bookie
 from fencepost.traces import TraceWriter
 
 PROPERTY = "fencepost.record"
-"""The property of a registration in which the proxy keeps the bookie's own address."""
+"""The property in which the proxy keeps the bookie's own address."""
 
 PAUSE = 1.0
-"""Seconds after which a registration that could not be read or written is tried again."""
+"""Seconds before a failed read or write of a registration is retried."""
 
 _log = logging.getLogger("fencepost.ledger.recording")
 
 
 class Redirects:
-    """The registrations of bookies, which say the proxy's address. ``to``: that address, by the bookie's id."""
+    """The bookies' registrations, which point to the proxy."""
 
     def __init__(self, client: MetadataClient, trace: TraceWriter, bookies: Mapping[Bookie, tuple[str, int]]) -> None:
         self.client = client
@@ -43,15 +42,13 @@ class Redirects:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
-        """Have clients come to the proxy from now on: to every bookie that is registered, and to the others once they
-        are.
-        """
+        """Redirect clients to the proxy: now for registered bookies, and for the others once they register."""
         for bookie in self.bookies:
             await self._redirect(bookie)
         self._tasks = [asyncio.create_task(self._keep(bookie)) for bookie in self.bookies]
 
     async def end(self) -> None:
-        """Put back the addresses of the bookies, as far as that is possible."""
+        """Restore the bookies' addresses, as far as possible."""
         await tasks.end(self._tasks)
         await asyncio.gather(*map(self._put_back, self.bookies))
 
@@ -75,7 +72,7 @@ class Redirects:
         own = address_of(bookie, registered.info)
         if own == to:
             return
-        host, port = address_before(registered.info) or own  # a proxy that was killed may have left its own
+        host, port = address_before(registered.info) or own  # a killed proxy may have left its own address
         try:
             await self.client.replace_registration(registered, _with(registered, to, {PROPERTY: f"{host}:{port}"}))
         except BadVersionError:
@@ -108,7 +105,7 @@ class Redirects:
 
 
 def address_before(info: BookieServiceInfo | None) -> tuple[str, int] | None:
-    """The address that a registration had before a proxy took its place; None if none has."""
+    """The bookie's own address in a redirected registration; None if it is not redirected."""
     text = dict(info.properties).get(PROPERTY) if info is not None else None
     if text is None:
         return None
@@ -131,8 +128,7 @@ def _with(registered: Registered, address: tuple[str, int], properties: Mapping[
 
 
 async def registered_bookies(client: MetadataClient) -> dict[str, tuple[str, int]]:
-    """The address that every registered bookie listens on, by its id; whether clients are redirected to a proxy or
-    not."""
+    """The address that each registered bookie listens on, by id, even where clients are redirected to a proxy."""
     bookies = await client.bookies()
     found = {}
     for bookie in (*bookies.writable, *bookies.read_only):

@@ -1,9 +1,9 @@
-"""Which entries of a ledger a bookie has, as bytes: the form of BookKeeper's ``AvailabilityOfEntriesOfLedger``.
+"""The list of a ledger's entries at a bookie, in the format of BookKeeper's ``AvailabilityOfEntriesOfLedger``.
 
-64 bytes of header, which begin with the version, 0, and the number of groups; then each group in 24 bytes. A group is
-runs of one length at one distance: the first id of its first run, that of its last run, the length of a run, and the
-distance from run to run (0 if there is one run). So a bookie that has every entry of a large ensemble that is its own
-takes one group.
+A header of 64 bytes begins with the version, 0, and the number of groups. Each group has 24 bytes. A group is a series
+of equal runs at equal distances. It holds the first id of its first run, the first id of its last run, the length of a
+run, and the distance between starts of runs (0 for a single run). So a bookie that stripes a large ensemble and misses
+no entry needs one group.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Iterable
 from fencepost.ledger.wire.frames import WireError
 
 Runs = tuple[tuple[int, int], ...]
-"""Runs of entries, each its first and last id, ascending and not adjacent."""
+"""Runs of entries as (first, last), ascending and not adjacent."""
 
 _HEADER = struct.Struct(">ii56x")
 _GROUP = struct.Struct(">qqii")
 _LARGEST = 2**31 - 1
 RUNS_LIMIT = 1_000_000
-"""Runs that are taken from another side at most: a few bytes can stand for any number."""
+"""The most runs accepted from a peer, because a few bytes can describe any number."""
 
 
 def encode(runs: Iterable[tuple[int, int]]) -> bytes:
-    """The bytes of runs. A run that is too long for the form is cut."""
+    """Encode runs. A run too long for the format is split."""
     groups: list[list[int]] = []
     for first, last in runs:
         while first <= last:
@@ -35,7 +35,7 @@ def encode(runs: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _take(groups: list[list[int]], first: int, length: int) -> None:
-    """Put a run into the last group, or begin one with it."""
+    """Add a run to the last group, or begin a new one with it."""
     if groups:
         group = groups[-1]
         distance = first - group[1]
@@ -46,7 +46,7 @@ def _take(groups: list[list[int]], first: int, length: int) -> None:
 
 
 def decode(data: bytes) -> Runs:
-    """The runs that the bytes stand for. Raises :class:`WireError` for any other bytes."""
+    """Decode runs. Raises :class:`WireError` for malformed bytes."""
     if len(data) < _HEADER.size:
         raise WireError(f"a list of entries has {len(data)} bytes, and its header alone takes {_HEADER.size}")
     version, count = _HEADER.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Frames: four bytes of length, big endian and not counting themselves, and the payload, which is one message."""
+"""Frames: four bytes of length, big endian and not counting themselves, then the payload, which is one message."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ import struct
 from fencepost.errors import FencepostError
 
 DEFAULT_LIMIT = 5 * 1024 * 1024
-"""The largest payload that is taken, in bytes, unless it is set otherwise (BookKeeper's ``nettyMaxFrameSizeBytes``)."""
+"""The default for the largest accepted payload, in bytes (BookKeeper's ``nettyMaxFrameSizeBytes``)."""
 
 _LENGTH = struct.Struct(">i")
 LENGTH_SIZE = _LENGTH.size
 
 HEAD_SIZE = 64
-"""Bytes at the beginning of a payload in which all of an add is but its entry, in either version."""
+"""A prefix of a payload that contains all of an add except the entry, in either version."""
 
 
 class WireError(FencepostError):
-    """The bytes are not the protocol's. Nothing that follows them on the connection can be understood: it is to be
-    closed.
-    """
+    """The bytes violate the protocol. The rest of the connection cannot be parsed, so it must be closed."""
 
 
 class RefusedError(WireError):
-    """A request that cannot be served, and can be answered: ``answer`` is the frame to send. The connection may go
-    on.
-    """
+    """A request that cannot be served but can be answered, with the frame ``answer``. The connection may go on."""
 
     def __init__(self, message: str, answer: bytes) -> None:
         super().__init__(message)
@@ -33,19 +29,19 @@ class RefusedError(WireError):
 
 
 def frame(payload: bytes) -> bytes:
-    """The frame of a payload."""
+    """Frame a payload."""
     return _LENGTH.pack(len(payload)) + payload
 
 
 def length_of(data: bytes | bytearray | memoryview, start: int, stop: int) -> int:
-    """The length of the payload of the frame that begins at ``start``, as it says; 0 if that is not there yet."""
+    """The payload length of the frame that begins at ``start``; 0 if the length is incomplete."""
     return int(_LENGTH.unpack_from(data, start)[0]) if stop - start >= LENGTH_SIZE else 0
 
 
 def cut(data: bytearray, start: int, stop: int, limit: int) -> tuple[list[bytes], int]:
-    """The payloads of the frames of ``data[start:stop]`` that are complete, and where the next frame begins.
+    """The payloads of the complete frames in ``data[start:stop]``, and where the next frame begins.
 
-    Raises :class:`WireError` as :meth:`Frames.feed`, also if a frame is refused that comes after others.
+    Raises :class:`WireError` like :meth:`Frames.feed`, even if complete frames come before the bad one.
     """
     payloads = []
     while stop - start >= LENGTH_SIZE:
@@ -61,7 +57,7 @@ def cut(data: bytearray, start: int, stop: int, limit: int) -> tuple[list[bytes]
 
 
 def needed(data: bytes | bytearray | memoryview, start: int, stop: int) -> int:
-    """The bytes that the frame takes that begins at ``start``, as far as that is known, its length included."""
+    """The size of the frame that begins at ``start``, length included, as far as known."""
     return LENGTH_SIZE + length_of(data, start, stop)
 
 
@@ -71,28 +67,27 @@ def refused_length(length: int, limit: int) -> WireError:
 
 
 class Frames:
-    """Cuts the bytes that arrive on one connection into the payloads of frames. ``limit``: the largest payload, in
-    bytes.
-    """
+    """Splits the bytes of one connection into payloads. ``limit``: the largest payload, in bytes."""
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
         self._parts: list[bytes] = []
         self._held = 0
         self._needed = LENGTH_SIZE
-        """Bytes from the beginning of the frame that is not complete, without which nothing can be done."""
+        """The size of the incomplete frame, as far as known. Fewer bytes complete nothing."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes as they came; the payloads of the frames that are complete now, in order.
+        """Add received bytes. Returns the payloads that are now complete, in order.
 
-        Raises :class:`WireError` for a length that is negative, zero or over the limit, as soon as the length is there.
+        Raises :class:`WireError` for a length that is negative, zero or over the limit, as soon as it has arrived.
         """
         if self._held:
             parts = self._parts
             parts.append(data)
             self._held += len(data)
             if self._held < self._needed:
-                # Many small parts would take far more memory than their bytes: each is larger than the one after it.
+                # Many small parts would take far more memory than their bytes. So merge them: each is larger than the
+                # next.
                 while len(parts) > 1 and len(parts[-2]) <= len(parts[-1]):
                     last = parts.pop()
                     parts[-1] += last
@@ -120,10 +115,10 @@ class Frames:
 
     @property
     def held(self) -> int:
-        """The bytes of a frame that is not complete."""
+        """The bytes of the incomplete frame."""
         return self._held
 
     @property
     def is_between(self) -> bool:
-        """Whether nothing of a frame is there that is not complete."""
+        """Whether there is no incomplete frame."""
         return not self._held

@@ -1,9 +1,8 @@
-"""The messages of version 3 of the protocol as protobuf classes, made when this is imported from a table of names and
-numbers.
+"""The protobuf messages of version 3, built on import from a table of names and numbers.
 
-Names, numbers and types are those of BookKeeper's ``BookkeeperProtocol.proto``. Enumerations stand as integers, so that
-a message with an operation or a status that is not known here can still be answered; strings stand as bytes, which may
-be anything.
+Names, numbers and types are those of BookKeeper's ``BookkeeperProtocol.proto``, with two differences. Enumerations are
+integers, so that a message with an unknown operation or status can still be answered. Strings are bytes, so that any
+content is accepted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Version 2 of the protocol: fixed headers, and no number of a request except in batch reads.
+"""Version 2 of the protocol: fixed headers, with request numbers only in batch reads.
 
-An answer is known by its operation, ledger and entry id (:func:`key_of`). The codes are those of version 3 less 400,
-except that there is none for a ledger in an unknown state that every client survives: BookKeeper's own throws at 107
-and closes the connection. A bookie here says EIO instead, which every client takes as it takes 507 in version 3, as no
-word on whether the entry was ever there; 107 is understood.
+An answer is matched by operation, ledger and entry id (:func:`key_of`). The codes are those of version 3 minus 400. The
+exception is the code for a ledger in an unknown state: on 107, BookKeeper's own client throws and closes the
+connection. So a bookie here answers EIO. Every client treats that like 507 in version 3: it does not say whether the
+entry ever existed. Code 107 is still understood.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 2
 ADD_ENTRY, READ_ENTRY, AUTH, BATCH_READ = 1, 2, 3, 7
 _FENCE, _RECOVERY_ADD, _HIGH_PRIORITY = 1, 2, 4
 KEY_SIZE = 20
-"""Bytes of a master key, which has no length of its own on the wire."""
+"""Bytes of a master key, which has no length field."""
 
 # Each begins with version, operation and flags.
 _HEADER = struct.Struct(">BBH")
@@ -29,15 +29,15 @@ _BATCH_READ = struct.Struct(">BBHqqqiq")
 _ANSWER = struct.Struct(">BBHiqq")
 _BATCH_ANSWER = struct.Struct(">BBHiqqq")
 
-# These, which there is one of for every entry, with the length of the frame before that.
+# Adds and their answers are sent per entry: these include the length of the frame.
 _LENGTH = struct.Struct(">i")
 _ADD_FRAME = struct.Struct(f">iBBH{KEY_SIZE}s")
 _ANSWER_FRAME = struct.Struct(">iBBHiqq")
 
 _ADD_SIZE = _HEADER.size + KEY_SIZE
-"""Bytes of an add before the body of the entry."""
+"""Bytes of an add before the entry's body."""
 _IDS = struct.Struct(">qqq")
-"""Ledger, entry id and LAC at the beginning of the body of an entry."""
+"""Ledger, entry id and LAC at the beginning of an entry's body."""
 
 _NUMBERS = {code: code.value - 400 for code in Code} | {
     Code.OK: 0,
@@ -52,8 +52,8 @@ _CODES = {number: code for code, number in _NUMBERS.items() if code is not Code.
 
 
 def speaks(request: m.Request) -> bool:
-    """Whether a request can be made in this version: it has adds, reads, batch reads and authentication, but no
-    deferred sync and no polls.
+    """Whether this version can express a request: adds, reads, batch reads and authentication, without deferred sync
+    and long polls.
     """
     if type(request) is m.AddEntry:
         return not request.deferred_sync and len(request.master_key) == KEY_SIZE
@@ -63,9 +63,7 @@ def speaks(request: m.Request) -> bool:
 
 
 def key_of(txn: int, message: m.Request | m.Response) -> tuple[int, ...]:
-    """By which a request and its response are known to belong together: the operation, the ledger and entry id; in
-    batch reads ``txn``.
-    """
+    """The key that matches a response to its request: the operation, ledger and entry id; in batch reads, ``txn``."""
     if isinstance(message, m.AddEntry | m.AddEntryResponse):
         return ADD_ENTRY, message.ledger, message.entry_id
     if isinstance(message, m.ReadEntry | m.ReadEntryResponse):
@@ -74,7 +72,7 @@ def key_of(txn: int, message: m.Request | m.Response) -> tuple[int, ...]:
 
 
 def number_of(code: Code) -> int:
-    """The number that stands for a code."""
+    """The number of a code."""
     return _NUMBERS[code]
 
 
@@ -82,7 +80,7 @@ def number_of(code: Code) -> int:
 
 
 def encode_request(txn: int, request: m.Request) -> bytes:
-    """The frame of a request. Raises :class:`TypeError` for one that this version does not have (:func:`speaks`)."""
+    """The frame of a request. Raises :class:`TypeError` for one that this version cannot express (:func:`speaks`)."""
     if not speaks(request):
         raise TypeError(f"version 2 has no such {type(request).__name__}")
     if type(request) is m.AddEntry:
@@ -107,10 +105,10 @@ def _fencing(request: m.ReadEntry | m.BatchRead) -> tuple[int, bytes]:
 
 
 def decode_request(payload: bytes) -> tuple[int, m.Request]:
-    """The number of a request, which is 0 except in batch reads, and the request.
+    """Decode a request, with its number, which is 0 except in batch reads.
 
-    Raises :class:`RefusedError` where there is a ledger and an entry to answer about, and :class:`WireError` for
-    anything else.
+    Raises :class:`RefusedError` if there is a ledger and an entry to answer for, and :class:`WireError` for anything
+    else.
     """
     size = len(payload)
     if size < _HEADER.size:
@@ -142,8 +140,8 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
 
 
 def decode_add_head(head: bytes) -> tuple[int, int, int] | None:
-    """The number, the ledger and the entry id of the add that a payload begins with; None for anything else, and for
-    the add of a recovery.
+    """The number, ledger and entry id of the add at the beginning of a payload; None for anything else, and for an add
+    of a recovery.
     """
     version, operation, flags = _HEADER.unpack_from(head)
     ledger, entry_id, _ = _IDS.unpack_from(head, _ADD_SIZE)
@@ -152,7 +150,7 @@ def decode_add_head(head: bytes) -> tuple[int, int, int] | None:
 
 
 def _refused(version: int, operation: int, ledger: int, entry_id: int, txn: int | None = None) -> RefusedError:
-    """The error for a request that the bookie need not be asked about. The answer is in the version of the request."""
+    """The error for a request that never reaches the role. The answer has the version of the request."""
     code = Code.BAD_REQUEST if version == VERSION else Code.BAD_VERSION
     answer = _ANSWER.pack(version, operation, 0, _NUMBERS[code], ledger, entry_id)
     if txn is not None:
@@ -186,7 +184,7 @@ def encode_response(txn: int, response: m.Response) -> bytes:
 
 
 def refusal(txn: int, request: m.Request, code: Code) -> bytes:
-    """The frame that refuses a request, whatever it asks for."""
+    """The frame that refuses any request with a code."""
     if isinstance(request, m.BatchRead):
         return encode_response(txn, m.BatchReadResponse(request.ledger, request.entry_id, code))
     if isinstance(request, m.ReadEntry):
@@ -196,10 +194,9 @@ def refusal(txn: int, request: m.Request, code: Code) -> bytes:
 
 
 def decode_response(payload: bytes) -> tuple[int, m.Response]:
-    """The number of the request that is answered, which is 0 except in batch reads, and the response. Raises
-    :class:`WireError`.
+    """Decode a response, with the number of its request, which is 0 except in batch reads. Raises :class:`WireError`.
 
-    A code that is not known here counts as :attr:`Code.IO_ERROR`: the bookie failed.
+    An unknown code counts as :attr:`Code.IO_ERROR`: the bookie failed.
     """
     size = len(payload)
     if size < _HEADER.size:
@@ -237,7 +234,7 @@ def _bodies(payload: bytes, start: int) -> tuple[bytes, ...]:
     return tuple(bodies)
 
 
-# -- authentication, whose message is the one of version 3 ------------------------------------------------------------
+# -- authentication, with the message of version 3 --------------------------------------------------------------------
 
 
 def _auth(message: m.Auth | m.AuthResponse) -> bytes:

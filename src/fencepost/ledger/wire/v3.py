@@ -1,12 +1,10 @@
-"""Version 3 of the protocol: protobuf messages that carry a number, ``txn``, by which an answer is known.
+"""Version 3 of the protocol: protobuf messages with a number, ``txn``, that matches an answer to its request.
 
-The status of a response stands in it and once more in the part that its operation has; a client looks at the outer one,
-then at the inner one, and so does :func:`decode_response`. There is no batch read in this version: a bookie answers it
-with EBADREQ, as BookKeeper's does.
+A response has two statuses: its own, and one in the part for its operation. Like other clients, :func:`decode_response`
+checks the outer one first. There is no batch read in this version: a bookie answers it with EBADREQ, like BookKeeper's.
 
-The messages that there is one of for every entry, adds and reads and their answers, are put together byte by byte, in a
-third of the time that protobuf takes for the same bytes (:func:`encode_request_plainly`,
-:func:`encode_response_plainly`).
+Adds, reads and their answers are sent once per entry. They are encoded by hand, in a third of the time that protobuf
+takes for the same bytes (:func:`encode_request_plainly`, :func:`encode_response_plainly`).
 """
 
 from __future__ import annotations
@@ -33,15 +31,15 @@ _RECOVERY_ADD = 1
 _DEFERRED_SYNC = 1
 _TOTAL_DISK_CAPACITY, _FREE_DISK_SPACE = 1, 2
 _HIGH_PRIORITY = 100
-"""Requests of recoveries go ahead of others, and a bookie of BookKeeper that is read-only takes an add only so."""
+"""The priority of recoveries' requests. BookKeeper's bookies accept adds while read-only only with this priority."""
 _MILLISECOND = 1000
-"""Of these are the waits of the protocol; ours are of microseconds."""
+"""Microseconds per millisecond: the protocol uses milliseconds, this package microseconds."""
 
 _IDS = struct.Struct(">qqq")
-"""Ledger, entry id and LAC at the beginning of the body of an entry."""
+"""Ledger, entry id and LAC at the beginning of an entry's body."""
 _LENGTH = struct.Struct(">I")
 _HEADER_SIZE = 5
-"""Bytes of a header before its number: version 3, the operation, and the tag of the number."""
+"""Bytes of a header before the request number: version 3, the operation, and the tag of the number."""
 
 _CODES = {code.value: code for code in Code}
 
@@ -50,7 +48,7 @@ _parse_response = schema.Response.FromString
 
 
 def number_of(code: Code) -> int:
-    """The number that stands for a code."""
+    """The number of a code."""
     return code.value
 
 
@@ -78,7 +76,7 @@ def encode_request(txn: int, request: m.Request) -> bytes:
 
 
 def _part_of_add(request: m.AddEntry) -> bytes:
-    """All of an add but its header, which is the same for all bookies that it is sent to, one after another."""
+    """All of an add except its header. It is cached, because the same part goes to several bookies in turn."""
     global _last_add
     last, part = _last_add
     if request is not last:
@@ -94,7 +92,7 @@ _last_add: tuple[m.AddEntry | None, bytes] = None, b""
 
 
 def encode_request_plainly(txn: int, request: m.Request) -> bytes:
-    """The same as :func:`encode_request`, all of it by protobuf."""
+    """Like :func:`encode_request`, entirely with protobuf."""
     operation = _OF_REQUEST.get(type(request))
     if operation is None:
         raise TypeError(f"version 3 has no {type(request).__name__}")
@@ -107,9 +105,9 @@ def encode_request_plainly(txn: int, request: m.Request) -> bytes:
 
 
 def decode_request(payload: bytes) -> tuple[int, m.Request]:
-    """The number of a request, and the request.
+    """Decode a request, with its number.
 
-    Raises :class:`RefusedError` where there is an operation to answer, and :class:`WireError` for anything else.
+    Raises :class:`RefusedError` if there is an operation to answer, and :class:`WireError` for anything else.
     """
     try:
         message = _parse_request(payload)
@@ -136,8 +134,8 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
 
 
 def decode_add_head(head: bytes) -> tuple[int, int, int] | None:
-    """The number, the ledger and the entry id of the add that a payload begins with; None for anything else, and for
-    the add of a recovery, whose header has a priority.
+    """The number, ledger and entry id of the add at the beginning of a payload; None for anything else, and for an add
+    of a recovery, whose header has a priority.
     """
     numbers, at = [], 2
     try:
@@ -155,8 +153,8 @@ def decode_add_head(head: bytes) -> tuple[int, int, int] | None:
 def _refused(
     header: Any, code: Code, reason: str, operation: _Operation | None = None, part: Any = None
 ) -> RefusedError:
-    """The error for a request that the bookie need not be asked about. The answer has the operation, number and ids of
-    the request.
+    """The error for a request that never reaches the role. The answer repeats the request's operation, number and
+    ids.
     """
     response = schema.Response(status=code.value)
     to = response.header
@@ -179,8 +177,8 @@ def _fill_add(request: m.AddEntry, header: Any, part: Any) -> None:
 
 
 def _read_add(part: Any) -> m.AddEntry | None:
-    """An add whose body says that it is another entry would be stored as that one: the body's ids go into the entry
-    log.
+    """Decode an add; None if it is invalid. The ids in the body go into the entry log. So an add whose body disagrees
+    with the request would be stored as another entry.
     """
     body, key = part.body, part.masterKey
     if len(body) < _IDS.size or not key:
@@ -213,7 +211,7 @@ def _read_read(part: Any) -> m.ReadEntry | None:
     ledger, entry_id, flag = part.ledgerId, part.entryId, part.flag
     if ledger < 0 or entry_id < m.NO_ENTRY_YET:
         return None
-    if not (ledger and entry_id) and not part.IsInitialized():  # an id that is missing reads as 0
+    if not (ledger and entry_id) and not part.IsInitialized():  # a missing id reads as 0
         return None
     if flag == _FENCE_LEDGER:
         return m.ReadEntry(ledger, entry_id, True, part.masterKey or None)
@@ -287,7 +285,7 @@ def encode_response(txn: int, response: m.Response) -> bytes:
 
 
 def encode_response_plainly(txn: int, response: m.Response) -> bytes:
-    """The same as :func:`encode_response`, all of it by protobuf."""
+    """Like :func:`encode_response`, entirely with protobuf."""
     operation = _OF_RESPONSE.get(type(response))
     if operation is None:
         raise TypeError(f"version 3 has no {type(response).__name__}")
@@ -308,7 +306,7 @@ def encode_response_plainly(txn: int, response: m.Response) -> bytes:
 
 
 def refusal(txn: int, request: m.Request, code: Code) -> bytes:
-    """The frame that refuses a request, whatever it asks for."""
+    """The frame that refuses any request with a code."""
     response = schema.Response(status=code.value)
     header = response.header
     header.version, header.operation, header.txnId = VERSION, _OF_REQUEST[type(request)].number, txn
@@ -316,11 +314,10 @@ def refusal(txn: int, request: m.Request, code: Code) -> bytes:
 
 
 def decode_response(payload: bytes) -> tuple[int, m.Response]:
-    """The number of the request that is answered, and the response.
+    """Decode a response, with the number of its request.
 
-    A response without the part that belongs to its operation, as to a request that was refused, has the ledger and
-    entry id -1. A status that is not known here counts as :attr:`Code.IO_ERROR`: the bookie failed. Raises
-    :class:`WireError`.
+    A response without the part for its operation, such as a refusal, gets ledger and entry id -1. An unknown status
+    counts as :attr:`Code.IO_ERROR`: the bookie failed. Raises :class:`WireError`.
     """
     try:
         message = _parse_response(payload)
@@ -329,7 +326,7 @@ def decode_response(payload: bytes) -> tuple[int, m.Response]:
     header = message.header
     if header.operation == ADD_ENTRY and not message.status:
         added = message.addResponse
-        if added.entryId and not added.status:  # an id that is missing reads as 0
+        if added.entryId and not added.status:  # a missing id reads as 0
             return header.txnId, m.AddEntryResponse(added.ledgerId, added.entryId, Code.OK)
     operation = _OF_NUMBER.get(header.operation)
     if operation is None:
@@ -342,7 +339,7 @@ def decode_response(payload: bytes) -> tuple[int, m.Response]:
         status = part.status
     code = _CODES.get(status, Code.IO_ERROR)
     response: m.Response = side.read(part, code)
-    if operation.ids and not has_part:  # only the number tells which request it answers
+    if operation.ids and not has_part:  # only the number identifies its request
         response = side.message(*(-1 for _ in operation.ids), code)
     return header.txnId, response
 
@@ -359,7 +356,7 @@ def _fill_read_response(response: m.ReadEntryResponse, part: Any) -> None:
 
 
 def _read_read_response(part: Any, code: Code) -> m.ReadEntryResponse:
-    """A bookie of BookKeeper attaches a body to some refusals, which is not to be taken for the entry."""
+    """Decode a read's response. BookKeeper's bookies attach a body to some refusals, which is not the entry."""
     lac = part.maxLAC if part.HasField("maxLAC") else m.NO_ENTRY_YET
     body = part.body if code is Code.OK and part.HasField("body") else None
     return m.ReadEntryResponse(part.ledgerId, part.entryId, code, lac, body)
@@ -416,16 +413,14 @@ def _read_auth_response(part: Any, code: Code) -> m.AuthResponse:
 
 
 def _fill_nothing(message: Any, *parts: Any) -> None:
-    """There are no fields but the ids and the status."""
+    """For messages without fields besides the ids and the status."""
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
 class _Side(NamedTuple):
-    """The request or the response of an operation: the message, the field that it has on the wire, its writer and its
-    reader.
-    """
+    """The request or the response of an operation: the message, its field on the wire, its encoder and its decoder."""
 
     message: type[Any]
     field: str
@@ -434,9 +429,9 @@ class _Side(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    """How one operation is written and read. ``ids``: the fields of the request that a response repeats.
+    """How to encode and decode one operation. ``ids``: the fields of the request that a response repeats.
 
-    ``has_status``: whether the response's part has a status of its own, beside that of the response.
+    ``has_status``: whether the response's part has its own status.
     """
 
     number: int

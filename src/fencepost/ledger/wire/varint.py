@@ -1,16 +1,16 @@
-"""Protobuf's integers as bytes: seven bits in each, the lowest first, and the highest bit set on all but the last."""
+"""Protobuf varints: seven bits per byte, lowest first, with the highest bit set in all bytes but the last."""
 
 from __future__ import annotations
 
 _TWO = 1 << 14
 _LAST = [bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(_TWO)]
-"""Numbers that end within two bytes."""
+"""The encodings of all numbers that take at most two bytes."""
 _FIRST = [bytes([n & 127 | 128, n >> 7 | 128]) for n in range(_TWO)]
-"""The lowest 14 bits of a number that goes on."""
+"""The first two bytes of a longer number, by its lowest 14 bits."""
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at a place, and where it ends. Raises :class:`IndexError` if that is beyond the data."""
+    """Decode the number at an offset. Returns it and its end. Raises :class:`IndexError` past the end of the data."""
     number = shift = 0
     while data[at] & 128:
         number |= (data[at] & 127) << shift
@@ -19,7 +19,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(number: int) -> bytes:
-    """The bytes of a number; of a negative one, those of its 64 bits."""
+    """Encode a number; a negative one as 64 bits."""
     if 0 <= number < _TWO:
         return _LAST[number]
     if 0 < number < 1 << 28:
