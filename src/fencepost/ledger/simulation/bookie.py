@@ -1,9 +1,9 @@
-"""A bookie's process: carries out what the role wants by a storage on a disk of bytes, and comes back from it after a
-crash.
+"""A bookie's process: carries out its role's effects with a storage on a byte-level disk, and recovers from that disk
+after a crash.
 
-It is the storage of a real bookie (:mod:`fencepost.ledger.disk.storage`), with its journal, its entry logs, its
-reserves and the work of its threads, which is done on virtual time; the index is in memory. A bookie whose disk is
-damaged or empty does not come back as if nothing had been there: it refuses to start, or (BP-46) starts in limbo.
+It uses the storage of a real bookie (:mod:`fencepost.ledger.disk.storage`), with its journal, entry logs and reserves;
+the work of its threads runs on virtual time. A bookie whose disk is damaged or empty does not start as if nothing had
+been there: it refuses, or (BP-46) starts in limbo.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ JOURNAL_UNIT = 2_048
 """Bytes by which a journal file grows."""
 
 WORTH = 200_000
-"""Requests of simulated clients that are taken one at a time before it is worth to have loops."""
+"""Requests of simulated clients after which loading the compiled loops pays off."""
 
 TOGETHER = 300
-"""Microseconds in which the adds and plain reads of a connection are taken together, at most."""
+"""The most microseconds over which a connection's adds and plain reads are batched."""
 
 LOG_LIMIT = 4_096
-"""Bytes after which an entry log is followed by the next one."""
+"""The size in bytes at which a new entry log begins."""
 
 
 OF_BOOKIES = Loops(("fencepost.ledger.kernels.bookie",), WORTH)
@@ -93,14 +93,14 @@ _BATCHES: list[Batches] = []
 
 
 def batches() -> Batches | None:
-    """The rows of all bookies of this process, one after another; None while there are no loops."""
+    """The loops' tables, shared by all bookies of this process; None until the loops are loaded."""
     if not _BATCHES and OF_BOOKIES.module is not None and v3 is not None:
         _BATCHES.append(Batches(OF_BOOKIES.module))
     return _BATCHES[0] if _BATCHES else None
 
 
 def taken(rows: Batches, requests: list[tuple[int, Any]]) -> Memory:
-    """The frames of adds, or of plain reads, of which there are rows then."""
+    """Encode adds, or plain reads, as frames, and parse them into the table."""
     frames = b"".join(v3.encode_request(txn, request) for txn, request in requests)
     memory = Memory(len(frames))
     memory.view[:] = frames
@@ -110,12 +110,12 @@ def taken(rows: Batches, requests: list[tuple[int, Any]]) -> Memory:
 
 
 class BookieProcess:
-    """A bookie with its disk. ``refuses`` is why it does not start any more, ``limbo`` whether it starts in limbo when
-    its disk is empty.
+    """A bookie with its disk. ``refuses``: why it refuses to start, if it does. ``limbo``: whether it starts in limbo
+    if its disk is empty.
     """
 
     storage: Storage
-    """What is on its disk, as the process that works has read it."""
+    """The storage of the running process, opened from the disk."""
 
     def __init__(self, name: str, environment: StoreEnvironment, random: Random) -> None:
         self.name = name
@@ -128,13 +128,13 @@ class BookieProcess:
         self.alive = False
         """Whether it takes connections."""
         self.works = False
-        """Whether there is a process."""
+        """Whether its process is running."""
         self.starts = 0
         self.refuses = ""
         self.lost_data = False
         self.slow = 1
         self.killed_within = False
-        """Whether a crash in the middle of a use of the disk is one of the process alone."""
+        """Whether a crash in the middle of disk use is a kill rather than a power failure."""
         self.process = self._new_process()
         self.role = self._new_role()
         self._forget()
@@ -164,21 +164,21 @@ class BookieProcess:
         return SimProcess(schedule, self.dice, self.marks, lambda: self.slow, self._crash_within)
 
     def _forget(self) -> None:
-        """The knowledge of a process is gone with it."""
+        """Reset the memory of the process."""
         self.is_busy = self.is_full = False
         self.heard = 0
-        """When the last happens that the storage has told."""
+        """The time of the storage's latest callback, so that callbacks stay in order."""
         self.unsynced: deque[tuple[int, Record]] = deque()
-        """Records with their positions, that are not as durable yet as they become before they are answered."""
+        """Records with their positions, not yet as durable as they must be before they are answered."""
         self.held_back: list[tuple[Connection, int, Request]] = []
-        """Requests that are not read while the storage is busy."""
+        """Requests that wait while the storage is busy."""
         self.durable_entries: set[tuple[int, int, bytes]] = set()
         self.asked_for: dict[tuple[int, int], tuple[Request, bool]] = {}
         self.arrived: dict[int, list[tuple[int, Any]]] = {}
-        """Adds and plain reads of each connection that the role has not been given yet, with their numbers."""
+        """Adds and plain reads of each connection that the role has not received yet, with their numbers."""
         self.reads: Any = ()
         self.adds: ArrivedAdds | None = None
-        """Those that the role is being given; adds, if they are rows."""
+        """The batches that the role is receiving; ``adds`` only in table form."""
         self.patience = int(self.random() ** 2 * TOGETHER)
         self.entering_limbo: set[int] = set()
 
@@ -189,18 +189,18 @@ class BookieProcess:
 
     @property
     def lacking(self) -> bool:
-        """Whether it may have lost what it is to get back from others."""
+        """Whether it may have lost data that it must get back from others."""
         return False
 
     @property
     def is_under_repair(self) -> bool:
-        """Whether it is to get something back, and is not done with that."""
+        """Whether it still has data to get back."""
         return False
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Come back with what is on the disk, or refuse."""
+        """Start from the disk, or refuse."""
         if self.alive or self.refuses:
             return
         self.starts += 1
@@ -213,7 +213,7 @@ class BookieProcess:
             self._serve()
 
     def _open(self, has_lost_files: bool = False) -> bool:
-        """Begin a process that has read what is on the disk; whether it could."""
+        """Start a process and read the disk; returns whether that worked."""
         self._forget()
         self.role = self._new_role()
         self.process = self._new_process()
@@ -250,7 +250,7 @@ class BookieProcess:
         return True
 
     def _settings(self) -> StorageSettings:
-        """Those of its storage, which are small: all that happens to large files happens."""
+        """The storage's settings, small enough that everything that happens to large files happens here."""
         random = self.random
         return StorageSettings(
             journal_directory="the journal",
@@ -268,18 +268,18 @@ class BookieProcess:
 
     @property
     def journals_adds(self) -> bool:
-        """Whether adds are in the journal before they are confirmed."""
+        """Whether adds are journalled before they are confirmed."""
         return True
 
     def _serve(self) -> None:
-        """Take connections from now on."""
+        """Start to take connections."""
         self.alive = True
         self.environment.judge.restarted(self.name, self._has)
         self._inform_judge()
         self.set_read_only(self.is_full)
 
     def crash(self, power: bool) -> None:
-        """The process is killed, or (``power``) its machine loses power."""
+        """Kill the process, or (``power``) cut its machine's power."""
         if not self.works:
             return
         self.environment.happened(self.name, "loses power" if power else "is killed")
@@ -293,7 +293,7 @@ class BookieProcess:
         self.environment.bookie_gone(self.name)
 
     def crash_within(self, uses: int, power: bool) -> None:
-        """As :meth:`crash`, in the middle of what is done with the disk: when that was used so often."""
+        """Like :meth:`crash`, after ``uses`` more uses of the disk, in the middle of one."""
         self.disk.left = uses
         self.killed_within = not power
 
@@ -301,13 +301,13 @@ class BookieProcess:
         self.crash(power=not self.killed_within)
 
     def set_read_only(self, read_only: bool) -> None:
-        """Take nothing from owners any more, or again."""
+        """Become read-only, or writable again."""
         if self.alive:
             self.deliver(Call(0, "read only", (read_only,)))
             (self.environment.metadata.unregister if read_only else self.environment.metadata.register)(self.name)
 
     def refuse(self, why: str) -> None:
-        """The bookie does not start any more."""
+        """Never start again."""
         self.environment.happened(self.name, f"refuses to start: {why}")
         self.refuses = why
 
@@ -327,7 +327,7 @@ class BookieProcess:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def asked(self, connection: Connection, txn: int, request: Request) -> None:
-        """A request came."""
+        """A request arrived."""
         if not self.alive:
             return
         if self.is_busy:
@@ -347,7 +347,7 @@ class BookieProcess:
         self._inform_judge()
 
     def _take(self, number: int) -> None:
-        """Give the role what came together over a connection, unless the process has begun to end."""
+        """Pass a connection's batch to the role, unless the process is ending."""
         arrived = self.arrived.pop(number, ()) if self.alive else ()
         for are_adds, some in groupby(arrived, lambda each: type(each[1]) is AddEntry):
             requests = [*some]
@@ -375,37 +375,37 @@ class BookieProcess:
         self.deliver(AskedToRead(number, len(requests)))
 
     def _asked(self, number: int, requests: Iterable[tuple[int, Request]]) -> None:
-        """The role is given requests now."""
+        """Note the requests that the role is about to receive."""
         for txn, request in requests:
             self.asked_for[number, txn] = request, self.environment.judge.is_fenced(self.name, request)
 
     def closed(self, connection: Connection) -> None:
-        """A connection is gone: nobody is left to answer."""
+        """A connection is gone, so its requests need no answers."""
         if self.alive and self.starts == connection.start:
             self.arrived.pop(connection.number, None)
             self.held_back = [each for each in self.held_back if each[0] is not connection]
             self.deliver(ConnectionClosed(connection.number))
 
     def deliver(self, event: Event) -> None:
-        """Give the role an event, and do what it wants."""
+        """Pass an event to the role, and carry out its effects."""
         effects = self.environment.receive(self.name, self.role, event)
         carry = self._carry
         for effect in effects:
             carry[type(effect)](effect)
 
     def _inform_judge(self) -> None:
-        """The state of the bookie's ledgers. Only requests change it, once the bookie has started."""
+        """Show the judge the state of the bookie's ledgers. After the start, only requests change it."""
         for ledger, known in self.role.ledgers.items():
             self.environment.judge.knows(self.name, ledger, known.lac, known.fenced)
 
     def _has(self, ledger: int, entry_id: int) -> bool:
-        """Whether the bookie has an entry, or does not say that it lacks it."""
+        """Whether the bookie has an entry, or at least does not deny having it (limbo)."""
         found = self.storage.look_up(ledger, entry_id)[0] is not Code.NO_ENTRY
         return found or (ledger in self.role.ledgers and self.role.ledgers[ledger].limbo)
 
     def damageable(self, name: str) -> int:
-        """How many bytes of a file may be damaged so that it is noticed: what nothing proves to be durable looks like a
-        torn write.
+        """How many bytes of a file can be damaged detectably: damage to bytes not proven durable looks like a torn
+        write.
         """
         if name in (SPARE, JOURNAL_RESERVE, LEDGER_RESERVE):
             return 0
@@ -414,7 +414,7 @@ class BookieProcess:
         return scan(bytes(durable), number).synced if name == name_of_journal(number) else len(durable)
 
     def places(self) -> list[tuple[str, int, int]]:
-        """The places of entries in entry logs: the file, the offset and the bytes of each."""
+        """The locations of entries in entry logs: file, offset and size."""
         index = self.ledgers.logs.index
         found = [places_of(located) for ledger in index.ledgers() for located in index.runs(ledger)]
         return [(name_of_log(place.log), place.offset, place.size) for places in found for _, place in places]
@@ -425,7 +425,7 @@ class BookieProcess:
         return [(ledger, entry_id) for ledger in cache.ledgers() for entry_id in cache.ids(ledger)]
 
     def flip_in_memory(self, ledger: int, entry_id: int, where: float) -> None:
-        """Damage one bit of an entry in memory."""
+        """Flip one bit of an entry in memory."""
         assert isinstance(self.ledgers.cache, PlainWriteCache)
         entries = self.ledgers.cache.entries[ledger]
         body = bytearray(entries[entry_id])
@@ -438,7 +438,7 @@ class BookieProcess:
         if self.works and self.starts == start:
             self.deliver(event)
 
-    # -- what the role wants ------------------------------------------------------------------------------------------
+    # -- effects of the role ------------------------------------------------------------------------------------------
 
     def _answer(self, answer: Answer) -> None:
         request, was_fenced = self.asked_for.pop((answer.connection, answer.txn))
@@ -479,14 +479,12 @@ class BookieProcess:
         self.crash(power=False)
 
     def _trace(self, effect: Trace) -> None:
-        """An answer of a bookie to a client; the name of the connection says whose it is."""
+        """Trace an effect of the role. The connection's name identifies the client."""
         label = None if effect.connection is None else self.environment.network.label(effect.connection)
         self.environment.role_did(self.name, effect, label)
 
     def _result(self, result: Result) -> None:
-        """A ledger is in limbo, durably. Once all are that have to be, the bookie may come back without being put there
-        again.
-        """
+        """A ledger is durably in limbo. Once all are, the bookie no longer needs to enter limbo at a start."""
         if result.token in self.entering_limbo:
             self.entering_limbo.remove(result.token)
             self.lost_data = bool(self.entering_limbo)
@@ -512,13 +510,13 @@ class BookieProcess:
         self.storage.take(stored)
 
     def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
-        """What the storage tells happens to the bookie a moment later, and in the order in which it was told."""
+        """Deliver a callback of the storage a moment later, in order."""
         schedule = self.environment.schedule
         self.heard = max(self.heard, schedule.now + int(self.random() * 20))
         schedule.at(self.heard, self._if_there, self.starts, call, arguments)
 
     def _synced(self, position: int) -> None:
-        """The records up to a position are as durable as they become before they are answered."""
+        """Records up to a position are now as durable as they must be before they are answered."""
         while self.unsynced and self.unsynced[0][0] <= position:
             record = self.unsynced.popleft()[1]
             if type(record) is EntryAdded:
@@ -542,12 +540,12 @@ class BookieProcess:
         self.set_read_only(is_full)
 
     def _took(self, what: str, seconds: float) -> None:
-        """After a checkpoint there may be garbage to collect."""
+        """After some checkpoints, collect garbage."""
         if what == "checkpoint" and self.random() < self.environment.collections:
             self._hop(self.forget_deleted)
 
     def forget_deleted(self) -> None:
-        """Forget ledgers that there are no metadata of, and then give room back, as soon as entry logs say so."""
+        """Forget ledgers without metadata, and then reclaim their space once entry logs say so."""
         for ledger in self.storage.ledgers() if self.alive else ():
             if not self.environment.metadata.has(ledger):
                 self.deliver(Call(0, "forget", (ledger,)))
@@ -571,7 +569,7 @@ class BookieProcess:
         self.deliver(find(self.storage, look) if is_awaited else nothing(look))
 
     def _look_up_reads(self, effect: LookUpReads) -> None:
-        """Some of the reads may take longer than others."""
+        """Look up reads in random portions, so that some take longer than others."""
         reads, refused = self.reads[: effect.count], self.reads[effect.count :]
         for txn, entry_id, ledger in refused:
             found = FoundRequests(int(ledger), ((int(txn), int(entry_id), None),))
@@ -598,7 +596,7 @@ class BookieProcess:
             self.deliver(ReadsFound(number, ledger, code, FoundRequests(ledger, some)))
 
     def _after_disk(self, longest: int, what: Callable[..., None], *arguments: Any) -> None:
-        """Do something when the disk has had time for it, if the process is still there."""
+        """Call a function after a disk delay, if the process still runs."""
         delay = (100 + int(self.random() * longest)) * self.slow
         self.environment.schedule.after(delay, self._if_there, self.starts, what, arguments)
 

@@ -1,10 +1,10 @@
-"""A bookie that may run without its adds in the journal, may lose directories, and repairs itself (BP-46): what it
-records, how it boots, what it copies.
+"""A bookie that may run without adds in the journal, may lose directories, and repairs itself (BP-46): what it records,
+how it boots, and what it copies.
 
-Whether adds are in the journal is drawn at every start. What is noted is in two directories, of the journal and of
-entries, each with its cookie; the steps of a boot take their time, and a crash may come between any two of them, and
-anywhere in the repair. It boots in the order of :mod:`fencepost.ledger.rules.boot`, and is repaired by the role of
-:mod:`fencepost.ledger.roles.repair`, as a real bookie is.
+Each start draws whether adds are journalled. There are two directories, for the journal and for entries, each with its
+cookie. The steps of a boot take time, and a crash may come between any two of them and anywhere in the repair. As in a
+real bookie, the boot follows :mod:`fencepost.ledger.rules.boot`, and the role in :mod:`fencepost.ledger.roles.repair`
+does the repair.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.network import Connection
 
 JOURNALS = (0.0, 0.0, 0.5, 1.0)
-"""The shares of starts with adds in the journal, of which a run has one."""
+"""The share of starts with adds in the journal; each run draws one."""
 
 PAUSE = 30_000
-"""Microseconds after which what could not be repaired is tried again."""
+"""Microseconds before a failed repair is retried."""
 
 AT_ONCE = 4
-"""Entries that are copied at once."""
+"""Entries copied concurrently."""
 
 LATE = 100_000
-"""Microseconds after which a bookie records how it runs, at the most, where that does not precede its answers."""
+"""The most microseconds by which recording how it runs may follow its first answers, without that protection."""
 
 
 class Directory:
-    """The contents of a directory besides entries and the journal. Each value is durable, as a whole, once written."""
+    """A directory's contents besides entries and journal. Each value becomes durable as a whole."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class BootingBookie(BookieProcess):
         self.journals = True
         self.may_lack = False
         self.is_at_risk = False
-        """Whether what this process has confirmed may be gone with it."""
+        """Whether a crash now may lose entries that this process has confirmed."""
         self.has_lost_directory = False
         self.is_shutting_down = False
         self.recoveries = count(1)
@@ -91,19 +91,19 @@ class BootingBookie(BookieProcess):
 
     @property
     def lacking(self) -> bool:
-        """Whether it may have lost something since it was last repaired as a whole."""
+        """Whether it may have lost data since its last complete repair."""
         return self.may_lack
 
     @property
     def is_under_repair(self) -> bool:
-        """Whether it is to get something back, and is not done with that."""
+        """Whether it still has data to get back."""
         noted = any(directory.is_under_repair for directory in self.directories)
         return noted or (self.lacking and not self.alive)
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to boot with what is on the disk, or refuse."""
+        """Begin to boot from the disk, or refuse."""
         if self.works or self.refuses:
             return
         self.starts += 1
@@ -143,14 +143,14 @@ class BootingBookie(BookieProcess):
         self._boot_on()
 
     def crash(self, power: bool) -> None:
-        """The process is killed, or its machine loses power, while it boots or serves."""
+        """Kill the process, or cut its machine's power, while it boots or serves."""
         if self.works:
             self.may_lack |= self.is_at_risk
             self._end_clients()
         super().crash(power)
 
     def end(self) -> None:
-        """The process is asked to end: it takes nothing more, flushes everything, and says so."""
+        """Shut down cleanly: stop taking requests, flush everything, and record that."""
         if not self.alive:
             return
         self.environment.happened(self.name, "is asked to end")
@@ -185,7 +185,7 @@ class BootingBookie(BookieProcess):
         self.environment.bookie_gone(self.name)
 
     def lose(self, directories: list[Directory], power: bool) -> None:
-        """Directories are lost with all that is in them, and with the process that uses them."""
+        """Lose directories with their contents; the process that uses them dies."""
         self.crash(power)
         self.may_lack = True
         for directory in directories:
@@ -196,8 +196,8 @@ class BootingBookie(BookieProcess):
             self.disk.sync()
 
     def lose_mark(self, directory: Directory, mark: str) -> None:
-        """A mark in a directory is lost, while the process that uses it is down. It takes itself for one that lacks
-        something, which is then as if it did.
+        """Kill the process, and lose a mark in a directory. The bookie then assumes that it may lack entries, and
+        counts as if it did.
         """
         self.crash(power=False)
         self.may_lack = True
@@ -213,7 +213,7 @@ class BootingBookie(BookieProcess):
             self.copier.alive = False
 
     def _maybe_crash(self, within: int) -> None:
-        """Cut this boot short, if the run cuts boots short and chance decides so."""
+        """Cut this boot short, if the case includes that and chance decides so."""
         if "boot_crashes" in self.environment.case.faults and self.boots.random() < 0.4:
             power = self.boots.random() < 0.5
             self.environment.schedule.after(int(self.boots.random() * within), self._crash_of, self.starts, power)
@@ -236,10 +236,10 @@ class BootingBookie(BookieProcess):
         token = f"{self.boots.getrandbits(64):x}" if in_metadata is None else in_metadata.token
         return Cookie(self.name, (self.of_journal.path,), (self.of_entries.path,), instance_id="cluster", token=token)
 
-    # -- how it boots -------------------------------------------------------------------------------------------------
+    # -- boot ---------------------------------------------------------------------------------------------------------
 
     def _parts(self, step: Step, cookie: Cookie, has_lost_files: bool) -> list[Callable[[Callable[[], None]], None]]:
-        """The parts of a step: each takes its time, and calls back when it is durable."""
+        """The parts of a step. Each takes time, and calls back when it is durable."""
         if step is Step.BEGIN_REPAIR:
             return [partial(self._record, directory, "is_under_repair", True) for directory in self.directories]
         if step is Step.OPEN_STORAGE:
@@ -279,7 +279,7 @@ class BootingBookie(BookieProcess):
         then()
 
     def _record_run(self, then: Callable[[], None]) -> None:
-        if self.alive:  # as it should not be
+        if self.alive:  # only without the protection that requires this first
             delay = int(self.boots.random() * LATE)
             arguments = (self.of_entries, "run", Run(journals_adds=self.journals), then)
             self.environment.schedule.after(delay, self._if_there, self.starts, self._recorded, arguments)
@@ -287,7 +287,7 @@ class BootingBookie(BookieProcess):
             self._record(self.of_entries, "run", Run(journals_adds=self.journals), partial(self._run_recorded, then))
 
     def _run_recorded(self, then: Callable[[], None]) -> None:
-        # with nothing confirmed yet: a crash puts its ledgers in limbo all the same
+        # Nothing is confirmed yet, but a crash would still put its ledgers in limbo.
         self.is_at_risk = not self.journals
         then()
 
@@ -310,8 +310,8 @@ class BootingBookie(BookieProcess):
         then()
 
     def _has(self, ledger: int, entry_id: int) -> bool:
-        """As said there; what a bookie under repair lacks of a closed ledger others have, and the metadata know that it
-        was there.
+        """As in the base class. In addition, entries of a closed ledger may be missing during a repair: others have
+        them, and the metadata say that they existed.
         """
         if super()._has(ledger, entry_id):
             return True
@@ -324,17 +324,17 @@ class BootingBookie(BookieProcess):
 
     @property
     def journals_adds(self) -> bool:
-        """See :class:`.BookieProcess`: the owner's adds are not, while it runs without those."""
+        """See :class:`.BookieProcess`. Without journalled adds, the owner's adds are not in the journal."""
         return self.journals
 
     def _checkpoint(self, then: Callable[[], None], always: bool = False) -> None:
-        """Make everything durable in entry logs, and call back."""
+        """Make everything durable in entry logs, then call back."""
         self.storage.begin_checkpoint(partial(self._hop, then), always)
 
     # -- the repair ---------------------------------------------------------------------------------------------------
 
     def _deliver_to_repair(self, event: Event) -> None:
-        """Give the role an event, and do what it wants."""
+        """Pass an event to the repair role, and carry out its effects."""
         if self.repair is None:
             return
         for effect in self.environment.receive(f"{self.name} repair", self.repair, event):
@@ -357,7 +357,7 @@ class BootingBookie(BookieProcess):
         self._deliver_to_repair(roles.LedgersListed(found, True))
 
     def ask(self, effect: roles.AskBookie) -> None:
-        """Ask something of the bookie's own role."""
+        """Call an operation of the bookie's own role."""
         self._ask(effect.operation, effect.arguments, partial(self._deliver_to_repair, roles.Done(effect.token)))
 
     def _ask(self, operation: str, arguments: tuple[Any, ...], then: Callable[[], None]) -> None:
@@ -366,17 +366,17 @@ class BootingBookie(BookieProcess):
         self.deliver(Call(token, operation, arguments))
 
     def _result(self, result: Result) -> None:
-        # Not at once: whoever has asked is not done with asking.
+        # Later, because the caller of the role has not returned yet.
         then = self.asks.pop(result.token, None)
         if then is not None:
             self.environment.schedule.after(0, self._if_there, self.starts, then, ())
 
     def recover(self, effect: roles.RecoverLedger) -> None:
-        """Have a ledger closed, by a client of the bookie's own."""
+        """Close a ledger with a client of the bookie's own."""
         self._after_metadata(self._recover, effect.ledger)
 
     def _recover(self, ledger: int) -> None:
-        if self.repair is None:  # the bookie has been asked to end meanwhile
+        if self.repair is None:  # the bookie is shutting down
             return
         environment = self.environment
         metadata, _ = environment.metadata.ledgers.get(ledger, (None, 0))
@@ -390,7 +390,7 @@ class BootingBookie(BookieProcess):
         client = self.recovery = ClientProcess(
             name, environment, Random(self.boots.getrandbits(64)), role, partial(self._recovered, ledger)
         )
-        environment.clients.remove(client)  # what becomes of clients does not become of this one by itself
+        environment.clients.remove(client)  # faults for clients do not apply to this one
         client.call("recover")
 
     def _recovered(self, ledger: int, result: Result) -> None:
@@ -399,7 +399,7 @@ class BootingBookie(BookieProcess):
         self.environment.schedule.after(0, self._if_there, self.starts, self._deliver_to_repair, (event,))
 
     def copy(self, effect: roles.CopyEntries) -> None:
-        """Copy what is missing of a ledger."""
+        """Copy a ledger's missing entries."""
         stored = set(self.ledgers.entries_of(effect.ledger))
         missing = [each for each in belonging(effect.metadata, self.name) if each not in stored]
         if self.copier is None or not self.copier.alive:
@@ -415,17 +415,17 @@ class BootingBookie(BookieProcess):
         return entry_id in self.ledgers.entries_of(ledger)
 
     def store_entry(self, ledger: int, entry_id: int, lac: int, body: bytes, then: Callable[[], None]) -> None:
-        """Keep an entry that was copied; calls back when it is as durable as this bookie makes entries."""
+        """Store a copied entry; calls back when it is as durable as this bookie makes entries."""
         copied = AddRequests(((0, AddEntry(ledger, entry_id, lac, body, b"")),))
         self._ask("store entries", (copied,), then)
 
     def set_timer_of_repair(self, timer: SetTimer) -> None:
-        """Tell the repair when time has passed."""
+        """Notify the repair role after a time."""
         arguments = (TimerFired(timer.key),)
         self.environment.schedule.after(timer.delay, self._if_there, self.starts, self._deliver_to_repair, arguments)
 
     def result_of_repair(self, result: Result) -> None:
-        """A phase is over."""
+        """A phase of the repair is over."""
         if result.token == 2:
             self._checkpoint(self._end_repair)
         elif result.error:
@@ -452,7 +452,7 @@ class BootingBookie(BookieProcess):
         self.environment.role_did(self.name, effect)
 
     def _after_metadata(self, what: Callable[..., None], *arguments: Any) -> None:
-        """Do something when the metadata service has had time for it."""
+        """Call a function after a delay of the metadata service."""
         at = max(
             self.environment.schedule.now + 200 + int(self.boots.random() * 1_000),
             self.environment.metadata.clogged.get(self.name, 0),
@@ -472,7 +472,7 @@ _CARRY: dict[type[Effect], Callable[[BootingBookie, Any], None]] = {
 
 
 class Copier:
-    """Asks other bookies for entries that one lacks, a few at a time. It is a client of the network while its bookie
+    """Reads entries that a bookie lacks from others, a few at a time. It is a client of the network while its bookie
     runs.
     """
 
@@ -483,12 +483,12 @@ class Copier:
         self.connections: dict[str, Connection] = {}
         self.txns = count(1)
         self.asked: dict[int, tuple[int, list[str]]] = {}
-        """The entry of each request, and the bookies that are asked for it next."""
+        """The entry of each request, and the bookies to try next."""
         self.missing: deque[int] = deque()
         self.under_way = self.lacking = 0
 
     def copy(self, ledger: int, metadata: LedgerMetadata, missing: list[int], done: Callable[[int], None]) -> None:
-        """Copy entries, and say how many could not be had."""
+        """Copy entries, and report how many could not be read."""
         self.ledger, self.metadata, self.done = ledger, metadata, done
         self.digests = Digests(metadata.digest_type, metadata.password or b"")
         self.missing = deque(missing)
@@ -532,4 +532,4 @@ class Copier:
         self._ask(*self.asked.pop(txn))
 
     def disconnected(self, bookie: str) -> None:
-        """A connection is gone: what was asked over it is not answered."""
+        """A connection is gone. Its requests are reported as unanswered."""

@@ -1,7 +1,6 @@
-"""The case of one run of the simulator: its seed, the sizes that the seed chooses, and the faults that may happen in
-it.
+"""The case of one run: its seed, the sizes that the seed chooses, and the faults that may happen.
 
-Every draw of a run comes from a stream of its own, so that one fault more or less changes nothing else at the outset.
+Each purpose has its own random stream, so that one fault more or less does not change the other draws.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from fencepost.errors import OptionError
 from fencepost.ledger.rules.protections import ALL, Protections
 
 HORIZON = 400_000
-"""Microseconds after which nothing goes wrong any more."""
+"""Microseconds after which no more faults happen."""
 
 DEADLINE = 10 * HORIZON
-"""When a ledger that can be closed has to be closed and read, at the latest."""
+"""The latest time at which a ledger that can be closed must be closed and read."""
 
 NETWORK = ("delays", "breaks", "half_open", "partitions")
 CRASHES = ("bookie_crashes", "power_failures", "client_crashes", "lost_answers", "expired_sessions")
@@ -32,8 +31,8 @@ FAULTS = (*EVERYTHING, *BOOTS)
 
 @dataclass(frozen=True)
 class Profile:
-    """A campaign: the kinds of faults that may happen, whether the protocol tolerates them, and whether a seed takes
-    some of them or all. ``repairs``: bookies may run without their adds in the journal, and repair themselves.
+    """A campaign: the kinds of faults that may happen, whether the protocol tolerates them, and whether each seed
+    samples them. ``repairs``: bookies may run without adds in the journal, and repair themselves.
     """
 
     name: str
@@ -83,9 +82,7 @@ DEFAULT = "everything"
 
 @dataclass(frozen=True)
 class Case:
-    """One run. ``left_out`` are the numbers of the faults of its schedule that do not happen. ``promises``: what it is
-    held to, everything if there are none.
-    """
+    """One run. ``left_out``: numbers of scheduled faults to skip. ``promises``: those to check; all if empty."""
 
     seed: int
     profile: str = DEFAULT
@@ -103,13 +100,11 @@ class Case:
 
     @property
     def tolerated(self) -> bool:
-        """Whether no more is damaged than the protocol tolerates."""
+        """Whether the damage stays within what the protocol tolerates."""
         return PROFILES[self.profile].tolerated
 
     def moments(self) -> list[int]:
-        """The times around which most things happen, in microseconds: what goes wrong is worst when it goes wrong at
-        once.
-        """
+        """The times in microseconds around which most things happen: coinciding faults are the worst."""
         random = self.stream("moments").random
         return [20_000 + int(random() * (HORIZON - 50_000)) for _ in range(1 + int(random() * 3))]
 
@@ -129,13 +124,11 @@ SETTINGS = (
     "readers",
     "left_out",
 )
-"""The settings of a case that can be set by hand."""
+"""The settings of a case that a user can set."""
 
 
 def drawn(seed: int, profile: str = DEFAULT, protections: Protections = ALL, promises: tuple[str, ...] = ()) -> Case:
-    """The case that a seed stands for in a profile. Raises :class:`fencepost.OptionError` if there is no such
-    profile.
-    """
+    """The case of a seed in a profile. Raises :class:`fencepost.OptionError` for an unknown profile."""
     if profile not in PROFILES:
         raise OptionError(f"there is no profile {profile}: there are {', '.join(PROFILES)}")
     kinds = PROFILES[profile]
@@ -164,7 +157,7 @@ def drawn(seed: int, profile: str = DEFAULT, protections: Protections = ALL, pro
 
 
 def near(moments: list[int], random: Callable[[], float]) -> int:
-    """A time close to one of some moments, or anywhere before the horizon."""
+    """A time close to one of some moments, or sometimes anywhere before the horizon."""
     if random() < 0.3:
         return 2_000 + int(random() * (HORIZON - 2_000))
     moment = moments[int(random() * len(moments))]
@@ -173,7 +166,7 @@ def near(moments: list[int], random: Callable[[], float]) -> int:
 
 
 def with_settings(case: Case, settings: dict[str, str]) -> Case:
-    """A case with some of it set by hand. Raises :class:`fencepost.OptionError` if it is not possible so."""
+    """A case with some settings replaced. Raises :class:`fencepost.OptionError` if they are invalid."""
     changed: dict[str, object] = {}
     for name, text in settings.items():
         if name not in SETTINGS:
@@ -200,7 +193,7 @@ def with_settings(case: Case, settings: dict[str, str]) -> Case:
 
 
 def settings_of(case: Case) -> dict[str, str]:
-    """The settings that have to be set by hand for ``case`` to come of its seed."""
+    """The settings in which ``case`` differs from the case of its seed."""
     plain = drawn(case.seed, case.profile)
     found = {}
     for name in SETTINGS:

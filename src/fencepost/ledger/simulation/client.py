@@ -1,8 +1,8 @@
-"""A client's process: carries out what its role wants over the network and the metadata service, until it crashes; and
-adds and reads by the batch, as it makes them: the simulator's twin of what drivers do for many entries at once.
+"""A client's process: carries out its role's effects over the network and the metadata service, until it crashes. It
+adds and reads in batches, like the real drivers.
 
-Each entry of a batch is a request of its own on its way, with a number from ``FIRST_TXN`` on. The answers to adds, and
-those to reads, in quick succession are delivered together.
+Each entry of a batch is a separate request, with a number from ``FIRST_TXN`` on. Answers to adds in quick succession
+are delivered together, and so are answers to reads.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from fencepost.ledger.simulation.network import Connection
 
 FIRST_TXN = 1 << 40
 FIRST_READ = 1 << 41
-"""The same for reads."""
+"""The first number of batched reads."""
 
 TOGETHER = 300
-"""Microseconds in which the answers of a bookie are delivered together, at most."""
+"""The most microseconds over which a bookie's answers are batched."""
 
 
 Take = Callable[[int, Result], None]
-"""Takes an entry that was wanted: its data, or the error."""
+"""Receives a requested entry: its data, or the error."""
 
 
 class ClientProcess:
-    """One client with one role. ``results`` takes what comes of its calls, and ``confirmed`` how far entries are that
-    were appended by the batch.
+    """One client with one role. ``results`` receives the results of its calls. ``confirmed`` receives the last
+    confirmed entry of batched appends.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ClientProcess:
         environment.metadata.connect(self)
 
     def call(self, operation: str, *arguments: Any) -> int:
-        """Ask the role for something; the token that its result will have. Nothing happens if the process has
+        """Call an operation of the role, and return the token of its result. Does nothing if the process has
         crashed.
         """
         self.calls += 1
@@ -111,14 +111,14 @@ class ClientProcess:
         return self.calls
 
     def append(self, entries: list[bytes]) -> int:
-        """Append entries by the batch; the token that an error would have."""
+        """Append a batch of entries, and return the token that an error would have."""
         self.calls += 1
         if self.alive:
             self.deliver(Append(self.calls, entries))
         return self.calls
 
     def crash(self) -> None:
-        """The process is gone. What it has sent may still arrive."""
+        """The process dies. Its messages in flight may still arrive."""
         if self.alive:
             self.environment.happened(self.name, "crashes")
             self.alive = False
@@ -127,7 +127,7 @@ class ClientProcess:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def deliver(self, event: Event) -> None:
-        """Give the role an event, and do what it wants."""
+        """Pass an event to the role, and carry out its effects."""
         effects = self.environment.receive(self.name, self.role, event)
         carry = self._carry
         for effect in effects:
@@ -160,7 +160,7 @@ class ClientProcess:
         if self.alive:
             self.deliver(TimerFired(timer.key))
 
-    # -- what the role wants ------------------------------------------------------------------------------------------
+    # -- effects of the role ------------------------------------------------------------------------------------------
 
     def _send(self, send: Send) -> None:
         self.environment.network.request(self, send.bookie, send.txn, send.request)
@@ -180,18 +180,18 @@ class ClientProcess:
 
 
 class Batches:
-    """The batches of a process that are not answered."""
+    """The unanswered batches of a process."""
 
     def __init__(self, process: ClientProcess) -> None:
         self.process = process
         self.txns = count(FIRST_TXN)
         self.adds: dict[int, tuple[int, int]] = {}
-        """The entry of each add, and the attempt of the role that it is of."""
+        """The entry of each add, and its attempt."""
         self.answers: dict[str, list[tuple[Code | None, int, int]]] = {}
-        """The answers of each bookie to adds that are not delivered yet: with the attempt, and the entry."""
+        """Each bookie's undelivered answers to adds: code, attempt and entry."""
 
     def send_adds(self, send: SendAdds) -> None:
-        """Send the adds of a batch that are for a bookie."""
+        """Send the adds of a batch that belong to one bookie."""
         for at in range(len(send.adds)):
             if is_in_write_set(send.place, send.adds.first + at, send.ensemble_size, send.write_quorum):
                 txn = next(self.txns)
@@ -207,14 +207,14 @@ class Batches:
             self.process.environment.schedule.after(int(self.process.random() * TOGETHER), self.report, bookie)
 
     def report(self, bookie: str) -> None:
-        """Report what a bookie has answered to adds."""
+        """Deliver a bookie's answers to adds."""
         for (code, attempt), answers in groupby(self.answers.pop(bookie, ()), lambda answer: answer[:2]):
             if self.process.alive:
                 self.process.deliver(AddsAnswered(bookie, tuple(entry_id for *_, entry_id in answers), code, attempt))
 
 
 class Readings:
-    """What a reader's role has asked for, and what has come of it, in a process that has such a role."""
+    """The pending reads of a reader's process, and their results."""
 
     def __init__(self, process: ClientProcess) -> None:
         self.process = process
@@ -223,9 +223,9 @@ class Readings:
         """The reading and the entry of each request."""
         self.answers = Answers()
         self.together: dict[int, tuple[int, dict[int, bytes], Take]] = {}
-        """The first of the entries that are wanted together, by token, those that are there, and who takes them."""
+        """Range reads by token: the first entry, the entries so far, and the receiver."""
         self.wanted: dict[int, list[Take]] = {}
-        """Entries that are wanted by themselves, and who takes each."""
+        """Entries requested individually, and the receivers of each."""
 
     @property
     def role(self) -> Reader:
@@ -234,7 +234,7 @@ class Readings:
         return self.process.role
 
     def read(self, first: int, last: int, take: Take) -> int:
-        """Read entries that follow one another; the token by which they can be forgotten."""
+        """Read a range of entries; returns a token for :meth:`forget`."""
         process = self.process
         process.calls += 1
         token = process.calls
@@ -244,7 +244,7 @@ class Readings:
         return token
 
     def want(self, entry_ids: list[int], take: Take) -> None:
-        """Read entries, each by itself."""
+        """Read entries individually."""
         if self.process.alive:
             new = [entry_id for entry_id in entry_ids if entry_id not in self.wanted]
             for entry_id in entry_ids:
@@ -253,7 +253,7 @@ class Readings:
                 self.process.deliver(WantEntries(new))
 
     def forget(self, token: int) -> None:
-        """Nobody wants the entries of a token any more, or (0) those that are wanted by themselves."""
+        """Cancel the reads of a token; 0 for those requested individually."""
         self.together.pop(token, None)
         if not token:
             self.wanted.clear()
@@ -261,7 +261,7 @@ class Readings:
             self.process.deliver(ForgetReads(token))
 
     def send(self, send: SendReads) -> None:
-        """Ask a bookie for entries."""
+        """Request entries from a bookie."""
         for entry_id in send.entry_ids:
             txn = next(self.txns)
             self.asked[txn] = send.reading, entry_id
@@ -281,13 +281,13 @@ class Readings:
             self._give(entry_id, Result(0, entry.data))
 
     def report(self) -> None:
-        """Report what bookies have answered."""
+        """Deliver the bookies' answers."""
         for event in self.answers.taken():
             if self.process.alive:
                 self.process.deliver(event)
 
     def over(self, over: ReadOver) -> None:
-        """What was wanted is there, or cannot be had."""
+        """A read has finished or failed."""
         if over.token <= 0:
             self._give(over.stop, Result(0, error=over.error))
             return

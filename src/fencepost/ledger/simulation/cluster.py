@@ -1,5 +1,5 @@
-"""A whole cluster on virtual time: bookies, clients, a network and a metadata service, all of whose chances come from
-one seed.
+"""A whole cluster on virtual time: bookies, clients, a network and a metadata service, with all randomness from one
+seed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fencepost.ledger.simulation.story import Story
 from fencepost.simulation.trace import SimTrace
 
 LIMIT = 100_000
-"""Events after which a run is given up: something goes round in circles."""
+"""Events after which a run is aborted as a livelock."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run: the violation, None if there was none; its length, in events and virtual microseconds; and
-    the hash of all that happened in it.
+    """The outcome of a run: the violation, if any; its length in events and virtual microseconds; and the hash of all
+    its events.
     """
 
     case: Case
@@ -34,7 +34,7 @@ class Outcome:
 
 
 class Cluster(StoreEnvironment):
-    """All processes of a run, and what is between them."""
+    """All processes of a run, and what connects them."""
 
     def __init__(self, case: Case, story: Story | None = None, trace: SimTrace | None = None) -> None:
         super().__init__(case, story, trace)
@@ -73,13 +73,13 @@ class Cluster(StoreEnvironment):
                 self.schedule.after(20_000, self._start, bookie)
 
     def is_repaired(self) -> bool:
-        """Whether all repairs of bookies are done."""
+        """Whether all bookies have finished their repairs."""
         return not any(bookie.is_under_repair for bookie in self.bookies.values())
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
     def run(self, finished: Callable[[], bool]) -> Outcome:
-        """Go on until ``finished()`` is true, or something is violated."""
+        """Run until ``finished()`` is true or a promise is broken."""
         violation = None
         step = self.schedule.step
         try:
@@ -98,7 +98,7 @@ class Cluster(StoreEnvironment):
         return Outcome(self.case, violation, self.events, self.schedule.now, self._hash.hexdigest())
 
     def _heal(self) -> None:
-        """All faults are over: what is down comes back, and nothing is slow, full or lost any more."""
+        """End all faults: restart what is down, and make disks and links fast, roomy and reliable."""
         self.happened(self.network_name, "all faults are over")
         self.network.heal()
         self.metadata.heal()

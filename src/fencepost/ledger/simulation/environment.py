@@ -1,4 +1,4 @@
-"""The environment of the processes of a simulated cluster: time, a network, a metadata service and a judge."""
+"""The environment of a simulated cluster's processes: time, a network, a metadata service and a judge."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.trace import SimTrace
 
 SLOW_MESSAGES = 0.06
-"""The share of messages that take long where there are delays."""
+"""The share of slow messages, if there are delays."""
 
 UNSTEADY = 0.15
-"""The share of operations on metadata whose connection breaks where answers are lost."""
+"""The share of metadata operations whose connection breaks, if answers get lost."""
 
 
 def _plain(value: Any) -> Any:
-    """A plain value for each value of an event that is none."""
+    """Encode values that are not plain data."""
     if isinstance(value, Record):
         return show(value)
     if isinstance(value, AddRequests):
@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
 
 
 def _canonical(event: Event) -> Any:
-    """An event, the same whether its requests are objects or rows."""
+    """An event in a form that does not depend on whether the loops are used."""
     if type(event) is AskedToAdd:
         return event.connection, [_adds(adds) for adds in event.adds]
     if type(event) is ReadsFound:
@@ -54,7 +54,7 @@ def _canonical(event: Event) -> Any:
 
 
 def _adds(adds: Any) -> tuple[Any, ...]:
-    """What adds have in common, and the number and the entry of each."""
+    """The common fields of adds, and the number and entry of each."""
     if type(adds) is AddBatch:
         numbers = adds.requests[:, :2].tolist()
     else:
@@ -64,7 +64,7 @@ def _adds(adds: Any) -> tuple[Any, ...]:
 
 
 def _reads(reads: Any) -> Any:
-    """The number of each read, its entry, and the body that was found."""
+    """The number and entry of each read, and the body found."""
     if type(reads) is not ReadResults:
         return reads.reads
     found, rows = reads.found, reads.places.tolist()
@@ -80,13 +80,11 @@ class Client(network.Client, metadata.Client, Protocol):
     """A client's process."""
 
     def crash(self) -> None:
-        """The process is gone."""
+        """The process dies."""
 
 
 class StoreEnvironment:
-    """The environment of the processes of a run. :class:`fencepost.ledger.simulation.cluster.Cluster` has the bookies,
-    too.
-    """
+    """The environment of a run's processes. :class:`fencepost.ledger.simulation.cluster.Cluster` adds the bookies."""
 
     network_name = "network"
     collections = 0.3
@@ -105,9 +103,9 @@ class StoreEnvironment:
         self.network = self.new_network()
         self.metadata = self.new_metadata()
         self.by_rows = story is None and case.stream("loops").random() < 0.5
-        """Whether bookies and writers use compiled loops, once there are some. The same happens without them."""
+        """Whether bookies and writers use the compiled loops, once loaded. This does not change the run."""
         self.cookies: dict[str, Cookie] = {}
-        """The cookies of bookies in the metadata."""
+        """The cookies of bookies in the metadata service."""
 
     # -- its parts ----------------------------------------------------------------------------------------------------
 
@@ -116,7 +114,7 @@ class StoreEnvironment:
         return Judge(self.case.promises)
 
     def new_network(self) -> network.SimNetwork:
-        """What is between clients and bookies."""
+        """The network between clients and bookies."""
         slow = SLOW_MESSAGES if "delays" in self.case.faults else 0.0
         version_2 = self.case.stream("wire").random() < VERSION_2
         random = self.case.stream("network")
@@ -135,10 +133,10 @@ class StoreEnvironment:
             self.trace,
         )
 
-    # -- what processes use -------------------------------------------------------------------------------------------
+    # -- used by processes --------------------------------------------------------------------------------------------
 
     def receive(self, who: str, role: Role, event: Event) -> list[Effect]:
-        """Give a role an event: this is all that ever happens to one."""
+        """Pass an event to a role. A role is affected only by this."""
         now = self.schedule.now
         self.events += 1
         self._hash.update(_ENCODE((now, who, type(event).__name__, _canonical(event))))
@@ -146,7 +144,7 @@ class StoreEnvironment:
             self.story.happens(now, who, event)
         try:
             effects = role.receive(event, now)
-        except Violation:  # a program that is its own role has found it
+        except Violation:  # raised by a program that acts as its own role
             raise
         except Exception as error:
             raise Violation("sanity", f"{who} raises {type(error).__name__}: {error}") from error
@@ -155,29 +153,27 @@ class StoreEnvironment:
         return effects
 
     def happened(self, who: str, what: str) -> None:
-        """Add a happening that is no event of a role, as a crash or a fault."""
+        """Record something that is not an event of a role, such as a crash or a fault."""
         self._hash.update(_ENCODE((self.schedule.now, who, what)))
         if self.story is not None:
             self.story.happens(self.schedule.now, who, what)
             self.story.add_line(what)
 
     def role_did(self, who: str, effect: Trace, connection: str | None = None) -> None:
-        """A role has done something that is traced."""
+        """Record a role's trace effect."""
         parameters = effect.fields if connection is None else {**effect.fields, "connection": connection}
         self.trace.node_did(who, effect.action, parameters, None if effect.ledger is None else str(effect.ledger))
 
     def entry_durable(self, bookie: str, record: EntryAdded) -> None:
-        """An entry is on the disk of a bookie."""
+        """An entry is on a bookie's disk."""
         entry = self.digests.open_entry(record.body, record.ledger, record.entry_id)
         if entry is not None:
             self.judge.stored(bookie, record.ledger, record.entry_id, entry.data)
 
     def bookie_gone(self, name: str) -> None:
-        """A bookie is not there any more. The metadata service notices that after a while, and somebody starts it
-        again.
-        """
+        """A bookie is down. After a while, the metadata service notices, and the bookie is restarted."""
         raise NotImplementedError
 
     def may_hurt(self, name: str) -> bool:
-        """Whether a bookie may lose what is in its memory alone."""
+        """Whether a bookie may lose its memory."""
         raise NotImplementedError

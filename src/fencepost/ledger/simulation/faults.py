@@ -1,8 +1,7 @@
-"""The faults of a run: which happen when is drawn before it begins, and what each is done to when its time has come.
+"""The faults of a run: their kinds and times are drawn before it begins, and their targets when they happen.
 
-A fault has a number that does not depend on which others happen, so that a case can leave it out. Damage to disks is
-bounded, unless the case says that it is not: all in all, fewer bookies than an ack quorum ever lose or damage what was
-on their disks.
+A fault's number does not depend on which others happen, so that a case can leave it out. Damage to disks is bounded
+unless the case says otherwise: in total, fewer bookies than an ack quorum lose or damage data on their disks.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.simulation.disk import CAPACITY
 
 MOST = 8
-"""More faults of a kind than there are in a run."""
+"""More faults of one kind than any run has."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong at a time; ``random`` decides what it is done to."""
+    """A fault at a time; ``random`` chooses its target."""
 
     number: int
     kind: str
@@ -32,7 +31,7 @@ class Fault:
 
 
 def planned(case: Case) -> list[Fault]:
-    """The faults of a case, in the order of their numbers."""
+    """The faults of a case, by number."""
     found, moments = [], case.moments()
     for place, kind in enumerate(FAULTS):
         if kind in case.faults and hasattr(Faults, kind):
@@ -45,9 +44,7 @@ def planned(case: Case) -> list[Fault]:
 
 
 class Faults:
-    """Makes the faults of a cluster happen. ``damaged`` are the bookies that have lost or damaged something for
-    good.
-    """
+    """Applies the faults to a cluster. ``damaged``: the bookies that have permanently lost or damaged data."""
 
     def __init__(self, environment: StoreEnvironment, bookies: Mapping[str, BookieProcess]) -> None:
         self.environment = environment
@@ -63,7 +60,7 @@ class Faults:
     # -- the network --------------------------------------------------------------------------------------------------
 
     def breaks(self, random: Random, noticed: bool = True) -> None:
-        """Connections break, and their clients learn that."""
+        """Connections break, and their clients notice."""
         network = self.environment.network
         for connection in list(network.connections.values()):
             if random.random() < 0.4:
@@ -74,12 +71,12 @@ class Faults:
                 network.lose(connection, noticed)
 
     def half_open(self, random: Random) -> None:
-        """Connections break, and their clients do not learn that."""
+        """Connections break, and their clients do not notice."""
         self.breaks(random, noticed=False)
 
     def partitions(self, random: Random) -> None:
-        """Nothing passes between two groups of processes for a while, in both directions or in one; or single links are
-        clogged.
+        """A partition: nothing passes between two groups of processes for a while, in one direction or both. Or single
+        links are clogged.
         """
         environment = self.environment
         if random.random() < 0.4:
@@ -113,21 +110,21 @@ class Faults:
     # -- processes ----------------------------------------------------------------------------------------------------
 
     def bookie_crashes(self, random: Random) -> None:
-        """A bookie is killed, and started again."""
+        """A bookie is killed and restarted."""
         bookie = self._bookie(random)
         if bookie is not None and self.may_hurt(bookie):
             self._crash(bookie, random, power=False)
 
     def power_failures(self, random: Random) -> None:
-        """Some machines with bookies lose power, perhaps all."""
+        """Machines of some bookies lose power, perhaps all."""
         share = (0.3, 0.6, 1.0)[int(random.random() * 3)]
         for bookie in self.bookies.values():
             if random.random() < share and self.may_hurt(bookie):
                 self._crash(bookie, random, power=True)
 
     def _crash(self, bookie: BookieProcess, random: Random, power: bool) -> None:
-        """A bookie crashes at once, or in the middle of what it does next with its disk, unless it is to be seen then
-        whether it may.
+        """Crash a bookie, at once or in the middle of a later use of its disk. A booting bookie only crashes at once,
+        because whether it may depends on the moment.
         """
         if random.random() < 0.4 and bookie.alive and not isinstance(bookie, BootingBookie):
             bookie.crash_within(int(random.random() * 12), power)
@@ -135,13 +132,13 @@ class Faults:
             bookie.crash(power)
 
     def client_crashes(self, random: Random) -> None:
-        """A client is gone."""
+        """A client dies."""
         clients = [client for client in self.environment.clients if client.alive]
         if clients:
             clients[int(random.random() * len(clients))].crash()
 
     def expired_sessions(self, random: Random) -> None:
-        """The session of a client with the metadata service expires."""
+        """A client's session with the metadata service expires."""
         clients = [client for client in self.environment.clients if client.alive]
         if clients:
             client = clients[int(random.random() * len(clients))]
@@ -165,7 +162,7 @@ class Faults:
             bookie.disk.fails = random
 
     def full_disks(self, random: Random) -> None:
-        """A disk has hardly any room left for a while, or some that its bookie keeps for itself; it may be slow."""
+        """A disk has little or no space for a while, perhaps only its bookie's reserve; it may be slow."""
         bookie = self._bookie(random)
         if bookie is not None:
             self.environment.happened(bookie.name, "disk is nearly full")
@@ -176,9 +173,7 @@ class Faults:
             self.environment.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "free", CAPACITY)
 
     def bit_rot(self, random: Random) -> None:
-        """A bit changes of what is on a disk, which its bookie notices; or of an entry in memory, which only its
-        readers do.
-        """
+        """A bit flips on a disk, which its bookie notices; or in an entry in memory, which only its readers notice."""
         bookie = self._to_damage(random)
         if bookie is None:
             return
@@ -189,7 +184,7 @@ class Faults:
                 bookie.flip_in_memory(*entries[int(random.random() * len(entries))], random.random())
             return
         places = bookie.places()
-        if places and random.random() < 0.5:  # an entry that is in use; otherwise anything
+        if places and random.random() < 0.5:  # a live entry; otherwise any byte
             name, offset, length = places[int(random.random() * len(places))]
         else:
             files = sorted(name for name, file in bookie.disk.files.items() if file.content)
@@ -215,13 +210,13 @@ class Faults:
     # -- bookies that repair themselves -------------------------------------------------------------------------------
 
     def clean_restarts(self, random: Random) -> None:
-        """A bookie ends in order, and is started again."""
+        """A bookie is shut down cleanly and restarted."""
         bookie = self._bookie(random)
         if isinstance(bookie, BootingBookie):
             bookie.end()
 
     def lost_directories(self, random: Random) -> None:
-        """The directory of the journal, that of entries, or both are lost, whatever the bookie does."""
+        """The directory of the journal, of entries, or both are lost, at any time."""
         bookies = [b for b in self.bookies.values() if isinstance(b, BootingBookie) and self._is_within_bounds(b)]
         if bookies:
             bookie = bookies[int(random.random() * len(bookies))]
@@ -229,8 +224,8 @@ class Faults:
             bookie.lose([*which[int(random.random() * len(which))]], power=random.random() < 0.5)
 
     def lost_marks(self, random: Random) -> None:
-        """A bookie is killed, and the note of how it ran is lost, or in one of both directories that it is under
-        repair. In a directory without a cookie that stays: without both, the bookie refuses to start for good.
+        """A bookie is killed, and a mark is lost: its record of how it ran, or one directory's mark that it is under
+        repair. In a directory without a cookie the mark stays: without both, the bookie would refuse to start forever.
         """
         bookies = [b for b in self.bookies.values() if isinstance(b, BootingBookie) and self._is_within_bounds(b)]
         if bookies:
@@ -241,8 +236,8 @@ class Faults:
             bookie.lose_mark(*marks[int(random.random() * len(marks))])
 
     def may_hurt(self, bookie: BookieProcess) -> bool:
-        """Whether a bookie may lose what is in its memory alone: if that is nothing that it has confirmed, or no more
-        bookies lack something then than may.
+        """Whether a bookie may lose its memory: if it holds nothing confirmed, or the number of bookies that lack
+        something stays within bounds.
         """
         return not (isinstance(bookie, BootingBookie) and bookie.is_at_risk) or self._is_within_bounds(bookie)
 
@@ -252,7 +247,7 @@ class Faults:
         lacking = {b.name for b in self.bookies.values() if b.lacking or judge.lacks(b.name)} | {bookie.name}
         return len(lacking) < case.ack_quorum or not case.tolerated
 
-    # -- whom it is done to -------------------------------------------------------------------------------------------
+    # -- targets ------------------------------------------------------------------------------------------------------
 
     def _bookie(self, random: Random) -> BookieProcess | None:
         alive = [bookie for bookie in self.bookies.values() if bookie.alive]

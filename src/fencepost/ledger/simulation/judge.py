@@ -1,9 +1,7 @@
-"""Watches a cluster from outside, and raises :class:`Violation` at the moment at which a ledger breaks what it
-promises.
+"""Watches a cluster from outside, and raises :class:`Violation` at the moment a ledger breaks a promise.
 
-The judge knows what writers appended, what bookies have durably stored, what they answered, what readers were given,
-and every change of the metadata. It shares no decision with the roles: a rule that is wrong does not make the judge
-wrong.
+The judge knows what writers appended, what bookies durably stored and answered, what readers received, and every change
+of metadata. It shares no code with the roles' decisions, so a wrong rule does not mislead it.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _ORDER = {LedgerStatus.OPEN: 0, LedgerStatus.IN_RECOVERY: 1, LedgerStatus.CLOSED
 
 
 class Violation(Exception):
-    """A promise was broken: the name of the promise, and what happened."""
+    """A broken promise: its name, and what happened."""
 
     def __init__(self, promise: str, what: str) -> None:
         super().__init__(promise, what)
@@ -66,9 +64,9 @@ PROMISES = {
 
 @dataclass
 class History:
-    """The history of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each
-    entry; ``gone`` those that lost it while the metadata did not name them, and ``excused`` those that did so with
-    their disk.
+    """The history of one ledger. ``stored``: the bookies that have ever durably held the right bytes of each entry.
+    ``gone``: those that lost them while the metadata did not name them. ``excused``: those that lost them with their
+    disk.
     """
 
     key: bytes
@@ -84,16 +82,14 @@ class History:
 
 
 class Judge:
-    """The histories of all ledgers of a run. ``promises``: those that it raises its hand about, all if there are
-    none.
-    """
+    """The histories of all ledgers of a run. ``promises``: those to check; all if empty."""
 
     def __init__(self, promises: Collection[str] = ()) -> None:
         self.promises = promises
         self.ledgers: dict[int, History] = {}
 
     def holds_to(self, promise: str) -> bool:
-        """Whether it asks for a promise."""
+        """Whether it checks a promise."""
         return not self.promises or promise in self.promises
 
     def _broken(self, promise: str, what: str) -> None:
@@ -103,15 +99,15 @@ class Judge:
     # -- the writer ---------------------------------------------------------------------------------------------------
 
     def created(self, ledger: int, key: bytes) -> None:
-        """Somebody is about to create a ledger, with this master key."""
+        """A ledger is about to be created with this master key."""
         self.ledgers[ledger] = History(key)
 
     def appended(self, ledger: int, data: bytes) -> None:
-        """The writer was asked to append something."""
+        """The writer was asked to append data."""
         self.ledgers[ledger].appended.append(data)
 
     def acknowledged(self, ledger: int, place: int, entry_id: int) -> None:
-        """The writer says that what was appended at a place, counted from 0, is an entry of the ledger for ever."""
+        """The writer acknowledges permanently that the append at a position, counted from 0, is this entry."""
         history = self.ledgers[ledger]
         if entry_id != place or entry_id != history.acknowledged + 1:
             self._broken(
@@ -131,7 +127,7 @@ class Judge:
     # -- bookies ------------------------------------------------------------------------------------------------------
 
     def stored(self, bookie: str, ledger: int, entry_id: int, data: bytes) -> None:
-        """An entry is durable at a bookie, with this data."""
+        """An entry with this data is durable at a bookie."""
         history = self.ledgers[ledger]
         if entry_id < len(history.appended) and data == history.appended[entry_id]:
             history.stored.setdefault(entry_id, set()).add(bookie)
@@ -139,8 +135,8 @@ class Judge:
             history.excused.get(entry_id, set()).discard(bookie)
 
     def answered(self, bookie: str, request: Request, response: Response, was_fenced: bool, durable: bool) -> None:
-        """A bookie answers. ``was_fenced``: it had answered a fencing read before it was asked; ``durable``: what it
-        took is on its disk.
+        """A bookie answers. ``was_fenced``: it had answered a fencing read before this request. ``durable``: the added
+        entry is on its disk.
         """
         if isinstance(request, BookieMessage):
             return
@@ -171,11 +167,11 @@ class Judge:
                         self._broken("listed", f"{bookie} lists entry {entry_id}, which it never had")
 
     def is_fenced(self, bookie: str, request: Request) -> bool:
-        """Whether a bookie has answered a fencing read of the ledger that a request is about."""
+        """Whether a bookie has answered a fencing read of the request's ledger."""
         return not isinstance(request, BookieMessage) and bookie in self.ledgers[request.ledger].fenced
 
     def knows(self, bookie: str, ledger: int, lac: int, fenced: bool) -> None:
-        """Judge the state of a ledger at a bookie, after each event."""
+        """Check the state of a ledger at a bookie, after each event."""
         history = self.ledgers[ledger]
         before = history.lacs.get(bookie, -1)
         if lac < before:
@@ -190,10 +186,10 @@ class Judge:
             )
 
     def forgot(self, bookie: str, ledger: int) -> None:
-        """A bookie whose disk was lost knows nothing of a ledger that does not name it: it need not be fenced any more.
+        """A bookie lost its disk, and knows nothing of a ledger that does not name it. It need not be fenced any more.
 
-        It may have held entries of a recovery that keeps its ensemble to itself. They are lost with the disk, and no
-        more than that is.
+        It may have held entries of a recovery that has not written its new ensemble yet. Losing those with the disk is
+        excused.
         """
         history = self.ledgers[ledger]
         history.fenced.discard(bookie)
@@ -202,8 +198,8 @@ class Judge:
                 history.excused.setdefault(entry_id, set()).add(bookie)
 
     def restarted(self, bookie: str, has: Callable[[int, int], bool]) -> None:
-        """A bookie was started, and ``has`` tells which entries it has, or does not deny. It may have forgotten a LAC
-        that no entry brought.
+        """A bookie was started; ``has`` says whether it has an entry or does not deny having it. It may have forgotten
+        a LAC that came without an entry.
         """
         for ledger, history in self.ledgers.items():
             history.lacs.pop(bookie, None)
@@ -218,18 +214,16 @@ class Judge:
                     history.gone.setdefault(entry_id, set()).add(bookie)
 
     def repaired(self, bookie: str, ledger: int, metadata: LedgerMetadata, has: Callable[[int, int], bool]) -> None:
-        """A bookie takes a ledger that was closed with these metadata for repaired, and ``has`` tells which entries it
-        has.
-        """
+        """A bookie considers a closed ledger with these metadata repaired; ``has`` says which entries it has."""
         for entry_id in range(metadata.last_entry + 1):
             if bookie in _write_set(metadata, entry_id) and not has(ledger, entry_id):
                 self._broken("repair", f"{bookie} takes the ledger for repaired, and lacks entry {entry_id}")
 
     def lacks(self, bookie: str) -> bool:
-        """Whether a bookie has lost entries that it has confirmed to a recovery which had not written the bookie into
-        the metadata yet: nobody copies the entries back to the bookie.
+        """Whether a bookie has lost entries that it confirmed to a recovery which had not yet added it to the metadata.
+        Nobody copies those back.
 
-        The entries are missed until the ledger is closed without the bookie.
+        They count as missing until the ledger is closed without the bookie.
         """
         return any(
             bookie in bookies
@@ -297,7 +291,7 @@ class Judge:
             )
 
     def _recovered(self, who: str, history: History, old: LedgerMetadata, new: LedgerMetadata) -> None:
-        """Somebody replaces the metadata of a ledger that is being recovered."""
+        """The metadata of a ledger in recovery are replaced."""
         if new.status is LedgerStatus.IN_RECOVERY and new.fragments != old.fragments:
             self._broken("metadata", f"{who} changes the ensemble of a ledger that is being recovered")
         if new.status is LedgerStatus.CLOSED:
@@ -312,7 +306,7 @@ class Judge:
                     )
 
     def _replicated(self, who: str, history: History, old: LedgerMetadata, new: LedgerMetadata) -> None:
-        """Somebody replaces metadata, perhaps with another bookie in a fragment whose end does not change any more."""
+        """The metadata are replaced, perhaps with another bookie in a fragment that is already complete."""
         for place, (before, after) in enumerate(zip(old.fragments, new.fragments, strict=False)):
             following = old.fragments[place + 1 : place + 2]
             if not following and old.status is not LedgerStatus.CLOSED:
@@ -328,9 +322,7 @@ class Judge:
     # -- readers ------------------------------------------------------------------------------------------------------
 
     def confirmed(self, ledger: int) -> int:
-        """The last entry that is confirmed together with all before it: an ack quorum of its write set has stored
-        it.
-        """
+        """The last entry up to which all are confirmed: an ack quorum of each write set has stored them."""
         history = self.ledgers[ledger]
         metadata = history.metadata
         if metadata is not None:
@@ -343,7 +335,7 @@ class Judge:
         return max(history.confirmed, history.acknowledged)
 
     def read(self, who: str, ledger: int, entry_id: int, data: bytes) -> None:
-        """A reader was given an entry."""
+        """A reader received an entry."""
         history = self.ledgers[ledger]
         if entry_id > self.confirmed(ledger):
             self._broken("prefix", f"{who} reads entry {entry_id}, and confirmed is up to {history.confirmed}")
@@ -351,7 +343,7 @@ class Judge:
             self._broken("no loss", f"{who} reads another entry {entry_id} than was appended")
 
     def learnt_lac(self, who: str, ledger: int, lac: int, before: int) -> None:
-        """A reader has learnt a LAC; ``before``: the LAC that it had before it asked."""
+        """A reader learnt a LAC. ``before``: its LAC before the request."""
         if lac > self.confirmed(ledger):
             self._broken(
                 "prefix",
@@ -361,23 +353,23 @@ class Judge:
             self._broken("prefix", f"{who} is told that the LAC is {lac} after it was {before}")
 
     def missing(self, who: str, ledger: int, entry_id: int) -> None:
-        """A reader was answered that there is no such entry."""
+        """A reader was answered that an entry does not exist."""
         if entry_id <= self.ledgers[ledger].acknowledged:
             self._broken("no loss", f"{who} is told that there is no entry {entry_id}, which was acknowledged")
 
     def ended(self, who: str, ledger: int, last_entry: int) -> None:
-        """A client has learnt that the ledger is closed, and its last entry."""
+        """A client learnt that the ledger is closed, and its last entry."""
         metadata = self.ledgers[ledger].metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry != last_entry:
             self._broken("one close", f"{who} is told that the ledger is closed at entry {last_entry}, and it is not")
 
     def past_end(self, who: str, ledger: int, entry_id: int) -> None:
-        """A reader has learnt that the ledger ended before an entry."""
+        """A reader learnt that the ledger ended before an entry."""
         metadata = self.ledgers[ledger].metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or entry_id <= metadata.last_entry:
             self._broken("no loss", f"{who} is told that the ledger ends before entry {entry_id}, and it does not")
 
-    # -- where entries are --------------------------------------------------------------------------------------------
+    # -- placement of entries -----------------------------------------------------------------------------------------
 
     def _hold(self, ledger: int, history: History, entries: Sequence[int], why: str) -> None:
         metadata = history.metadata
@@ -394,6 +386,6 @@ class Judge:
 
 
 def _write_set(metadata: LedgerMetadata, entry_id: int) -> list[str]:
-    """The bookies that an entry belongs to, by the metadata."""
+    """The write set of an entry, by the metadata."""
     ensemble = list([f.ensemble for f in metadata.fragments if f.first_entry_id <= entry_id][-1])
     return [ensemble[(entry_id + place) % len(ensemble)] for place in range(metadata.write_quorum)]

@@ -1,8 +1,7 @@
-"""A metadata service: ledgers with versions, the bookies that are registered, sessions and watches. One change at a
-time.
+"""A metadata service: versioned ledgers, registered bookies, sessions and watches. It makes one change at a time.
 
-A client whose connection breaks does not learn whether its operation was done, and it may be done after the client gave
-it up. A session that expires takes its watches with it.
+A client whose connection breaks does not learn whether its operation was done. It may be done even later. An expired
+session loses its watches.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from fencepost.simulation.trace import SimTrace
 Operation = CreateMetadata | ReadMetadata | WriteMetadata
 
 NAME = "metadata"
-"""The name of the service among the processes."""
+"""The name of the service's process."""
 
 
 class Client(Protocol):
-    """The client of a session. ``alive`` is whether it can receive anything."""
+    """The client of a session. ``alive``: whether it can receive anything."""
 
     name: str
     alive: bool
@@ -48,7 +47,9 @@ class Client(Protocol):
 
 @dataclass
 class Session:
-    """A client's session: the operations that it waits for, and the time before which nothing reaches it any more."""
+    """A client's session: its pending operations, and the arrival time of its last message, so that messages stay in
+    order.
+    """
 
     client: Client
     waiting: set[int]
@@ -56,7 +57,7 @@ class Session:
 
 
 class SimMetadata:
-    """The service. ``unsteady`` is the share of operations whose connection breaks."""
+    """The service. ``unsteady``: the share of operations whose connection breaks."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class SimMetadata:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def connect(self, client: Client) -> None:
-        """Open a session for a client, and notify it of the bookies."""
+        """Open a session for a client, and send it the bookies."""
         self.sessions[client.name] = Session(client, set())
         self._notify(self.sessions[client.name], self._candidates())
 
@@ -96,7 +97,7 @@ class SimMetadata:
             self._forget(session)
 
     def expire(self, client: Client) -> None:
-        """The session of a client is over. It learns that, and opens a new one."""
+        """Expire a client's session. The client notices, and opens a new one."""
         session = self.sessions[client.name]
         self._forget(session)
         waiting = sorted(session.waiting)
@@ -107,33 +108,33 @@ class SimMetadata:
         self.connect(client)
 
     def register(self, bookie: str) -> None:
-        """A bookie can be written to."""
+        """A bookie is writable."""
         if bookie not in self.bookies:
             self.bookies[bookie] = 1
             self._notify_bookies()
 
     def unregister(self, bookie: str) -> None:
-        """A bookie cannot be written to any more."""
+        """A bookie is no longer writable."""
         if self.bookies.pop(bookie, None):
             self._notify_bookies()
 
     def has(self, ledger: int) -> bool:
-        """Whether there are metadata of a ledger."""
+        """Whether a ledger has metadata."""
         return ledger in self.ledgers
 
     def delete(self, ledger: int) -> None:
-        """A ledger is deleted, by somebody whom nobody watches."""
+        """Delete a ledger, from outside."""
         del self.ledgers[ledger]
 
     def heal(self) -> None:
-        """From now on no connection breaks."""
+        """Break no more connections."""
         self.unsteady = 0.0
         self.clogged.clear()
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def request(self, client: Client, operation: Operation) -> None:
-        """Do something for a client, and answer it."""
+        """Carry out a client's operation, and answer it."""
         session = self.sessions[client.name]
         session.waiting.add(operation.txn)
         if self.story is not None:
@@ -210,11 +211,11 @@ class SimMetadata:
             self._notify(self.sessions[name], self._candidates())
 
     def _candidates(self) -> BookiesChanged:
-        """The bookies in an order in which a client chooses among them: every client in another one."""
+        """The bookies in random order: each client prefers different ones."""
         return BookiesChanged(tuple(sorted(self.bookies, key=lambda _: self.random())))
 
     def _send(self, session: Session, call: Any, *arguments: Any) -> None:
-        """Send a client a message after all that it was sent before."""
+        """Send a client a message, after all earlier ones."""
         at = max(self.schedule.now + self._delay(), self.clogged.get(session.client.name, 0), session.arrives)
         session.arrives = at
         self.schedule.at(at, call, *arguments)

@@ -1,8 +1,8 @@
-"""A network of connections: within one, what is sent in a direction arrives in its order or not at all, as with TCP.
+"""A network of connections. As with TCP, messages in one direction arrive in order or not at all.
 
-Messages on several connections overtake each other. A connection breaks with all that is in flight on it; one side may
-not notice (a half-open connection). A link that is clogged, as all are between the sides of a partition, holds what is
-sent until it is free.
+Messages on different connections overtake each other. A connection breaks with everything in flight on it; one side may
+not notice (a half-open connection). A clogged link holds messages until it is free; a partition clogs all links between
+its sides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.trace import SimTrace
 
 PATIENCE = 200_000
-"""Microseconds that a client waits for an answer."""
+"""The client's timeout for an answer, in microseconds."""
 
 
 class Client(Protocol):
@@ -47,14 +47,14 @@ class Server(Protocol):
     starts: int
 
     def asked(self, connection: Connection, txn: int, request: Request) -> None:
-        """A request came."""
+        """A request arrived."""
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
 
 
 class Connection:
-    """A connection from a client to a server. ``waiting`` are the requests that the client waits for."""
+    """A connection from a client to a server. ``waiting``: the numbers of unanswered requests."""
 
     __slots__ = (
         "arrives_down",
@@ -77,8 +77,8 @@ class Connection:
         self.client = client
         self.server = server
         self.start = server.starts
-        self.open = True  # whether anything that is sent arrives
-        self.usable = True  # whether the client takes it for open
+        self.open = True  # whether messages arrive
+        self.usable = True  # whether the client believes that it is open
         self.arrives_up = 0
         self.arrives_down = 0
         self.waiting: set[int] = set()
@@ -87,7 +87,7 @@ class Connection:
 
 
 class SimNetwork(Links):
-    """The connections of a cluster. ``version_2``: they speak that, where it has the words."""
+    """The connections of a cluster. ``version_2``: they use that version for all requests that it can express."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class SimNetwork(Links):
     # -- what clients and servers do ----------------------------------------------------------------------------------
 
     def request(self, client: Client, server_name: str, txn: int, request: Request) -> None:
-        """Send a request over the connection to a server, which is opened if there is none."""
+        """Send a request to a server, opening a connection if necessary."""
         connection = client.connections.get(server_name)
         if connection is None or not connection.usable:
             connection = self._connect(client, self.servers[server_name])
@@ -126,10 +126,10 @@ class SimNetwork(Links):
             arrives = connection.arrives_up = self.arrival(client.name, server_name, connection.arrives_up)
             self.schedule.at(arrives, self._arrive_up, connection, txn, connection.wire.request(txn, request))
         elif connection.server.alive and connection.server.starts != connection.start:
-            self.lose(connection, noticed=True)  # a server that was started anew knows nothing of it, and says so
+            self.lose(connection, noticed=True)  # a restarted server does not know the connection, and resets it
 
     def respond(self, number: int, txn: int, response: Response) -> None:
-        """Answer a request over the connection that it came by, if that is still there."""
+        """Answer a request over its connection, if that still exists."""
         connection = self.connections.get(number)
         if connection is None:
             return
@@ -141,13 +141,13 @@ class SimNetwork(Links):
             self.schedule.at(arrives, self._arrive_down, connection, txn, connection.wire.response(txn, response))
 
     def label(self, number: int) -> str:
-        """The name of a connection: who has opened it, to whom, and its number."""
+        """The name of a connection: client, server and number."""
         return self.labels[number]
 
-    # -- what becomes of connections ----------------------------------------------------------------------------------
+    # -- breaking connections -----------------------------------------------------------------------------------------
 
     def lose(self, connection: Connection, noticed: bool) -> None:
-        """Messages in flight on a connection are lost. If the client does not notice it, its requests wait in vain."""
+        """Break a connection, and lose its messages in flight. Unless the client notices, its requests wait in vain."""
         connection.open = False
         self.connections.pop(connection.number, None)
         if noticed:
@@ -156,7 +156,7 @@ class SimNetwork(Links):
             self.schedule.at(self.arrival(server, client, 0), self._reset, connection)
 
     def lose_all(self, name: str, noticed: bool) -> None:
-        """All connections of a process are lost."""
+        """Break all connections of a process."""
         for connection in [c for c in self.connections.values() if name in (c.client.name, c.server.name)]:
             self.lose(connection, noticed)
 
@@ -171,7 +171,7 @@ class SimNetwork(Links):
         return connection
 
     def _trace(self, what: str, connection: Connection) -> None:
-        """A client has a connection, or has it no more."""
+        """Trace that a client opened or lost a connection."""
         fields = {"bookie": connection.server.name, "connection": self.labels[connection.number]}
         self.trace.node_did(connection.client.name, what, fields)
 
@@ -194,7 +194,7 @@ class SimNetwork(Links):
             client.answered(txn, connection.server.name, response)
 
     def _reset(self, connection: Connection) -> None:
-        """The client learns that a connection is gone, and then that what it asked is unanswered."""
+        """The client notices that a connection is gone, and that its requests are unanswered."""
         usable, connection.usable = connection.usable, False
         unanswered = sorted(connection.waiting)
         if usable and connection.client.alive:
@@ -204,9 +204,7 @@ class SimNetwork(Links):
             self._give_up(connection, txn)
 
     def _check(self, connection: Connection) -> None:
-        """Give up the requests whose time is over. That shows a client that nothing comes through a half-open
-        connection.
-        """
+        """Time out overdue requests. This is how a client notices a half-open connection."""
         connection.checking = False
         deadlines, waiting, now = connection.deadlines, connection.waiting, self.schedule.now
         while deadlines and (deadlines[0][1] not in waiting or deadlines[0][0] <= now):

@@ -1,4 +1,4 @@
-"""The process of a simulated bookie's storage: the work that threads do elsewhere, on virtual time."""
+"""The process of a simulated bookie's storage: runs on virtual time what threads do elsewhere."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fencepost.simulation.disk import PowerLoss
 from fencepost.simulation.schedule import Schedule
 
 SECOND = 50_000
-"""Microseconds of a run that are a second to a storage, whose times are made for large disks."""
+"""Microseconds of a run per second of storage time, because the storage's times are meant for large disks."""
 
 TURN = 50
-"""Microseconds after which a worker looks again whether it is its turn."""
+"""Microseconds between a worker's attempts to get a lock."""
 
 
 class SimProcess:
-    """See :class:`fencepost.ledger.disk.workers.Process`. ``slow()`` is how many times longer the disk takes than it
-    should, and ``crashed()`` is called where the process is gone in the middle of a use of the disk.
+    """See :class:`fencepost.ledger.disk.workers.Process`. ``slow()`` is the factor by which the disk is slow.
+    ``crashed()`` is called when the process dies in the middle of disk use.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class SimProcess:
         self.is_gone = False
         self.workers: list[SimWorker] = []
         self.turns: dict[int, list[SimWorker]] = {}
-        """Who waits for each lock, by its identity: the first of them is next, and nobody is ahead of it for ever."""
+        """The workers waiting for each lock, by its identity, in order, so that none starves."""
 
     @property
     def has_ended(self) -> bool:
@@ -59,14 +59,14 @@ class SimProcess:
         """See :class:`.Held`."""
 
     def begin(self, name: str, work: Work[Any], failed: Callable[[str], None]) -> SimWorker:
-        """See :class:`.Process`. What is not a failure of the disk is one of the simulator, or of what it runs."""
+        """See :class:`.Process`. Errors other than the disk's are not caught: they are bugs."""
         self.workers = [worker for worker in self.workers if not worker.has_ended]
         worker = SimWorker(self, name, work)
         self.workers.append(worker)
         return worker
 
     def disk_time(self, name: str, use: Disk) -> int:
-        """How long a worker's use of the disk takes, in microseconds."""
+        """The microseconds of a worker's disk use."""
         if name == JOURNAL and use is Disk.WRITE:
             return int(self.random() * 50)
         longest = 4_000 if use is Disk.SYNC else 2_000
@@ -74,7 +74,7 @@ class SimProcess:
 
 
 class SimWorker:
-    """Some work that is under way."""
+    """Work in progress."""
 
     def __init__(self, process: SimProcess, name: str, work: Work[Any]) -> None:
         self.process = process
@@ -82,7 +82,7 @@ class SimWorker:
         self.work = work
         self.has_ended = False
         self._pause = 0
-        """The number of the pause that it is in: nobody wakes it from an earlier one."""
+        """The number of the current wait: wake-ups for earlier ones are ignored."""
         self._is_resting = self._is_woken = False
         process.schedule.after(0, self._go_on, self._pause)
 
@@ -95,7 +95,7 @@ class SimWorker:
             self._is_woken = True
 
     def join(self) -> None:
-        """See :class:`.Worker`. Nobody waits for one."""
+        """See :class:`.Worker`. Not used here."""
         raise NotImplementedError
 
     def _after(self, delay: int) -> None:
@@ -108,7 +108,7 @@ class SimWorker:
         self._is_resting = False
         try:
             self._wait(next(self.work))
-        except (StopIteration, SystemFailure):  # the storage has said that it failed
+        except (StopIteration, SystemFailure):  # the storage has reported its failure
             self.has_ended = True
         except PowerLoss:
             self.process.crashed()

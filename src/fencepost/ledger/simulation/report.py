@@ -1,4 +1,4 @@
-"""The result of a run, as text and as data for programs."""
+"""The result of a run, as text and as JSON data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost.text import numbers
 
 
 def replay_command(case: Case) -> str:
-    """The command that runs a case again and tells it step by step."""
+    """The command that replays a case step by step."""
     words = ["fencepost", "simulate-store", "--replay", str(case.seed)]
     if case.profile != DEFAULT:
         words += ["--profile", case.profile]
@@ -31,7 +31,7 @@ def replay_command(case: Case) -> str:
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
-    """One run for programs."""
+    """A run as JSON data."""
     violation = outcome.violation
     return {
         "case": case_data(outcome.case),
@@ -44,7 +44,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 
 def case_data(case: Case) -> dict[str, Any]:
-    """A case for programs."""
+    """A case as JSON data."""
     settings = {name: getattr(case, name) for name in SETTINGS}
     return {
         "seed": case.seed,
@@ -56,12 +56,12 @@ def case_data(case: Case) -> dict[str, Any]:
 
 
 def replay_text(outcome: Outcome, story: Story) -> str:
-    """A run step by step, and its end."""
+    """A run step by step, with its result."""
     return "\n".join([*story.text(), "", *verdict_of(outcome)])
 
 
 def verdict_of(outcome: Outcome) -> list[str]:
-    """The outcome of a run, and its case."""
+    """The result of a run, and its case."""
     case, violation = outcome.case, outcome.violation
     settings = "  ".join(
         f"{name}={_shown(getattr(case, name))}" for name in SETTINGS if name != "left_out" or case.left_out
@@ -89,12 +89,12 @@ def _shown(value: object) -> str:
 
 
 def sequence(outcome: Outcome, story: Story) -> str:
-    """A run as a sequence diagram of sequencediagram.org."""
+    """A run as a sequence diagram for sequencediagram.org."""
     return written(story.diagram(), None if outcome.violation is None else outcome.violation.what)
 
 
 def html(outcome: Outcome, story: Story) -> str:
-    """A run as one page, with its sequence diagram. It loads nothing from anywhere."""
+    """A run as one self-contained page with its sequence diagram."""
     picture = draw(story.diagram())
     title = escape(verdict_of(outcome)[0])
     about = "".join(f"<p>{escape(line)}</p>\n" for line in verdict_of(outcome)[1:])

@@ -1,6 +1,4 @@
-"""Makes a case that fails smaller: fewer kinds of faults, fewer faults, fewer entries, clients and bookies, as far as
-it still fails.
-"""
+"""Shrinks a failing case: fewer kinds of faults, faults, entries, clients and bookies, while it still fails."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from fencepost.ledger.simulation.faults import planned
 from fencepost.ledger.simulation.workload import simulate
 
 MOST_RUNS = 400
-"""Runs after which the smallest case that was found has to do."""
+"""The most runs to try."""
 
 
 def shrunk(failed: Outcome) -> Outcome:
-    """The outcome of the smallest case that was found to break the same promise. Every single step down from it breaks
-    none.
+    """The smallest case found that breaks the same promise. Unless it ran out of tries, no case one step smaller breaks
+    it.
     """
     assert failed.violation is not None
     smallest, runs = failed, 0
@@ -37,7 +35,7 @@ def shrunk(failed: Outcome) -> Outcome:
 
 
 def _smaller(case: Case) -> Iterator[Case]:
-    """Cases that are one step smaller, the boldest steps first."""
+    """Cases that are one step smaller, the largest reductions first."""
     for kind in case.faults:
         yield replace(case, faults=tuple(other for other in case.faults if other != kind))
     for entries in sorted({1, case.entries // 2, case.entries - 1}):

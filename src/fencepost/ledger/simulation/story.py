@@ -1,7 +1,7 @@
-"""The story of a run, step by step: as text, and as the sequence diagram that a check draws of a counterexample.
+"""The story of a run, step by step: as text, and as a sequence diagram like that of a counterexample.
 
-A step is one event at one process, with the fields that it changed and the messages that it sent. Steps are recorded
-only when a run is replayed.
+A step is one event at one process, with the fields it changed and the messages it sent. Steps are recorded only for
+replays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost.ledger.roles.interface import Effect, Journal, Result, Stop
 from fencepost.report.diagram import Arrow, Diagram, Lifeline, Moment, Note, Point
 
 LONGEST = 100
-"""Characters of a value after which its middle is left out."""
+"""The most characters of a value; longer ones are shortened in the middle."""
 
 SHOWN = (Journal, Result, Stop)
 """The effects that are shown, besides messages."""
@@ -44,17 +44,15 @@ HIDDEN = frozenset(
         "bookie",
     }
 )
-"""The fields of roles that are not shown: they only match answers to requests."""
+"""Fields of roles that are not shown, because they only match answers to requests."""
 
 Key = tuple[Any, int, bool]
-"""A message on its way: its connection or session, its number, and whether it goes to the server."""
+"""A message in flight: its connection or session, its number, and whether it goes to the server."""
 
 
 @dataclass
 class Step:
-    """One event. ``lines`` are the changes; ``quiet``: the event neither came by a message nor changed or sent
-    anything.
-    """
+    """One event. ``lines``: the changes."""
 
     time: int
     who: str
@@ -65,13 +63,13 @@ class Step:
 
     @property
     def quiet(self) -> bool:
-        """Whether there is nothing to show of the step."""
+        """Whether the step received, changed and sent nothing."""
         return not (self.lines or self.received or self.sent)
 
 
 @dataclass
 class Flight:
-    """A message: where it was sent and received, each by the number of its step and its row."""
+    """A message, with the points where it is sent and received, each a step and a row."""
 
     source: str
     dest: str
@@ -90,10 +88,10 @@ class Story:
         self._arrived: list[Flight] = []
         self._fields: dict[str, dict[str, str]] = {}
 
-    # -- while it happens ---------------------------------------------------------------------------------------------
+    # -- during the run -----------------------------------------------------------------------------------------------
 
     def received(self, key: Key) -> None:
-        """A message arrives: it belongs to the step that begins next."""
+        """A message arrives. It belongs to the next step."""
         flight = self._flying.pop(key, None)
         if flight is not None:
             self._arrived.append(flight)
@@ -110,11 +108,11 @@ class Story:
         self._arrived.clear()
 
     def add_line(self, line: str) -> None:
-        """Something about the step that is under way."""
+        """Add a line to the current step."""
         self.steps[-1].lines.append(line)
 
     def became(self, who: str, fields: Mapping[str, Any], effects: Sequence[Effect]) -> None:
-        """Record a role's fields at the end of a step, and its effects."""
+        """Record a role's fields and effects at the end of a step."""
         new = dict(_parts(fields, 2))
         old = self._fields.get(who)
         self._fields[who] = new
@@ -131,11 +129,11 @@ class Story:
                 self.add_line(words(effect))
 
     def restarted(self, who: str) -> None:
-        """A process begins anew."""
+        """A process restarts."""
         self._fields.pop(who, None)
 
     def sent(self, source: str, dest: str, key: Key, message: object) -> None:
-        """The step that is under way sends a message."""
+        """The current step sends a message."""
         step = self.steps[-1]
         text = words(message)
         flight = Flight(source, dest, text, Point(len(self.steps), len(step.received) + 1 + len(step.sent)))
@@ -143,10 +141,10 @@ class Story:
         self.flights.append(flight)
         self._flying[key] = flight
 
-    # -- afterwards ---------------------------------------------------------------------------------------------------
+    # -- after the run ------------------------------------------------------------------------------------------------
 
     def text(self) -> Iterator[str]:
-        """The steps, a few lines for each."""
+        """The steps, a few lines each."""
         for number, step in enumerate(self.steps, 1):
             if step.quiet and number < len(self.steps):
                 continue
@@ -176,7 +174,7 @@ class Story:
 
 
 def _parts(fields: Mapping[Any, Any], depth: int, path: str = "") -> Iterator[tuple[str, str]]:
-    """The values of fields, in words; a value with fields of its own, part by part."""
+    """Fields as text; a value that has fields of its own, field by field."""
     for name, value in fields.items():
         if name in HIDDEN:
             continue
@@ -192,10 +190,10 @@ def _parts(fields: Mapping[Any, Any], depth: int, path: str = "") -> Iterator[tu
 
 
 def words(thing: object) -> str:
-    """A message or an event in words: its kind, and the fields that say something."""
+    """A message or an event as text: its kind, and its fields that are set."""
     if not isinstance(thing, msgspec.Struct):
         return brief(thing)
-    if "__repr__" in vars(type(thing)):  # it has words of its own
+    if "__repr__" in vars(type(thing)):  # it defines its own text
         return repr(thing)
     fields = ((name, getattr(thing, name)) for name in thing.__struct_fields__)
     said = ", ".join(f"{name}={brief(value)}" for name, value in fields if value is not None and value is not False)
@@ -203,7 +201,7 @@ def words(thing: object) -> str:
 
 
 def brief(value: object) -> str:
-    """A value in few characters."""
+    """A value as short text."""
     if isinstance(value, msgspec.Struct):
         text = words(value)
     elif isinstance(value, bytes):

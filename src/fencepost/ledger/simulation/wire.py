@@ -1,9 +1,7 @@
-"""The encoders that servers and clients use, which every message of a run passes through: what arrives is what the
-bytes say.
+"""Passes every message of a run through the codecs of real servers and clients, so that the bytes decide what arrives.
 
-In version 3 nothing is lost on the way, so a run is the same, event for event, where protobuf is not installed and
-messages pass as they are. Version 2 is fixed structures, which are always there, and it does lose something: the LAC
-that comes with an entry.
+Version 3 loses nothing. So a run is the same, event for event, without protobuf, where messages pass unencoded. Version
+2 consists of fixed structures and is always available. It loses one thing: the LAC that comes with an entry.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ VERSION_2 = 0.2
 
 
 class Wire:
-    """The messages of one connection on their way. ``version_2``: those that there are in version 2 are
-    sent in that, and the others in version 3, as if over a second connection. Batch reads are in version 2 alone.
+    """Encodes the messages of one connection. ``version_2``: use that version for the messages it can express, and
+    version 3 for the others, as if over a second connection. Batch reads always use version 2.
     """
 
     def __init__(self, version_2: bool) -> None:
@@ -35,11 +33,11 @@ class Wire:
         self._asked_in_2: set[int] = set()
 
     def codec_of(self, request: Request) -> Any:
-        """What a request is encoded by; None where it passes as it is."""
+        """The codec of a request; None if it passes unencoded."""
         return v2 if (self.version_2 and v2.speaks(request)) or type(request) is BatchRead else v3
 
     def request(self, txn: int, request: Request) -> Request:
-        """The request that arrives."""
+        """The request as it arrives."""
         codec = self.codec_of(request)
         if codec is v2:
             self._asked_in_2.add(txn)
@@ -49,7 +47,7 @@ class Wire:
         return arrived
 
     def response(self, txn: int, response: Response) -> Response:
-        """The response that arrives, which is in the version of its request."""
+        """The response as it arrives, in the version of its request."""
         codec = v2 if txn in self._asked_in_2 else v3
         if codec is None:
             return response

@@ -1,5 +1,5 @@
-"""The workload of the clients of a run: one writes a ledger, some recover it, some read along, one has the wrong key;
-at the end it is closed and read. And many runs, of one profile of faults: see :mod:`.seeds`.
+"""The clients of a run: one writes a ledger, some recover it, some read along, and one has the wrong key. At the end
+the ledger is closed and read. Also campaigns of many runs with one profile, see :mod:`.seeds`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from fencepost.simulation.schedule import unlogged
 from fencepost.simulation.trace import SimTrace
 
 LEDGER = 7
-"""The ledger that a run is about."""
+"""The ledger of every run."""
 
 PASSWORD = b"fencepost"
 
 LOOPS = Loops(MODULES, WORTH)
 
 AGAIN = 15_000
-"""Microseconds after which a client tries again what has failed."""
+"""Microseconds before a client retries a failed operation."""
 
 
 class Owner:
-    """The program of the writer: it appends in bursts, entry by entry or by the batch, forces what is to be synced
-    later, and perhaps closes at the end.
+    """The writer's program. It appends in bursts, one by one or in batches; forces entries with deferred sync; and may
+    close the ledger.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -74,9 +74,9 @@ class Owner:
         self.closes = self.random() < 0.6
         self.batches = case.stream("batches").random
         self.batched = (0.0, 0.5, 0.9)[int(self.batches() * 3)]
-        """The share of bursts that are appended at once, and not entry by entry."""
+        """The share of bursts that are appended as one batch."""
         self.appends: deque[tuple[int, range]] = deque()
-        """Appends that are not answered, with the places of what is not confirmed."""
+        """Unanswered appends, with the positions not confirmed yet."""
         self.creating = self.closing = 0
         self.forcing: set[int] = set()
         self.answered: set[int] = set()
@@ -110,7 +110,7 @@ class Owner:
             self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._burst)
             return
         at = int(self.random() * 2 * self.pause)
-        if self.deferred:  # bookies that were away may be back by then, with what they have not forgotten
+        if self.deferred:  # by then, bookies that were away may be back, with what they still have
             for _ in range(3):
                 at += int(self.random() * 100_000)
                 self.cluster.schedule.after(at, self._force)
@@ -122,13 +122,13 @@ class Owner:
         places = range(first := len(judge.ledgers[LEDGER].appended), first + len(entries))
         for data in entries:
             judge.appended(LEDGER, data)
-        # The role may answer at once, before its call returns with a token.
+        # The role may answer before its call returns the token.
         self.appends.append((self.process.calls + 1, places))
         self.process.append(entries)
 
     @property
     def waits(self) -> bool:
-        """Whether a call has no answer yet. None comes to a process that has crashed."""
+        """Whether a call is unanswered. A crashed process gets no answers."""
         return self.process.alive and len(self.answered) < self.process.calls
 
     def _force(self) -> None:
@@ -174,7 +174,7 @@ class Owner:
 
 
 class Heir:
-    """The program of a client that recovers the ledger, until it is closed."""
+    """The program of a client that recovers the ledger until it is closed."""
 
     def __init__(self, name: str, cluster: Cluster, start: int) -> None:
         self.cluster = cluster
@@ -208,11 +208,11 @@ class Heir:
 
 
 class Follower:
-    """The program of a client that reads the ledger without recovering it: as entries are confirmed, until it ends.
+    """The program of a client that reads the ledger without recovering it, as entries are confirmed, until it ends.
 
-    It begins somewhere in the ledger, and asks for the LAC and for entries that it has read before now and then. It
-    reads some together, and some each by itself. ``whole``: it begins at the first entry, and all that it asks for is
-    to be answered, in the end.
+    It begins anywhere in the ledger. Now and then it asks for the LAC, and for entries that it has read before. It
+    reads some as a range and some individually. ``whole``: it begins at the first entry, and everything it requests
+    must eventually be answered.
     """
 
     def __init__(self, name: str, cluster: Cluster, start: int, whole: bool = False) -> None:
@@ -236,7 +236,7 @@ class Follower:
         cluster.schedule.at(start, self._ask, "open", -1)
 
     def _ask(self, operation: str, entry_id: int) -> None:
-        # The role may answer at once, before its call returns with a token.
+        # The role may answer before its call returns the token.
         self.asked[self.process.calls + 1] = (operation, entry_id, self.lac)
         self.process.call(operation, *(() if entry_id < 0 else (entry_id,)))
 
@@ -261,7 +261,7 @@ class Follower:
             self._follow(entry_id + 1, Error.NONE)
 
     def _follow(self, entry_id: int, error: Error) -> None:
-        """Wait for the next entry; or, after an error, for one that could not be had."""
+        """Wait for the next entry; or, after an error, for the one that failed."""
         after = self.cluster.schedule.after
         if error is Error.NO_LEDGER or (error and self.cluster.schedule.now >= DEADLINE):
             return
@@ -273,8 +273,8 @@ class Follower:
                 after(int(self.batches() * 5_000), self._read, int(self.batches() * (entry_id + 1)))
 
     def _read(self, first: int, then: Callable[[int, Error], None] | None = None) -> None:
-        """Read some entries that follow one another, together or each by itself; ``then`` is called with the one behind
-        them, or the first that could not be had and why. Without it the entries may be forgotten before they come.
+        """Read some consecutive entries, as a range or individually. ``then`` is called with the next entry, or with
+        the first that failed and its error. Without it, the read may be cancelled.
         """
         judge, name, readings = self.cluster.judge, self.process.name, self.process.readings
         last = min(max(first, self.lac), first + int(self.batches() ** 2 * 20))
@@ -302,11 +302,10 @@ class Follower:
 
 
 class Impostor:
-    """The program of a client with another key: it tries to write to the ledger, and to fence it. It is its own role,
-    and hears nothing.
+    """The program of a client with another key, which tries to write to the ledger and to fence it. It is its own role,
+    and ignores all events.
 
-    The first key that a bookie is given for a ledger is the one that it asks for, so only those are tried that hold
-    some of it.
+    A bookie accepts the first key it sees for a ledger. So only bookies that already hold some of it are tried.
     """
 
     def __init__(self, cluster: Cluster, moments: list[int]) -> None:
@@ -319,7 +318,7 @@ class Impostor:
             cluster.schedule.at(near(moments, self.random), self._try, txn)
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event, as a role does."""
+        """Receive an event, as a role."""
         return []
 
     def _try(self, txn: int) -> None:
@@ -340,8 +339,8 @@ class Impostor:
 
 
 class Visitor:
-    """The program of a client of bookies: it asks for batches of entries, for lists of them, and for room. It is its
-    own role.
+    """The program of a client that asks bookies for batches of entries, lists of entries, and free space. It is its own
+    role.
     """
 
     def __init__(self, cluster: Cluster, moments: list[int]) -> None:
@@ -353,7 +352,7 @@ class Visitor:
             cluster.schedule.at(near(moments, self.random), self._ask, txn)
 
     def receive(self, event: Event, now: int) -> list[Effect]:
-        """Take an event, as a role does: what a bookie sends is what was appended, unless it was damaged."""
+        """Receive an event, as a role. A bookie must send what was appended, unless it was damaged."""
         if isinstance(event, Received) and isinstance(event.response, BatchReadResponse):
             response, appended = event.response, self.cluster.judge.ledgers[LEDGER].appended
             for entry_id, body in enumerate(response.bodies, response.entry_id):
@@ -377,8 +376,8 @@ class Visitor:
 
 
 class Workload:
-    """The programs of all clients of a run. At its end a client that is there for that alone closes the ledger, and
-    another reads it; then it may be deleted, and all bookies forget it.
+    """The programs of all clients of a run. At the end, one further client closes the ledger, and another reads it.
+    Then it may be deleted, and all bookies forget it.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -404,8 +403,8 @@ class Workload:
         self.reader = Follower("audit", self.cluster, self.cluster.schedule.now + AGAIN, whole=True)
 
     def finished(self) -> bool:
-        """Whether the ledger is closed, and was read; or it was never created, and nobody is left to do that; or it
-        need not be.
+        """Whether the run is complete: the ledger was closed and read; or it was never created and its writer is dead;
+        or the case does not require it.
         """
         if self.reader is None or self.last is None:
             return False
@@ -416,7 +415,7 @@ class Workload:
         return not (self.owner.process.alive or LEDGER in self.cluster.metadata.ledgers)
 
     def _is_forgotten(self) -> bool:
-        """Whether all bookies have forgotten the ledger, which is deleted now."""
+        """Whether all bookies have forgotten the ledger, after it was deleted."""
         bookies = [bookie for bookie in self.cluster.bookies.values() if not bookie.refuses]
         if not self.is_deleted:
             self.is_deleted = True
@@ -426,14 +425,14 @@ class Workload:
         return all(bookie.alive and LEDGER not in bookie.storage.ledgers() for bookie in bookies)
 
     def _forget(self, bookie: BookieProcess) -> None:
-        """Have a bookie look for ledgers that are deleted, now and then."""
+        """Let a bookie look for deleted ledgers, again and again."""
         bookie.forget_deleted()
         self.cluster.schedule.after(AGAIN, self._forget, bookie)
 
 
 def simulate(case: Case, story: Story | None = None, trace: SimTrace | None = None) -> Outcome:
-    """Run a case to its end. The same case has the same outcome in every process; ``story`` takes down what happens,
-    and ``trace`` what the processes tell of themselves, which changes nothing.
+    """Run a case to its end. The same case has the same outcome in every process. ``story`` records the steps, and
+    ``trace`` what the processes trace; neither changes the run.
     """
     with unlogged():
         cluster = Cluster(case, story, trace)
@@ -443,7 +442,7 @@ def simulate(case: Case, story: Story | None = None, trace: SimTrace | None = No
 
 @dataclass(frozen=True)
 class Campaign(seeds.Campaign[Outcome]):
-    """The seeds of a profile, and what they are held to: everything, if there are no ``promises``."""
+    """The seeds of a profile. ``promises``: those to check; all if empty."""
 
     protections: Protections = ALL
     profile: str = DEFAULT
