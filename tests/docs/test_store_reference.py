@@ -20,7 +20,7 @@ from fencepost.metadata import snapshot, tree
 
 @pytest.mark.parametrize("page", tables(), ids=lambda page: page.name)
 def test_the_tables_are_those_of_the_code(page: Path) -> None:
-    assert with_tables(page) == page.read_text(), f"run tests/docs/refresh.py docs/{page.name}"
+    assert with_tables(page) == page.read_text(), f"run tests/docs/refresh.py {page.relative_to(ROOT)}"
 
 
 def test_every_setting_of_a_client_is_described() -> None:

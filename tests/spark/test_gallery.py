@@ -53,7 +53,7 @@ def test_plots_show_the_answers(answer: Nth, folder: Path) -> None:
     answer(len(questions()) - 1)
     page = PAGE.read_text()
     for name, drawn in plots(folder).items():
-        assert f"(images/{name})" in page
+        assert f"(../images/{name})" in page
         assert (IMAGES / name).read_text() == drawn, (
             f"if it is right, run tests/docs/refresh.py docs/check/questions.md ({name})"
         )
