@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from interop import jars
 from interop.processes import Server, free_port
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata_service"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata"))
 
 import zkclient as zk
 from workload import Run, Workload, written

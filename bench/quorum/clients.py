@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.quorum.histories import ANY, BAD_VERSION, DONE, NO_NODE, NODE_EXISTS, Call
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "metadata_service"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "metadata"))
 
 import workload
 import zkclient as zk

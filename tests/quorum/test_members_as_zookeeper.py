@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from members import Members
 
-OTHERS = Path(__file__).parents[1] / "metadata_service"
+OTHERS = Path(__file__).parents[1] / "metadata"
 sys.path.append(str(OTHERS))
 
 from workload import Run, read  # noqa: E402
