@@ -19,7 +19,7 @@ import msgspec
 
 from fencepost.files.folders import OsFile
 from fencepost.metadata import member, protocol
-from fencepost.metadata.reads import Asker
+from fencepost.metadata.reads import Requester
 from fencepost.quorum import rules
 from fencepost.quorum.driver import node
 from fencepost.quorum.roles import replica
@@ -123,7 +123,7 @@ def _expires_strangers() -> None:
     def led(self: Any, epoch: int) -> None:
         became(self, epoch)
         for session in set(self.tree.sessions) - set(self.by_session):
-            self.change(Asker(None, session, ()), 0, protocol.CloseSession(expired=True))
+            self.change(Requester(None, session, ()), 0, protocol.CloseSession(expired=True))
 
     member.Member.became_leader = led  # type: ignore[method-assign]
 
@@ -156,9 +156,9 @@ def _anybody_may_finish() -> None:
 
     def read_entry(record: bytes) -> Any:
         entry = read(record)
-        if isinstance(entry.asked.request, member.Attach | member.Mark | protocol.CreateSession):
+        if isinstance(entry.request.request, member.Attach | member.Mark | protocol.CreateSession):
             return entry
-        return msgspec.structs.replace(entry, asked=msgspec.structs.replace(entry.asked, token=0))
+        return msgspec.structs.replace(entry, request=msgspec.structs.replace(entry.request, token=0))
 
     member._read_entry = read_entry  # type: ignore[assignment]
 

@@ -68,7 +68,7 @@ class Records:
     def became_leader(self, epoch: int) -> None:
         self.up.append(epoch)
 
-    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Any) -> None:
+    def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Any) -> None:
         answer(data[::-1], "")
 
     def link_lost(self, endpoint: str) -> None:

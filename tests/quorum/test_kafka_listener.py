@@ -294,13 +294,13 @@ def test_who_adds_a_voter_need_not_wait_until_that_is_committed(run, monkeypatch
         new = await observer(cluster, 2)
         client = await clients.of(cluster[1])
         asked = []
-        of_node = cluster[1].node.asked
+        of_node = cluster[1].node.request_received
 
         def notes(request: Any, respond: Any) -> None:
             asked.append(request)
             of_node(request, respond)
 
-        monkeypatch.setattr(cluster[1].node, "asked", notes)
+        monkeypatch.setattr(cluster[1].node, "request_received", notes)
         for version, body, waits in ((0, {}, True), (1, {}, True), (1, {"AckWhenCommitted": False}, False)):
             assert (await client.ask(ADD_RAFT_VOTER, version, adding(new.host.me, **body)))["ErrorCode"] == 0
             assert [each.when_committed for each in asked if isinstance(each, AddVoter)][-1] == waits
@@ -429,8 +429,8 @@ def test_a_leader_that_goes_while_it_makes_a_change_leaves_that_open(run, monkey
             else:
                 of_node(request, respond)
 
-        of_node = leader.node.asked
-        monkeypatch.setattr(leader.node, "asked", goes)
+        of_node = leader.node.request_received
+        monkeypatch.setattr(leader.node, "request_received", goes)
         found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(voter))
         assert (
             found["ErrorCode"] == Code.REQUEST_TIMED_OUT
@@ -443,7 +443,7 @@ def test_a_leader_that_goes_while_it_makes_a_change_leaves_that_open(run, monkey
             else:
                 of_node(request, respond)
 
-        monkeypatch.setattr(leader.node, "asked", hands_over)
+        monkeypatch.setattr(leader.node, "request_received", hands_over)
         assert (await client.ask(REMOVE_RAFT_VOTER, 0, removing(voter)))["ErrorCode"] == Code.NOT_LEADER_OR_FOLLOWER
 
     run(test)

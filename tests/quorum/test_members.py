@@ -255,7 +255,7 @@ def test_what_a_connection_wants_whose_session_has_moved_is_not_done(start, conn
     create = Create(CREATE, "/moved", b"", OPEN, 0)
 
     async def put(token: int) -> None:
-        leader._put_into_log(7, [of_member.Asked(1, token, session, (), create)])
+        leader._put_into_log(7, [of_member.LogRequest(1, token, session, (), create)])
 
     zxid = leader.tree.zxid
     members.do(put(leader.owners[session] + 1))
@@ -290,7 +290,7 @@ def test_what_the_leader_took_with_it_is_not_waited_for(start, connect):
     members = start()
     client = connect(members, members.followers[0], timeout=60.0)
     leader = members.leader
-    members.running[leader].called = lambda *arguments: None  # what members send it gets lost
+    members.running[leader].call_received = lambda *arguments: None  # what members send it gets lost
     waiting = client.create_async("/lost", b"")
     patience.until(lambda: any(each._in_flight for each in members.running.values()), "the request to be sent")
     members.kill(leader)
@@ -306,11 +306,11 @@ def test_what_was_sent_to_the_leader_of_an_earlier_epoch_is_not_done_in_a_later_
     session, epoch = client.client_id[0], leader.node.replica.epoch
 
     def forward(epoch: int, path: str) -> bytes:
-        asked = of_member.Asked(1, leader.owners[session], session, (), Create(CREATE, path, b"", OPEN, 0))
+        asked = of_member.LogRequest(1, leader.owners[session], session, (), Create(CREATE, path, b"", OPEN, 0))
         return of_member._encode(of_member.Forward(1, epoch, (asked,)))
 
     async def forwarded(epoch: int, path: str) -> None:
-        leader.called(leader.host.me.key, None, forward(epoch, path), lambda data, error: None)
+        leader.call_received(leader.host.me.key, None, forward(epoch, path), lambda data, error: None)
 
     members.do(forwarded(epoch - 1, "/late"))
     members.do(forwarded(epoch, "/in time"))
@@ -327,7 +327,9 @@ def test_a_session_lives_from_when_its_client_connects_and_not_from_when_that_is
     async def deadlines(password: bytes) -> tuple[int, int]:
         leader.expiry.heard(session, 0, leader.now())
         before = leader.expiry.deadlines[session]
-        leader._put_into_log(1, [of_member.Asked(1, leader.owners[session], session, (), of_member.Attach(password))])
+        leader._put_into_log(
+            1, [of_member.LogRequest(1, leader.owners[session], session, (), of_member.Attach(password))]
+        )
         return before, leader.expiry.deadlines[session]
 
     before, after = members.do(deadlines(password))

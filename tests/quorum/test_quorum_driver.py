@@ -564,7 +564,7 @@ def test_nobody_speaks_for_another_replica(run, asked, is_administrator, caplog)
         await cluster.propose(b"still")
 
     run(test, count=1)
-    assert "of 2-d, which is another one" in caplog.text
+    assert "of 2-d, another replica" in caplog.text
 
 
 def test_strangers_send_short_frames_only(run, caplog):
@@ -581,7 +581,7 @@ def test_strangers_send_short_frames_only(run, caplog):
 
     run(test, count=1)
     assert caplog.text.count("and the limit is 65,536") == 2
-    assert "it says which replica it is, and not of which cluster" in caplog.text
+    assert "it names its replica, but not its cluster" in caplog.text
 
 
 def test_a_defect_ends_the_replica_and_not_a_part_of_it(run, caplog):

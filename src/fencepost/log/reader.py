@@ -156,8 +156,7 @@ class LogReader:
                 if not reader.is_closed and self._chain.index(reader.id) is not None and reader.id != self._chain.last:
                     raise LogFormatError(
                         f"ledger {reader.id} of the log {self._nodes.name} is open, though another follows it in the"
-                        " list: whoever wrote that did not keep to the protocol of logs, and where the ledger ends is"
-                        " not known"
+                        " list: its writer broke the protocol of logs, and the end of the ledger is unknown"
                     )
                 async with aclosing(await self._entries(reader, self.position.entry)) as batches:
                     async for each in batches:

@@ -321,14 +321,14 @@ class Member(Service):
 
     # -- from other members --------------------------------------------------------------------------------------------
 
-    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+    def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
         """Handle a message of another member to the leader of an epoch. If this is not that leader, it does nothing:
         the sender will learn of the change of leader.
         """
         try:
             call = _read_call(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            _logger.warning("%s sent what is no call: %s", source, error)
+            _logger.warning("%s sent an invalid call: %s", source, error)
             return
         if isinstance(call, Heard):
             if self._decides:

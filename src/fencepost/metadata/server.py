@@ -229,7 +229,7 @@ class Service:
             # The oldest connection that has sent nothing gives way.
             silent = next((each for each in self.connections if not each.session and not each.received), None)
             if silent is not None:
-                silent.close("has said nothing, and another one came: see maxCnxns", abort=True)
+                silent.close("has sent nothing, and another one came: see maxCnxns", abort=True)
         if 0 < settings.max_cnxns <= len(self.connections) or 0 < settings.max_client_cnxns <= of_host:
             _logger.warning("a connection of %s is one too many: see maxCnxns and maxClientCnxns", host)
             return False
@@ -575,7 +575,7 @@ class Connection(asyncio.Protocol):
             try:
                 self._take(payload)
             except JuteError as error:
-                self.close(f"sent what is no request: {error}")
+                self.close(f"sent an invalid request: {error}")
         del data[:at]
         self._look_away(self._held())
 

@@ -1,8 +1,8 @@
-"""The replicated log: batches of records, and the index by which a replica decides without reading any of them.
+"""The replicated log: batches of records, and an index that lets a replica decide without reading them.
 
-Offsets count records from 0, control records among them, as Kafka's do. A record is known by its offset and its epoch:
-no two replicas ever have different records of the same two. The *end offset* is that of the record to come. A log
-begins at its *start offset*: what was ahead of it is in the snapshot.
+Offsets count all records from 0, control records included, as in Kafka. Offset and epoch identify a record: no two
+replicas ever have different records with the same pair. The *end offset* is that of the next record. A log begins at
+its *start offset*; earlier records are in the snapshot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fencepost.quorum.identity import NO_VOTERS, Count, ReplicaKey, VoterSet
 
 
 class LeaderChange(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
-    """The first record of every epoch: who leads it, who could vote, and who did so for the leader."""
+    """The first record of every epoch: its leader, who could vote, and who voted for the leader."""
 
     leader: ReplicaKey
     voters: tuple[ReplicaKey, ...]
@@ -24,7 +24,7 @@ class LeaderChange(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=Fa
 
 
 class VotersRecord(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
-    """A configuration: all the voters from here on. A replica goes by it as soon as it has it, committed or not."""
+    """A configuration: all voters from here on. A replica uses it as soon as it has it, even before it is committed."""
 
     voters: VoterSet
 
@@ -33,8 +33,9 @@ ControlRecord = LeaderChange | VotersRecord
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Records that follow one another, appended at once by the leader of an epoch: of the state machine, which are
-    opaque, or one control record."""
+    """Consecutive records that the leader of an epoch appended at once: either opaque records of the state machine, or
+    one control record.
+    """
 
     base_offset: Count
     epoch: Count
@@ -43,31 +44,32 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def end_offset(self) -> int:
-        """The offset of the record after the batch."""
+        """The offset after the last record of the batch."""
         return self.base_offset + (len(self.records) if self.control is None else 1)
 
     @property
     def is_sound(self) -> bool:
-        """Whether it has records, or a control record and nothing else; and, if these are voters, one at least."""
+        """Whether it has records, or only a control record. A configuration must have a voter."""
         if self.control is None:
             return bool(self.records)
         return not self.records and not (isinstance(self.control, VotersRecord) and not self.control.voters.nodes)
 
 
 class OffsetAndEpoch(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """A place in the log: what is ahead of ``offset``, where the last record is of ``epoch``. (0, 0) is the empty
-    log."""
+    """A place in the log: the offset of the next record, and the epoch of the last record before it. (0, 0) is the
+    empty log.
+    """
 
     offset: Count
     epoch: Count
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The part of the log that a snapshot stands for: all records ahead of ``end.offset``, the last one of
-    ``end.epoch``; and the configuration that they leave.
+    """The part of the log that a snapshot replaces: all records before ``end.offset``, the last of them of
+    ``end.epoch``; and the configuration at that place.
 
-    Its id, by which it is fetched, is ``end``. The one at (0, 0) is empty but for the configuration that a cluster
-    begins with, and is never fetched.
+    ``end`` is the id for fetches. The snapshot at (0, 0) has only the first configuration of a cluster, and is never
+    fetched.
     """
 
     end: OffsetAndEpoch
@@ -81,17 +83,19 @@ class LogIndex:
     """The index of a replica's log: its start and end, the start of each epoch (Kafka's epoch cache), and its
     configurations.
 
-    The role owns the index and changes it in the same step in which it has the effects :class:`Append`,
-    :class:`Truncate` and the like, so the index is ahead of the files. The driver of a role makes the index from the
-    files: with the snapshot and the offset at which the log starts, then :meth:`append` for each batch.
+    The role owns the index. It changes the index in the same step in which it returns effects such as :class:`Append`
+    or :class:`Truncate`, so the index is ahead of the files. At a start the driver builds it from the files: with the
+    snapshot and the start offset, and then :meth:`append` for each batch.
     """
 
     def __init__(
         self, snapshot: Snapshot = EMPTY_SNAPSHOT, start_offset: int | None = None, start_epoch: int | None = None
     ) -> None:
-        """A log without records. It starts at the end of the snapshot; or before it, at ``start_offset``, where
-        ``start_epoch`` is the epoch of the record ahead (batches of records that are in the snapshot too may be kept,
-        for replicas that are not far behind)."""
+        """An index without records. It starts at the end of the snapshot, or earlier.
+
+        An earlier start is ``start_offset``, with ``start_epoch`` as the epoch of the record before it. The log may
+        keep batches that are in the snapshot too, for replicas that are not far behind.
+        """
         self.snapshot = snapshot
         self.start_offset = snapshot.end.offset if start_offset is None else start_offset
         self._start_epoch = snapshot.end.epoch if start_epoch is None else start_epoch
@@ -104,7 +108,7 @@ class LogIndex:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; of a log without records, that of the record ahead of it."""
+        """The epoch of the last record; without records, that of the last record before the start."""
         return self._epochs[-1] if self._epochs else self._start_epoch
 
     @property
@@ -114,29 +118,28 @@ class LogIndex:
 
     @property
     def start(self) -> OffsetAndEpoch:
-        """The start of the log: offset, and the epoch of the record ahead of it."""
+        """The start of the log: its offset, and the epoch of the record before it."""
         return OffsetAndEpoch(self.start_offset, self._start_epoch)
 
     @property
     def voters(self) -> VoterSet:
-        """The configuration that the replica goes by: the last one in the log, or else that of the snapshot."""
+        """The configuration in use: the last one in the log, or else that of the snapshot."""
         return self._configurations[-1][1] if self._configurations else self.snapshot.voters
 
     @property
     def voters_offset(self) -> int:
-        """The offset of the record with that configuration; -1 if it is the snapshot's, which is committed."""
+        """The offset of that configuration's record; -1 if it is in the snapshot, and so committed."""
         return self._configurations[-1][0] if self._configurations else -1
 
     def epoch_ahead_of(self, offset: int) -> int:
-        """The epoch of the record ahead of an offset between start and end of the log."""
+        """The epoch of the record before an offset. The offset must be between start and end of the log."""
         place = bisect_right(self._starts, offset - 1)
         return self._epochs[place - 1] if place else self._start_epoch
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where the records of an epoch end, or those of the last epoch before it if there are none of it: offset, and
-        that epoch.
+        """The end of the last epoch that has records and is not after ``epoch``: its end offset, and that epoch.
 
-        Of epochs ahead of the start of the log nothing is known: then it is the start.
+        Nothing is known of epochs before the start of the log; the result is the start then.
         """
         place = bisect_right(self._epochs, epoch)
         if place == 0:
@@ -146,12 +149,13 @@ class LogIndex:
         )
 
     def epochs(self) -> Iterator[OffsetAndEpoch]:
-        """Each epoch that has records, with the offset of the first, in order."""
+        """Each epoch that has records, with the offset of its first record, in order."""
         return (OffsetAndEpoch(start, epoch) for start, epoch in zip(self._starts, self._epochs, strict=True))
 
     def takes(self, batches: Iterable[Batch], epoch: int) -> bool:
-        """Whether batches of a leader of ``epoch`` follow this log: each at the end of the one before, of no earlier
-        epoch, and with something in it."""
+        """Return whether batches from a leader of ``epoch`` can be appended: each begins at the end of the previous
+        one, its epoch is no earlier, and it is not empty.
+        """
         end, last = self.end_offset, self.last_epoch
         for batch in batches:
             if batch.base_offset != end or not last <= batch.epoch <= epoch or not batch.is_sound:
@@ -162,20 +166,21 @@ class LogIndex:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def append(self, batch: Batch) -> None:
-        """Add a batch. Raises ``ValueError`` if it does not follow, see :meth:`takes`."""
+        """Append a batch. Raises ``ValueError`` if it does not follow, see :meth:`takes`."""
         if not self.takes((batch,), batch.epoch):
             raise ValueError(f"{batch} does not follow {self.end}")
         if not self._epochs or batch.epoch > self._epochs[-1]:
             self._epochs.append(batch.epoch)
             self._starts.append(batch.base_offset)
-        # Voters before the end of the snapshot are in its configuration.
+        # The snapshot's configuration includes voters from before its end.
         if isinstance(batch.control, VotersRecord) and batch.base_offset >= self.snapshot.end.offset:
             self._configurations.append((batch.base_offset, batch.control.voters))
         self.end_offset = batch.end_offset
 
     def truncate(self, end_offset: int) -> None:
-        """Cut off the records from an offset on; with them go their configurations. Raises ``ValueError`` ahead of the
-        start of the log."""
+        """Remove the records from an offset on, and their configurations. Raises ``ValueError`` before the start of the
+        log.
+        """
         if not self.start_offset <= end_offset <= self.end_offset:
             raise ValueError(f"cannot truncate the log from {self.start_offset} to {self.end_offset} at {end_offset}")
         self.end_offset = end_offset
@@ -186,14 +191,14 @@ class LogIndex:
             self._configurations.pop()
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
-        """A snapshot was made of a part of this log. The log stays; see :meth:`delete_before`."""
+        """Record a new snapshot of a part of this log. The log stays; see :meth:`delete_before`."""
         self.snapshot = snapshot
         self._configurations = [
             (offset, voters) for offset, voters in self._configurations if offset >= snapshot.end.offset
         ]
 
     def delete_before(self, offset: int) -> None:
-        """Forget the records ahead of an offset, all of which the snapshot has."""
+        """Remove the records before an offset. The snapshot must have all of them."""
         if not self.start_offset <= offset <= min(self.snapshot.end.offset, self.end_offset):
             raise ValueError(
                 f"cannot start at {offset} the log {self.start_offset} to {self.end_offset} with {self.snapshot.end}"
@@ -207,11 +212,10 @@ class LogIndex:
         self.start_offset = offset
 
     def reset(self, snapshot: Snapshot) -> None:
-        """Begin anew behind a snapshot that was fetched."""
+        """Start again at the end of a fetched snapshot."""
         LogIndex.__init__(self, snapshot)
 
     def configuration_at(self, offset: int) -> VoterSet:
-        """The configuration that the records ahead of an offset leave; of none that a snapshot has is anything
-        known."""
+        """The configuration at an offset. Configurations before the snapshot's end are unknown."""
         known = [voters for at, voters in self._configurations if at < offset]
         return known[-1] if known else self.snapshot.voters

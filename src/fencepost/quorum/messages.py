@@ -1,9 +1,8 @@
-"""The messages of replicas and administrators: Kafka's requests of KIP-595, KIP-853 and KIP-996 for one log, as frozen
-values.
+"""The messages of replicas and administrators: Kafka's requests of KIP-595, KIP-853 and KIP-996, for a single log.
 
-Every response has the epoch of the replica that answers and the leader that it knows of, so each teaches the latest of
-both. No response needs a number to be understood: it names its subject itself, so a response that comes late, or to a
-request from before a restart, is as good as any or does not fit.
+Every response has the epoch of the answering replica and the leader that it knows, so both sides learn the latest
+epoch. A response names its subject, so it needs no request number. A late response, or one to a request from before a
+restart, either is still valid or does not match.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from fencepost.quorum.rules import Error
 
 
 class Request(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
-    """Something that is asked of a replica."""
+    """A request to a replica."""
 
     @property
     def author(self) -> ReplicaKey | None:
-        """The replica that it says it comes from; None: anybody may ask."""
+        """The replica that sent it, by its own account; None if anybody may send it."""
         author = _AUTHORS.get(type(self))
         return None if author is None else author(self)
 
 
 class Response(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
-    """The answer of a replica, ``source``: the epoch that it is in, and the leader of that epoch if it knows it.
+    """A response of the replica ``source``: its epoch, and the leader of that epoch if it knows it.
 
-    All other fields count only if ``error`` is NONE.
+    All other fields are valid only if ``error`` is NONE.
     """
 
     source: ReplicaKey
@@ -44,10 +43,11 @@ class Response(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False)
 
 
 class Vote(Request, frozen=True, gc=False):
-    """Vote for me. ``log_end``: where the log of the candidate ends.
+    """Requests a vote. ``log_end``: the end of the candidate's log.
 
-    ``voter`` is the replica that is asked: one with another directory must not answer in its place. ``pre_vote``: would
-    you? (KIP-996.) Then ``epoch`` is the one that the candidate is in, and otherwise the one that it wants to lead.
+    ``voter``: the replica that should answer; one with another directory must not. ``pre_vote``: asks only whether it
+    would vote (KIP-996); then ``epoch`` is the candidate's current epoch, and otherwise the epoch that it wants to
+    lead.
     """
 
     epoch: Count
@@ -58,14 +58,14 @@ class Vote(Request, frozen=True, gc=False):
 
 
 class VoteResponse(Response, frozen=True, gc=False):
-    """Whether the vote is given in the epoch of the response; a pre-vote binds nobody."""
+    """Whether the vote is granted, in the epoch of the response. A pre-vote is not binding."""
 
     granted: bool = False
     pre_vote: bool = False
 
 
 class BeginQuorum(Request, frozen=True, gc=False):
-    """I lead this epoch. Repeated until the voter has answered or fetched."""
+    """The sender leads this epoch. Repeated until the voter has answered or fetched."""
 
     epoch: Count
     leader: Node
@@ -73,11 +73,11 @@ class BeginQuorum(Request, frozen=True, gc=False):
 
 
 class BeginQuorumResponse(Response, frozen=True, gc=False):
-    """It is understood."""
+    """The request was received."""
 
 
 class EndQuorum(Request, frozen=True, gc=False):
-    """I do not lead this epoch any more. ``successors``: the other voters, those with the longest log first."""
+    """The sender has resigned from this epoch. ``successors``: the other voters, longest log first."""
 
     epoch: Count
     leader: ReplicaKey
@@ -85,17 +85,17 @@ class EndQuorum(Request, frozen=True, gc=False):
 
 
 class EndQuorumResponse(Response, frozen=True, gc=False):
-    """It is understood."""
+    """The request was received."""
 
 
 # -- replication ------------------------------------------------------------------------------------------------------
 
 
 class Fetch(Request, frozen=True, gc=False):
-    """Give me what follows ``log_end``, all of which I have stored durably.
+    """Requests what follows ``log_end``. The sender has stored everything before it durably.
 
-    ``epoch`` is the one that the replica is in. ``high_watermark`` is the one that it knows: the leader answers at once
-    if it has a later one, and else waits a while for something new (KIP-1166).
+    ``epoch``: the sender's epoch. ``high_watermark``: the one that it knows. The leader answers at once if it has a
+    later one, and otherwise waits a while for news (KIP-1166).
     """
 
     epoch: Count
@@ -105,11 +105,11 @@ class Fetch(Request, frozen=True, gc=False):
 
 
 class FetchResponse(Response, frozen=True, gc=False):
-    """One of: ``batches`` (perhaps none) that follow ``log_end``, which is the request's; ``diverging``, the place up
-    to which the replica may be right, from which it cuts its log off; or ``snapshot``, the id of the one that it has to
-    fetch, as the log of the leader starts too late.
+    """One of three answers. ``batches`` (perhaps none) follow ``log_end`` of the request. ``diverging`` is the last
+    place at which the logs may agree; the follower truncates its log to it. ``snapshot`` is the id of the snapshot to
+    fetch, since the leader's log starts too late.
 
-    ``high_watermark``: everything ahead of it is committed; -1 if the leader does not know it yet.
+    ``high_watermark``: everything before it is committed; -1 if the leader does not know it yet.
     """
 
     log_end: OffsetAndEpoch = OffsetAndEpoch(0, 0)
@@ -120,7 +120,7 @@ class FetchResponse(Response, frozen=True, gc=False):
 
 
 class FetchSnapshot(Request, frozen=True, gc=False):
-    """Give me the bytes of a snapshot from ``position`` on."""
+    """Requests bytes of a snapshot from ``position`` on."""
 
     epoch: Count
     replica: ReplicaKey
@@ -129,7 +129,7 @@ class FetchSnapshot(Request, frozen=True, gc=False):
 
 
 class FetchSnapshotResponse(Response, frozen=True, gc=False):
-    """Bytes of a snapshot from ``position`` on; ``size`` is that of the whole snapshot."""
+    """Bytes of a snapshot from ``position`` on. ``size`` is the size of the whole snapshot."""
 
     snapshot: OffsetAndEpoch = OffsetAndEpoch(0, 0)
     size: Count = 0
@@ -141,57 +141,60 @@ class FetchSnapshotResponse(Response, frozen=True, gc=False):
 
 
 class AddVoter(Request, frozen=True, gc=False):
-    """Make a replica a voter: asked by itself or by an administrator. ``when_committed``: answer when the change is
-    committed, and else at once (KIP-1186)."""
+    """Make a replica a voter; sent by the replica itself or an administrator. ``when_committed``: answer when the
+    change is committed, instead of at once (KIP-1186).
+    """
 
     voter: Node
     when_committed: bool = True
 
 
 class AddVoterResponse(Response, frozen=True, gc=False):
-    """The change is done, or why not. After NOT_LEADER, ask ``leader``; after RECONFIG_IN_PROGRESS, LEADER_NOT_READY
-    and NOT_CAUGHT_UP, ask again later."""
+    """The change is done, or the error. After NOT_LEADER, ask ``leader``; after RECONFIG_IN_PROGRESS, LEADER_NOT_READY
+    or NOT_CAUGHT_UP, retry later.
+    """
 
     voter: ReplicaKey | None = None
 
 
 class RemoveVoter(Request, frozen=True, gc=False):
-    """Make a replica a voter no more, be it the leader itself."""
+    """Remove a voter, perhaps the leader itself."""
 
     voter: ReplicaKey
     when_committed: bool = True
 
 
 class RemoveVoterResponse(Response, frozen=True, gc=False):
-    """The change is done, or why not."""
+    """The change is done, or the error."""
 
     voter: ReplicaKey | None = None
 
 
 class UpdateVoter(Request, frozen=True, gc=False):
-    """I am a voter, and reached at another endpoint than the voters say. ``epoch``: the one that I follow its leader
-    in."""
+    """A voter reports that its endpoint differs from the one in the configuration. ``epoch``: the epoch in which it
+    follows the leader.
+    """
 
     epoch: Count
     voter: Node
 
 
 class UpdateVoterResponse(Response, frozen=True, gc=False):
-    """The leader has written it down, or why not."""
+    """The leader has recorded the endpoint, or the error."""
 
     voter: ReplicaKey | None = None
 
 
 class DescribeQuorum(Request, frozen=True, gc=False):
-    """How does the quorum stand?"""
+    """Requests a description of the quorum."""
 
 
 class ReplicaProgress(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A replica as its leader sees it: where its log ends, -1 if it has not fetched in this epoch; ``endpoint`` is
-    empty for observers.
+    """A replica as its leader sees it. ``log_end`` is -1 if it has not fetched in this epoch; ``endpoint`` is empty for
+    observers.
 
-    By the leader's clock, in milliseconds since 1970, and -1 if it has not in this epoch: ``fetched_at``, when it
-    fetched last; ``caught_up_at``, when it last had all that the leader had then. For the leader itself, both are now.
+    Times are by the leader's clock, in milliseconds since 1970; -1 if there is none in this epoch. ``fetched_at``: its
+    last fetch. ``caught_up_at``: when it last had all that the leader had then. For the leader both are now.
     """
 
     key: ReplicaKey
@@ -232,4 +235,4 @@ AnyResponse = (
     | UpdateVoterResponse
     | DescribeQuorumResponse
 )
-"""For decoders: ``msgspec.msgpack.Decoder(AnyRequest)`` takes what ``msgspec.msgpack.encode`` makes of any of them."""
+"""For decoders: ``msgspec.msgpack.Decoder(AnyRequest)`` decodes any of the requests, ``AnyResponse`` any response."""

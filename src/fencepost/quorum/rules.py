@@ -1,11 +1,10 @@
-"""The decisions of a replica, as functions of values.
+"""The decisions of a replica, as pure functions.
 
-They are those of KRaft: Kafka's ``QuorumState``, ``LeaderState`` and ``KafkaRaftClient``, as KIP-595, KIP-853 and
-KIP-996 have them, and the text that came with `kraft-kip-853`. The protocol `quorum` explores these functions, and the
-role runs them. Replicas are any values that can be compared: here :class:`fencepost.quorum.identity.ReplicaKey`, in the
-protocol what stands for it.
+They follow KRaft: Kafka's ``QuorumState``, ``LeaderState`` and ``KafkaRaftClient``, KIP-595, KIP-853 and KIP-996, and
+the text that came with `kraft-kip-853`. The protocol `quorum` explores these functions, and the role runs them.
+Replicas may be any comparable values: :class:`fencepost.quorum.identity.ReplicaKey` here, model values in the protocol.
 
-A place in a log is a pair of offset and epoch: of the record to come, and of the record ahead of it.
+A place in a log is a pair: the offset of the next record, and the epoch of the last record before it.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ K = TypeVar("K")
 
 
 class Error(enum.Enum):
-    """Why a request was refused; NONE if it was not. Names are Kafka's where Kafka has one."""
+    """The reason why a request was refused, or NONE. Names are Kafka's where Kafka has one."""
 
     NONE = ""
     FENCED_LEADER_EPOCH = "the epoch of the request is over"
-    UNKNOWN_LEADER_EPOCH = "the epoch of the request is yet to come"
+    UNKNOWN_LEADER_EPOCH = "the epoch of the request is later"
     NOT_LEADER = "the replica does not lead"
     INVALID_VOTER_KEY = "the request is meant for a replica with another directory"
     NOT_VOTER = "the replica is no voter"
@@ -43,25 +42,24 @@ class Error(enum.Enum):
 
 
 PASSING = frozenset({Error.RECONFIG_IN_PROGRESS, Error.LEADER_NOT_READY, Error.NOT_CAUGHT_UP})
-"""Refusals of a change of the voters that pass by themselves: a change waits for that (KIP-853)."""
+"""Temporary refusals of a change of voters. A change waits until they pass (KIP-853)."""
 
 
 class Protections(Record):
-    """The protections of a quorum, one switch for each. A running quorum uses :data:`ALL`.
+    """The protections of a quorum, one switch each. A running quorum uses :data:`ALL`.
 
-    ``one_vote_an_epoch``: a replica that has voted votes for nobody else in that epoch.
-    ``votes_are_kept``: an observer that loses its leader remembers its vote.
-    ``logs_are_compared``: nobody votes for a candidate whose log is behind its own. ``directories_are_compared``: a
-    replica takes no request for itself that is meant for another directory. ``majority_of_voters``: only votes and
-    fetches of voters count. ``only_own_epoch_commits``: a leader commits nothing by counting but records of its own
-    epoch. ``leader_counts_stored``: it counts itself only up to what it has stored. ``only_voters_count``: a leader
-    that is no voter does not count itself. ``logs_are_matched``: a follower whose log has parted from the leader's gets
-    nothing until it has cut off what is its own. ``one_change_at_a_time``: the voters are not changed while the last
-    change is not committed. ``commit_before_change``: nor before the leader has committed a record of its epoch.
-    ``pre_votes``: no pre-vote for whoever would depose a leader that is heard from. ``non_members_are_served``: a
-    leader answers whoever fetches. ``removed_leader_resigns``: a leader that is no voter resigns when that is
-    committed. ``majority_is_heard``: a leader that no majority fetches from resigns. ``removed_voters_campaign``: a
-    replica stands for election that was removed by a change which may not be committed.
+    ``one_vote_an_epoch``: a replica votes for at most one candidate in an epoch. ``votes_are_kept``: an observer that
+    loses its leader keeps its vote. ``logs_are_compared``: a replica does not vote for a candidate whose log is behind
+    its own. ``directories_are_compared``: a replica refuses requests for another directory. ``majority_of_voters``:
+    only votes and fetches of voters count. ``only_own_epoch_commits``: a leader commits by counting only records of its
+    own epoch. ``leader_counts_stored``: a leader counts only its stored records. ``only_voters_count``: a leader that
+    is no voter does not count itself. ``logs_are_matched``: a follower whose log diverges from the leader's gets no
+    records until it has truncated it. ``one_change_at_a_time``: voters are not changed before the last change is
+    committed. ``commit_before_change``: nor before the leader has committed a record of its epoch. ``pre_votes``: a
+    replica that hears from a leader grants no pre-votes against it. ``non_members_are_served``: a leader answers
+    fetches of any replica. ``removed_leader_resigns``: a removed leader resigns when the removal is committed.
+    ``majority_is_heard``: a leader resigns if no majority fetches from it. ``removed_voters_campaign``: a replica may
+    stand for election after its removal, while that may not be committed.
     """
 
     one_vote_an_epoch: bool = True
@@ -89,11 +87,11 @@ ALL = Protections()
 
 
 def restarts_as(has_led: bool, has_voted: bool, knows_leader: bool) -> State:
-    """The state in which a replica starts again in the epoch that it has stored: ``QuorumState.initialize``.
+    """The state in which a replica starts again in its stored epoch: ``QuorumState.initialize``.
 
-    ``has_led``: the stored leader is the replica itself. It does not lead that epoch again, since it may have lost
-    records of it that others have; nor does a candidate stand again in the same epoch, as it cannot know that it did
-    not lead.
+    ``has_led``: the replica itself is the stored leader. It does not lead that epoch again, since it may have lost
+    records of it that others have. A candidate does not stand again in the same epoch either: it cannot know whether it
+    led.
     """
     if has_led:
         return State.RESIGNED
@@ -106,31 +104,32 @@ def restarts_as(has_led: bool, has_voted: bool, knows_leader: bool) -> State:
 
 
 class Learnt(enum.Enum):
-    """How a replica acts on an epoch and a leader that another replica reports."""
+    """What a replica does about the epoch and leader that another replica reports."""
 
     NOTHING = "nothing"
     UNATTACHED = "go to that epoch"
     FOLLOW = "follow that leader"
-    CONTRADICTION = "what cannot be"
-    """It knows of another leader of the same epoch, or the epoch is further ahead than elections get."""
+    CONTRADICTION = "contradiction"
+    """It knows another leader of that epoch, or the epoch is impossibly far ahead."""
 
 
 EPOCHS_AHEAD = 1 << 20
-"""An epoch that is so far ahead of a replica's own is none: elections one after another take days to get there. Without
-a limit, one message would use up all epochs that there can be."""
+"""An epoch this far ahead of a replica's own is invalid: consecutive elections would take days to get there. Without a
+limit, a single message could use up all epochs.
+"""
 
 
 def is_far_ahead(epoch: int, reported: int) -> bool:
-    """Whether an epoch that is reported to a replica in ``epoch`` can be none."""
+    """Return whether an epoch that is reported to a replica in ``epoch`` is too far ahead to be valid."""
     return reported - epoch > EPOCHS_AHEAD
 
 
 def learns(epoch: int, leader: K | None, reported: int, reported_leader: K | None, me: K) -> Learnt:
-    """How a replica in ``epoch``, with this ``leader``, acts when another replica reports its own epoch and leader:
+    """What a replica in ``epoch``, with this ``leader``, does when another replica reports its own epoch and leader:
     ``maybeTransition`` and ``hasConsistentLeader``.
 
-    Other replicas may not have heard yet that this one leads no more; and this one cannot be the leader of a later
-    epoch, unless its disk has forgotten that. ``leader`` may be one that leads no more, and this replica itself.
+    Others may report this replica as a leader after it has resigned. But it cannot be the leader of a later epoch,
+    unless its disk lost that. ``leader`` may have resigned, and may be this replica.
     """
     if is_far_ahead(epoch, reported):
         return Learnt.CONTRADICTION
@@ -144,13 +143,14 @@ def learns(epoch: int, leader: K | None, reported: int, reported_leader: K | Non
 
 
 def is_meant_for(voter: K, me: K, protections: Protections = ALL) -> bool:
-    """Whether a request for ``voter`` is for this replica: after its disk was lost, the same host is another one.
-    INVALID_VOTER_KEY if it is not."""
+    """Return whether a request for ``voter`` is for this replica, with the same directory. If not, the answer is
+    INVALID_VOTER_KEY.
+    """
     return voter == me or not protections.directories_are_compared
 
 
 def accepts_begin_quorum(is_voter: bool, only_voters: bool = True) -> bool:
-    """Whether a replica follows a leader that presents itself: only as a voter (the text), or in any case (the
+    """Return whether a replica follows a leader that announces itself: only as a voter (the text), or always (the
     published specification, Kafka).
 
     A replica that does not follow it learns the leader when it fetches.
@@ -162,31 +162,32 @@ def accepts_begin_quorum(is_voter: bool, only_voters: bool = True) -> bool:
 
 
 def may_campaign(is_voter: bool, was_voter: bool, is_change_committed: bool, protections: Protections = ALL) -> bool:
-    """Whether a replica may stand for election: if it takes itself for a voter, or was one until a change that may not
-    be committed.
+    """Return whether a replica may stand for election: as a voter, or as a former voter whose removal may not be
+    committed.
 
-    The second is Ongaro's thesis (4.2.2), and not KRaft's: there only voters stand. But a leader of two that removes
-    itself and resigns before the other one has the record is the only one with a log that both would vote for, so
-    without it nobody is ever elected. It leads as an observer, as a leader that removes itself does, until the change
-    is committed.
+    The second case is from Ongaro's thesis (4.2.2). In KRaft only voters stand. Suppose that one of two voters leads,
+    removes itself, and resigns before the other has the record. Both would vote only for its longer log, so without
+    this rule nobody is ever elected. The replica then leads as an observer until the change is committed, as any leader
+    does that removes itself.
     """
     return is_voter or (was_voter and not is_change_committed and protections.removed_voters_campaign)
 
 
 def is_up_to_date(candidate: tuple[int, int], mine: tuple[int, int], protections: Protections = ALL) -> bool:
-    """Whether the log of a candidate, by the (epoch, offset) of its end, is not behind: a later last epoch, or the same
-    one and no shorter."""
+    """Return whether a candidate's log is not behind: its last epoch is later, or is the same and the log no shorter.
+    Arguments are (epoch, offset) at the end of each log.
+    """
     return candidate >= mine or not protections.logs_are_compared
 
 
 def grants_vote(
     state: State, voted: K | None, leader: K | None, candidate: K, up_to_date: bool, protections: Protections = ALL
 ) -> bool:
-    """Whether a replica, be it an observer, votes for a candidate of the epoch that it is in.
+    """Return whether a replica, voter or observer, votes for a candidate of its own epoch.
 
-    An observer may be a voter in a configuration that it does not have yet, or does not have any more, and its vote
-    needed. Whoever leads, follows or stands for election in this epoch has voted, or knows that the election is over. A
-    vote is given again to the same candidate.
+    An observer may be a voter in a later or earlier configuration, and its vote needed. A replica that leads, follows
+    or stands for election in this epoch has voted, or knows that the election is over. A vote is repeated for the same
+    candidate.
     """
     if state not in (State.UNATTACHED, State.VOTED, State.PROSPECTIVE) or leader is not None:
         return False
@@ -194,11 +195,11 @@ def grants_vote(
 
 
 def grants_pre_vote(state: State, heard: bool, up_to_date: bool, protections: Protections = ALL) -> bool:
-    """Whether a replica would vote for another: not if it leads, or has heard from its leader within the fetch timeout
+    """Return whether a replica grants a pre-vote: not if it leads, or heard from its leader within the fetch timeout
     (KIP-996).
 
-    A pre-vote binds to nothing: any number of replicas get one. ``heard``: a follower has had an answer of its leader
-    since it began to follow it; when the fetch timeout is over it is no follower.
+    A pre-vote is not binding: any number of replicas get one. ``heard``: the leader has answered this follower. Once
+    the fetch timeout is over, it is no follower any more.
     """
     if not protections.pre_votes:
         return up_to_date
@@ -206,7 +207,7 @@ def grants_pre_vote(state: State, heard: bool, up_to_date: bool, protections: Pr
 
 
 class Election(enum.Enum):
-    """How an election stands."""
+    """The state of an election."""
 
     OPEN = "open"
     WON = "won"
@@ -216,22 +217,22 @@ class Election(enum.Enum):
 def count_votes(
     granted: AbstractSet[K], refused: AbstractSet[K], voters: AbstractSet[K], protections: Protections = ALL
 ) -> Election:
-    """How an election stands, or a round of pre-votes: won with a majority of the voters, lost when one cannot come
-    any more."""
+    """The state of an election or a pre-vote: won with a majority of the voters, lost when a majority is impossible."""
     if has_majority(granted, voters, protections):
         return Election.WON
     return Election.OPEN if 2 * len(voters - refused) > len(voters) else Election.LOST
 
 
 def has_majority(some: AbstractSet[K], voters: AbstractSet[K], protections: Protections = ALL) -> bool:
-    """Whether more than half of the voters are among ``some``."""
+    """Return whether more than half of the voters are in ``some``."""
     counted = some & voters if protections.majority_of_voters else some
     return 2 * len(counted) > len(voters)
 
 
 def has_lost_majority(fetched: AbstractSet[K], voters: AbstractSet[K], me: K, protections: Protections = ALL) -> bool:
-    """Whether a leader resigns, from which these have fetched for 1.5 times the fetch timeout: with itself, if it is a
-    voter, they are no majority."""
+    """Return whether a leader has to resign. ``fetched`` are the replicas that fetched within 1.5 fetch timeouts; with
+    the leader, if it is a voter, they are no majority.
+    """
     return protections.majority_is_heard and not has_majority(fetched | {me}, voters)
 
 
@@ -239,10 +240,10 @@ def has_lost_majority(fetched: AbstractSet[K], voters: AbstractSet[K], me: K, pr
 
 
 def refuses_fetch(leads: bool, epoch: int, asked: int, is_voter: bool, protections: Protections = ALL) -> Error:
-    """Why a replica does not answer a fetch of another, in the epoch ``asked``: it does not lead, or not that epoch.
+    """The reason why a replica refuses another's fetch for the epoch ``asked``: it does not lead, or not that epoch.
 
-    Whoever fetches need not be a voter. It may take itself for one that was removed, and then be the one that the
-    commit of its removal depends on.
+    Replicas that are no voters are served too. One may have been removed without knowing it, and the commit of its
+    removal may depend on it.
     """
     if not leads:
         return Error.NOT_LEADER
@@ -252,12 +253,12 @@ def refuses_fetch(leads: bool, epoch: int, asked: int, is_voter: bool, protectio
 
 
 class Position(enum.Enum):
-    """How the end of a log that is fetched for fits the leader's log."""
+    """How the end of a follower's log compares with the leader's log."""
 
     VALID = "valid"
     DIVERGING = "diverging"
     SNAPSHOT = "snapshot"
-    """The log of the leader starts too late to tell, or to be of use."""
+    """The leader's log starts too late to tell, or to help."""
 
 
 def position_of(
@@ -267,11 +268,12 @@ def position_of(
     snapshot: tuple[int, int],
     protections: Protections = ALL,
 ) -> Position:
-    """How ``fetch``, the end of a follower's log, fits the leader's log: ``ReplicatedLog.validateOffsetAndEpoch``.
+    """How ``fetch``, the end of a follower's log, compares with the leader's log:
+    ``ReplicatedLog.validateOffsetAndEpoch``.
 
-    All are places, (offset, epoch). ``start``: of the leader's log. ``end_of_epoch``: where, in the leader's log, the
-    records end that are of no later epoch than the last one of the follower's. ``snapshot``: the end of the leader's
-    snapshot, (0, 0) if there is none.
+    All arguments are (offset, epoch). ``start``: the start of the leader's log. ``end_of_epoch``: the end, in the
+    leader's log, of the last epoch that is not after the follower's. ``snapshot``: the end of the leader's snapshot;
+    (0, 0) if there is none.
     """
     (offset, epoch), (start_offset, start_epoch) = fetch, start
     if offset < start_offset or (offset == 0 and snapshot != (0, 0)):
@@ -287,11 +289,11 @@ def position_of(
 
 
 def truncation_point(diverging: tuple[int, int], end_of_epoch: tuple[int, int]) -> int:
-    """Where a follower cuts its log off that parts from the leader's: ``ReplicatedLog.truncateToEndOffset``.
+    """The offset to which a follower truncates a diverging log: ``ReplicatedLog.truncateToEndOffset``.
 
-    ``diverging``: where the leader's records end that are of no later epoch than the follower's last one.
-    ``end_of_epoch``: where those of that epoch, or of none later, end in the follower's log. What is ahead of both may
-    be the same; the next fetch will tell.
+    ``diverging``: the end, in the leader's log, of the last epoch that is not after the follower's. ``end_of_epoch``:
+    the end, in the follower's log, of the last epoch that is not after that one. The logs may agree before both; the
+    next fetch will tell.
     """
     if end_of_epoch[1] == diverging[1]:
         return min(diverging[0], end_of_epoch[0])
@@ -302,20 +304,18 @@ def truncation_point(diverging: tuple[int, int], end_of_epoch: tuple[int, int]) 
 
 
 def counted_end(is_voter: bool, log_end: int, stored_end: int, protections: Protections = ALL) -> int | None:
-    """The end offset by which a leader counts itself: what it has stored; None if it is no voter, and does not
-    count."""
+    """The end offset that a leader counts for itself: what it has stored. None if it is no voter."""
     if not is_voter and protections.only_voters_count:
         return None
     return stored_end if protections.leader_counts_stored else log_end
 
 
 def high_watermark(known: int, ends: Iterable[int], epoch_start: int, protections: Protections = ALL) -> int:
-    """The high watermark of a leader that knows the end offsets of the voters' logs, those that it knows nothing of
-    counting as 0.
+    """The high watermark of a leader. ``ends``: the end offsets of the voters' logs, 0 where unknown.
 
-    It is the largest offset that a majority has reached, if a record of the leader's epoch is ahead of it: earlier ones
-    are committed with that, and never by themselves (Raft, 5.4.2). ``epoch_start``: the offset of the first record of
-    the epoch. It never goes back, though with another configuration the majority may.
+    It is the largest offset that a majority has reached, if a record of the leader's epoch is before it. Earlier
+    records are committed only together with such a record (Raft, 5.4.2). ``epoch_start``: the offset of the epoch's
+    first record. The high watermark never goes back, even if a new configuration has a lower majority.
     """
     ordered = sorted(ends, reverse=True)
     if not ordered:
@@ -327,8 +327,9 @@ def high_watermark(known: int, ends: Iterable[int], epoch_start: int, protection
 
 
 def follower_high_watermark(known: int, reported: int, log_end: int) -> int:
-    """The high watermark of a follower whose leader has ``reported`` its own (-1: not known yet): never beyond the end
-    of the follower's log, and never back."""
+    """The high watermark of a follower whose leader has ``reported`` its own (-1 if unknown). It never exceeds the
+    follower's log, and never goes back.
+    """
     return max(known, min(reported, log_end))
 
 
@@ -336,8 +337,8 @@ def follower_high_watermark(known: int, reported: int, log_end: int) -> int:
 
 
 def refuses_change(high_watermark: int, epoch_start: int, voters_offset: int, protections: Protections = ALL) -> Error:
-    """Why a leader does not change the voters now. ``voters_offset``: the offset of the last configuration, -1 for one
-    of the snapshot.
+    """The reason why a leader refuses a change of voters now. ``voters_offset``: the offset of the last configuration;
+    -1 for the snapshot's.
     """
     if voters_offset >= high_watermark and protections.one_change_at_a_time:
         return Error.RECONFIG_IN_PROGRESS
@@ -347,10 +348,10 @@ def refuses_change(high_watermark: int, epoch_start: int, voters_offset: int, pr
 
 
 def refuses_to_add(leads: bool, is_member: bool, refusal: Error, caught_up: bool) -> Error:
-    """Why a replica does not make another a voter.
+    """The reason why a replica refuses to add a voter.
 
-    ``is_member``: a replica of the same host is one. ``refusal``: of any change. ``caught_up``: the replica has fetched
-    up to where the log ended when it fetched before, so that the others will not wait for it for long.
+    ``is_member``: a replica of the same host is a voter. ``refusal``: that of any change. ``caught_up``: the replica
+    has fetched up to where the log ended at its previous fetch, so the quorum will not wait for it for long.
     """
     if not leads:
         return Error.NOT_LEADER
@@ -362,8 +363,8 @@ def refuses_to_add(leads: bool, is_member: bool, refusal: Error, caught_up: bool
 
 
 def refuses_to_remove(leads: bool, is_member: bool, refusal: Error, voters: int) -> Error:
-    """Why a replica does not make another, or itself, a voter no more. ``refusal``: of any change. ``voters``: how many
-    there are, of which the last one stays.
+    """The reason why a replica refuses to remove a voter. ``refusal``: that of any change. ``voters``: the number of
+    voters; the last one stays.
     """
     if not leads:
         return Error.NOT_LEADER
@@ -375,8 +376,8 @@ def refuses_to_remove(leads: bool, is_member: bool, refusal: Error, voters: int)
 
 
 def refuses_to_update(of_fetch: Error, is_member: bool, refusal: Error) -> Error:
-    """Why a leader does not write down that a voter is reached elsewhere. The voters stay the same; but configurations
-    follow one another one at a time, so it is refused when another change is. ``of_fetch``: why a fetch of it would be.
+    """The reason why a leader refuses to record a voter's new endpoint. The voters stay the same, but configurations
+    change one at a time, so the rule is that of other changes. ``of_fetch``: the refusal of the voter's fetch.
     """
     if of_fetch is not Error.NONE:
         return of_fetch
@@ -384,14 +385,16 @@ def refuses_to_update(of_fetch: Error, is_member: bool, refusal: Error) -> Error
 
 
 def has_caught_up(fetched: int, end: int, end_before: int | None) -> bool:
-    """Whether a replica that fetches from an offset has caught up: with the end of the log, or (None: it has not
-    fetched before) with that of its last fetch."""
+    """Return whether a replica that fetches from this offset has caught up: with the end of the log at its previous
+    fetch, or with the current end if it has not fetched before (None).
+    """
     return fetched >= end or (end_before is not None and fetched >= end_before)
 
 
 def resigns_when_committed(
     is_voter: bool, voters_offset: int, high_watermark: int, protections: Protections = ALL
 ) -> bool:
-    """Whether a leader resigns since it was removed: as soon as that is committed, and not before, as nobody else could
-    be sure to commit it."""
+    """Return whether a leader resigns because it was removed. It resigns once the removal is committed, and not before:
+    no other replica would be sure to commit it.
+    """
     return not is_voter and voters_offset < high_watermark and protections.removed_leader_resigns

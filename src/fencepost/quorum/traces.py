@@ -1,9 +1,8 @@
-"""The trace of a replica, written by its host: what its role says, what has become durable, and what has left it.
+"""The trace of a replica, written by its host: the role's decisions, what became durable, and what was sent.
 
-The role says what it decides (:class:`fencepost.quorum.roles.interface.Trace`). The host says when that takes
-effect: it calls a :class:`Tracer` when an election state is durable, and ahead of each message that leaves. A message
-is traced only if it carries news, which no message has carried before: an epoch, a vote, a leader, or the offset from
-which a replica fetches.
+The role emits its decisions (:class:`fencepost.quorum.roles.interface.Trace`). The host calls a :class:`Tracer` when an
+election state is durable, and before each message leaves. A message is traced only if it carries news that no earlier
+message did: an epoch, a vote, a leader, or the offset from which a replica fetches.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.roles.interface import ElectionState, Trace
 
 SUBJECT = "quorum/"
-"""The prefix of the subjects of traces that are quorums. The id of the cluster follows."""
+"""The prefix of a quorum's subject in traces. The id of the cluster follows."""
 
 Emit = Callable[[str, dict[str, Any]], None]
-"""Takes an event: the action and the parameters."""
+"""Takes an event: the action and its fields."""
 
 
 class Tracer:
-    """Writes the trace of one replica, from one start to its end."""
+    """Writes the trace of one replica, from its start to its end."""
 
     def __init__(self, me: ReplicaKey, emit: Emit) -> None:
         self.me = me
@@ -32,7 +31,7 @@ class Tracer:
         self._fetched: tuple[int, int, int] | None = None
 
     def did(self, effect: Trace) -> None:
-        """The role says what it has done."""
+        """Trace a decision of the role."""
         self._emit(effect.action, effect.fields)
 
     def stored(self, election: ElectionState) -> None:
@@ -42,7 +41,7 @@ class Tracer:
         self._emit("store_election", {"epoch": election.epoch, "voted": voted, "leader": leader})
 
     def sends(self, request: messages.Request) -> None:
-        """A request is about to leave."""
+        """A request is about to be sent."""
         if isinstance(request, messages.Fetch):
             self._speaks(request.epoch)
             end = request.epoch, request.log_end.offset, request.log_end.epoch
@@ -57,7 +56,7 @@ class Tracer:
             self._speaks(request.epoch)
 
     def answers(self, response: messages.Response) -> None:
-        """An answer is about to leave."""
+        """A response is about to be sent."""
         votes = isinstance(response, messages.VoteResponse) and response.granted and not response.pre_vote
         self._speaks(response.epoch, votes, None if response.leader is None else response.leader.key)
 

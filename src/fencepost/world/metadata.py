@@ -181,7 +181,7 @@ class Quorum(Hosts):
             if self._calls[way][0] != number:
                 return
             if dest.loop is there and dest.alive:
-                dest.loop.does(dest.node.called, source.key, None, data, lambda *answer: None)
+                dest.loop.does(dest.node.call_received, source.key, None, data, lambda *answer: None)
             else:
                 self._calls[way] = number + 1, 0
                 loop.does(source.node.disconnected, endpoint)

@@ -124,7 +124,7 @@ def test_a_write_has_options_of_its_own() -> None:
         (
             {**METADATA, "log": "a", "writeId": "w"},
             True,
-            "option writeId is for what is no stream: a stream is known by the id",
+            "option writeId is not for streams: the id in its checkpoint identifies a stream",
         ),
         (
             {**METADATA, "log": "a", "leadTimeout": "0"},

@@ -1,6 +1,5 @@
-"""Replicas as processes: sockets, clocks, threads for disks, around :mod:`fencepost.quorum.roles.replica`.
+"""Replicas as processes: sockets, clocks and disk threads around :mod:`fencepost.quorum.roles.replica`.
 
-``frames`` and ``links`` are the connections among replicas; ``node`` carries out what a role wants done, for a state
-machine, with its ``timers`` and ``proposals``; ``formation`` makes a cluster of hosts that have none yet; ``admin`` is
-for operators.
+``frames`` and ``links`` are the connections between replicas. ``host`` turns hosts into a cluster. ``node`` carries out
+a role's effects for a state machine, with ``timers`` and ``proposals``. ``admin`` is for operators.
 """

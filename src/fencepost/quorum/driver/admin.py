@@ -1,4 +1,4 @@
-"""The requests of operators to a quorum: to describe it, to make a replica a voter, and to remove a voter."""
+"""Operators' requests to a quorum: describe it, add a voter, or remove one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from fencepost.quorum.rules import PASSING, Error
 
 R = TypeVar("R")
 
-PATIENT = 1.0
-"""Seconds without an answer after which who waits is told why."""
+REPORT_AFTER = 1.0
+"""Seconds without success after which the operator sees the reason."""
 
-AGAIN = 0.1
-"""Seconds after which is asked again what cannot be done yet."""
+RETRY_PAUSE = 0.1
+"""Seconds before a request is repeated that cannot be done yet."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Administrator:
-    """Asks the leader, whose endpoint any member knows; for at most ``patience`` seconds.
+    """Sends requests to the leader, for at most ``patience`` seconds. Any member knows the leader's endpoint.
 
     Methods raise :class:`fencepost.errors.SystemFailure`.
     """
@@ -40,8 +40,8 @@ class Administrator:
 
     async def describe(self) -> tuple[str, messages.DescribeQuorumResponse]:
         """The id of the cluster, and the quorum as its leader sees it."""
-        endpoint, found = await self._ask(messages.DescribeQuorum(), messages.DescribeQuorumResponse)
-        return (await self._who(endpoint)).cluster_id, found
+        endpoint, response = await self._ask(messages.DescribeQuorum(), messages.DescribeQuorumResponse)
+        return (await self._who(endpoint)).cluster_id, response
 
     async def add(self, endpoint: str) -> Node:
         """Make the replica that listens at an endpoint a voter."""
@@ -55,12 +55,12 @@ class Administrator:
         return welcome.node
 
     async def remove(self, host_id: int, directory_id: str = "") -> ReplicaKey:
-        """Make a replica a voter no more: that of a host, with a directory if that is given."""
-        _, found = await self.describe()
-        keys = [each.key for each in found.voters if each.key.host_id == host_id]
+        """Remove the voter of a host, and of a directory if that is given."""
+        _, quorum = await self.describe()
+        keys = [each.key for each in quorum.voters if each.key.host_id == host_id]
         if not keys or directory_id not in ("", keys[0].directory_id):
-            there = ", ".join(str(each.key) for each in found.voters)
-            raise SystemFailure(f"{host_id}{directory_id and '-' + directory_id} is no voter: {there} are")
+            voters = ", ".join(str(each.key) for each in quorum.voters)
+            raise SystemFailure(f"{host_id}{directory_id and '-' + directory_id} is no voter: {voters} are")
         await self._ask(messages.RemoveVoter(keys[0]), messages.RemoveVoterResponse)
         return keys[0]
 
@@ -75,8 +75,10 @@ class Administrator:
             raise SystemFailure(f"no replica of a quorum answers: {error}") from error
 
     async def _ask(self, request: messages.AnyRequest, kind: type[R]) -> tuple[str, R]:
-        """Ask whoever leads, and again what cannot be done yet; where the answer came from, and the answer."""
-        told = asyncio.get_running_loop().call_later(PATIENT, self._tell)
+        """Send a request to the leader, repeatedly while it cannot be done yet. Returns the endpoint that answered, and
+        the answer.
+        """
+        report = asyncio.get_running_loop().call_later(REPORT_AFTER, self._report_problem)
         try:
             async with asyncio.timeout(self.patience):
                 while True:
@@ -92,14 +94,14 @@ class Administrator:
                         self._problem = answer.error.value
                         if answer.error not in (*PASSING, Error.NOT_LEADER):
                             raise SystemFailure(f"the quorum refuses: {answer.error.value}")
-                    await asyncio.sleep(AGAIN)
+                    await asyncio.sleep(RETRY_PAUSE)
         except TimeoutError as error:
             raise SystemFailure(f"{self.patience:g} seconds were not enough: {self._problem}") from error
         finally:
-            told.cancel()
+            report.cancel()
 
-    def _tell(self) -> None:
-        _logger.warning("not done yet: %s; trying for %g s more", self._problem, self.patience - PATIENT)
+    def _report_problem(self) -> None:
+        _logger.warning("not done yet: %s; trying for %g s more", self._problem, self.patience - REPORT_AFTER)
 
     async def _ask_one(self, endpoint: str, request: messages.AnyRequest) -> messages.AnyResponse | None:
         try:
@@ -108,20 +110,20 @@ class Administrator:
             self._problem = str(error)
             return None
 
-    # -- nobody connects to an administrator ---------------------------------------------------------------------------
+    # -- callbacks without use: nobody connects to an administrator ----------------------------------------------------
 
     def welcome(self) -> Welcome:
-        """Nobody asks."""
+        """Never called."""
         return Welcome(Node(ReplicaKey(-1, ""), ""))
 
-    def asked(self, request: messages.AnyRequest, respond: Respond) -> None:
-        """Nobody asks."""
+    def request_received(self, request: messages.AnyRequest, respond: Respond) -> None:
+        """Never called."""
 
-    def answered(self, response: messages.AnyResponse) -> None:
-        """Answers go to futures."""
+    def response_received(self, response: messages.AnyResponse) -> None:
+        """Ignored: answers complete futures."""
 
-    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
-        """Nobody calls."""
+    def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+        """Never called."""
 
     def disconnected(self, endpoint: str) -> None:
-        """The futures of the connection fail by themselves."""
+        """Ignored: the connection's futures fail on their own."""

@@ -1,4 +1,4 @@
-"""When replicas fetched, by the clock of their leader: a role reads no clock, so its driver keeps these times."""
+"""When replicas fetched, by the leader's clock. A role reads no clock, so its driver records these times."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ def _now() -> int:
 
 
 class FetchTimes:
-    """The times of fetches in one epoch, in milliseconds since 1970: when each replica fetched last, and when it had
-    caught up last. Kafka: ``LeaderState.ReplicaState``."""
+    """The times of fetches in one epoch, in milliseconds since 1970: each replica's last fetch, and when it had last
+    caught up. Kafka: ``LeaderState.ReplicaState``.
+    """
 
     def __init__(self, now: Callable[[], int] = _now) -> None:
         self._now = now
         self._epoch = -1
         self._known: dict[ReplicaKey, tuple[int, int, int]] = {}
-        """For each replica: when it fetched, the end of the leader's log then, and when the replica had caught up."""
+        """For each replica: the time of its last fetch, the end of the leader's log then, and when it had caught up."""
 
     def record(self, fetch: Fetch, end_offset: int) -> None:
         """A replica fetches from the leader of the fetch's epoch, whose log ends at ``end_offset``."""
@@ -39,7 +40,7 @@ class FetchTimes:
         self._known[fetch.replica] = now, end_offset, caught_up_at
 
     def with_times(self, response: DescribeQuorumResponse) -> DescribeQuorumResponse:
-        """The description of the quorum by its leader, with the times of each replica filled in."""
+        """Fill in the times of each replica in the leader's description of the quorum."""
 
         def timed(each: ReplicaProgress) -> ReplicaProgress:
             if each.key == response.source:

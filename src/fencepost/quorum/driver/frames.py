@@ -1,7 +1,7 @@
 """The frames on connections between replicas: four bytes of length, a byte for the version, and MessagePack.
 
-The first frame of a connection is a :class:`Hello`, answered by a :class:`Welcome`; then the side that opened it
-asks, and the other one answers, in any order.
+The first frame of a connection is :class:`Hello`, answered by :class:`Welcome`. Then the side that opened it sends
+requests, and the other side answers in any order.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ _LENGTH = struct.Struct(">I")
 
 
 class FrameError(Exception):
-    """Bytes that are no frame, or one that is too large."""
+    """Bytes are not a frame, or the frame is too large."""
 
 
 class _Frame(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
-    """One message."""
+    """A message."""
 
 
 class Hello(_Frame, frozen=True, gc=False):
     """The first frame: the replica that opens the connection, and its cluster. Both are None for an administrator, or
-    for a replica without a cluster yet, which learns about the other by the answer."""
+    for a replica without a cluster that wants to learn about the other.
+    """
 
     cluster_id: str | None = None
     replica: ReplicaKey | None = None
 
 
 class Welcome(_Frame, frozen=True, gc=False):
-    """The answer of the replica that listens. ``cluster_id`` is empty if it belongs to none yet; ``error`` says why the
-    connection is closed."""
+    """The answer of the listening replica. ``cluster_id`` is empty if it has none yet; ``error`` says why it closes the
+    connection.
+    """
 
     node: Node
     cluster_id: str = ""
@@ -52,21 +54,21 @@ class Ask(_Frame, frozen=True, gc=False):
 
 
 class Answered(_Frame, frozen=True, gc=False):
-    """The response to the request with a number."""
+    """The response to the request with this number."""
 
     number: int
     response: AnyResponse
 
 
 class Call(_Frame, frozen=True, gc=False):
-    """A request of the state machine's. No answer is expected if the number is 0."""
+    """A request of the state machine. Number 0 expects no answer."""
 
     number: int
     data: bytes
 
 
 class Returned(_Frame, frozen=True, gc=False):
-    """The result of a call; ``error`` says why there is none."""
+    """The result of a call, or the ``error``."""
 
     number: int
     data: bytes = b""
@@ -80,20 +82,20 @@ _decoder = msgspec.msgpack.Decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:
-    """A frame as bytes."""
+    """Encode a frame."""
     body = _encode(frame)
     return _LENGTH.pack(len(body) + 1) + bytes([VERSION]) + body
 
 
 class FrameReader:
-    """Takes frames of at most ``limit`` bytes out of what arrives."""
+    """Splits received bytes into frames of at most ``limit`` bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._input = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole with this data. Raises :class:`FrameError`."""
+        """The frames that are complete with this data. Raises :class:`FrameError`."""
         buffer = self._input
         buffer += data
         at = 0
@@ -113,7 +115,7 @@ class FrameReader:
                 try:
                     frame = _decoder.decode(body)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise FrameError(f"sent what is no frame: {error}") from error
+                    raise FrameError(f"sent an invalid frame: {error}") from error
                 yield frame
         finally:
             del buffer[:at]

@@ -1,16 +1,16 @@
-"""A host of a quorum, from its folder to a replica that takes part: how hosts become a cluster, and how a host with an
-empty folder joins one.
+"""A host of a quorum, from its folder to a running replica: how hosts form a cluster, and how a host with an empty
+folder joins one.
 
-Each host is started with the ids and endpoints of all. A folder that is empty gets a directory id of its own at once,
-so it is another replica than any before it. Then the host asks the others who they are:
+Each host is started with the ids and endpoints of all. An empty folder gets a new directory id at once, so the host is
+a new replica. Then the host asks the others who they are:
 
-- If one of them belongs to a cluster, the host joins it: as a voter if the cluster has it among its voters, by host and
-  directory; otherwise as an observer, which an operator may make a voter.
-- If none of them does, all have been reached, and the host has the smallest id of all, it makes the cluster, whose
-  voters are all of them. Nobody else does, so there is one. A host alone makes a cluster of itself at once.
+- If one of them belongs to a cluster, the host joins it. It is a voter if its host and directory are among the voters;
+  otherwise it is an observer, which an operator may make a voter.
+- If none does, and all have been reached, the host with the smallest id makes the cluster, with all of them as voters.
+  Only that host does it, so there is one cluster. A host without others makes its own cluster at once.
 
-So a host whose disk was lost never makes a cluster anew while another one is reached that knows of it, and as long as
-one is not reached it waits. The exception is a host that is alone.
+So a host that lost its disk waits while it cannot reach all others, and never makes a new cluster if one of them knows
+the old one. A host without others is the exception.
 """
 
 from __future__ import annotations
@@ -43,12 +43,10 @@ TIMES = QuorumSettings(
     fetch_max_wait=250_000,
     high_watermark_wait=5_000,
 )
-"""Times of a quorum on one machine or in one room: a leader that is gone is followed by another well within 2
-seconds.
-"""
+"""Timeouts for a quorum on one machine or in one room: a lost leader is replaced well within 2 seconds."""
 
 ANY_PORT = "127.0.0.1:0"
-"""Where a host listens that is given no endpoint: at a port that it gets once, and keeps."""
+"""The address of a host without an endpoint: a free port, which it then keeps."""
 
 
 class QuorumHost:
@@ -65,9 +63,9 @@ class QuorumHost:
         listen: str = "",
         tls: PeerTls | None = None,
     ) -> None:
-        """``host_id``: None is that of the folder, or 1 if it is empty. ``hosts``: the endpoints of the hosts that are
-        known, by their ids, with this one's; an empty one is that of a host which knows of nobody but what its folder
-        says. ``listen``: where this one listens, if that is not its endpoint. ``tls``: without it, all is in the clear.
+        """``host_id``: None takes that of the folder, or 1 if it is empty. ``hosts``: the endpoints of the known hosts
+        by their ids, this one included; its own is empty if it knows nobody but what its folder names. ``listen``:
+        where this host listens, if that is not its endpoint. ``tls``: None means no TLS.
 
         Raises :class:`fencepost.errors.SystemFailure` if the folder cannot be used.
         """
@@ -94,10 +92,10 @@ class QuorumHost:
         )
         self._listen = listen
         self.emit: Callable[[str, str, dict[str, Any]], None] | None = None
-        """Takes the events of a trace, action, subject and parameters; set before it takes part."""
+        """Takes trace events: action, subject and fields. Set it before :meth:`begin`."""
 
     async def open(self) -> Contents:
-        """Listen, and wait until there is a cluster: what this replica has kept.
+        """Listen, wait until there is a cluster, and return the stored contents of this replica.
 
         Raises :class:`fencepost.errors.SystemFailure`.
         """
@@ -127,7 +125,7 @@ class QuorumHost:
         self.me = Node(self.me.key, got if endpoint == ANY_PORT else endpoint)
 
     def begin(self, contents: Contents, machine: StateMachine) -> QuorumNode:
-        """Take part, with a state machine that has the state of ``contents``."""
+        """Start the replica, with a state machine that has the state of ``contents``."""
         bootstrap = tuple(endpoint for host, endpoint in self.hosts.items() if host != self.me.key.host_id)
         settings = NodeSettings(replica=self.settings, limits=self.limits, bootstrap=bootstrap)
         self.node = QuorumNode(self.files, contents, self.me, self.links, machine, settings, self._tracer())
@@ -141,9 +139,9 @@ class QuorumHost:
         return Tracer(self.me.key, lambda action, fields: emit(action, subject, fields))
 
     async def ask_leader(self, request: AnyRequest) -> AnyResponse:
-        """Ask the leader, be it this replica. It may not lead any more, and say so.
+        """Send a request to the leader, perhaps this replica itself. The answer may be that it does not lead any more.
 
-        Raises :class:`fencepost.quorum.driver.links.LinkError` if this replica knows of none, or the connection breaks.
+        Raises :class:`fencepost.quorum.driver.links.LinkError` if no leader is known, or the connection breaks.
         """
         node = self.node
         if node is None or node.stopped:
@@ -154,14 +152,14 @@ class QuorumHost:
         return await self.links.ask(leader.endpoint, request)
 
     async def close(self) -> None:
-        """End."""
+        """Stop."""
         try:
             if self.node is not None:
                 await self.node.stop()
         finally:
             await self.links.close()
 
-    # -- what connections bring ----------------------------------------------------------------------------------------
+    # -- callbacks of connections --------------------------------------------------------------------------------------
 
     def _hello(self) -> tuple[str | None, ReplicaKey | None]:
         return (self.meta.cluster_id, self.meta.key) if self.meta.cluster_id else (None, None)
@@ -170,20 +168,20 @@ class QuorumHost:
         """See :class:`fencepost.quorum.driver.links.Handler`."""
         return Welcome(self.me, self.meta.cluster_id) if self.node is None else self.node.welcome()
 
-    def asked(self, request: AnyRequest, respond: Respond) -> None:
-        """A request came; before the replica takes part, nobody answers."""
+    def request_received(self, request: AnyRequest, respond: Respond) -> None:
+        """A request came. It stays unanswered until the replica has started."""
         if self.node is not None:
-            self.node.asked(request, respond)
+            self.node.request_received(request, respond)
 
-    def answered(self, response: AnyResponse) -> None:
+    def response_received(self, response: AnyResponse) -> None:
         """A response came."""
         if self.node is not None:
-            self.node.answered(response)
+            self.node.response_received(response)
 
-    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+    def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
         """A call came."""
         if self.node is not None:
-            self.node.called(source, link, data, answer)
+            self.node.call_received(source, link, data, answer)
         else:
             answer(b"", "the replica takes no part yet")
 
@@ -195,15 +193,17 @@ class QuorumHost:
 
 _logger = logging.getLogger(__name__)
 
-_AGAIN = 0.1
-"""Seconds after which the others are asked again."""
+_RETRY_PAUSE = 0.1
+"""Seconds before the others are asked again."""
 _REMINDER = 100
-"""Rounds after which the hosts that are waited for are logged."""
+"""Rounds between two log lines about hosts that do not answer."""
 
 
 def prepare(files: Files, host_id: int | None) -> Meta:
-    """The owner of a folder; an empty one becomes a new replica's, of the host 1 if no other is given. Raises
-    :class:`fencepost.ledger.disk.journal.Damage`, and ``ValueError`` if it is another host's."""
+    """The identity of a folder. An empty one becomes a new replica of ``host_id``, or of host 1.
+
+    Raises :class:`fencepost.ledger.disk.journal.Damage`, and ``ValueError`` if it belongs to another host.
+    """
     meta = read_meta(files)
     if meta is None:
         meta = Meta(ReplicaKey(1 if host_id is None else host_id, draw_id()))
@@ -214,32 +214,33 @@ def prepare(files: Files, host_id: int | None) -> Meta:
 
 
 async def form(files: Files, meta: Meta, me: Node, hosts: Mapping[int, str], links: Links) -> Meta:
-    """Wait until this replica belongs to a cluster, and make its files.
+    """Wait until this replica belongs to a cluster, and create its files.
 
-    ``hosts``: the endpoints of all by their ids, of this one, too. Raises :class:`ValueError` if one of them is of
-    another host.
+    ``hosts``: the endpoints of all hosts by their ids, this one included. Raises :class:`ValueError` if another host
+    answers at one of them.
     """
     others = {host: endpoint for host, endpoint in hosts.items() if host != me.key.host_id}
     rounds = 0
     while True:
-        found = dict(zip(others, await asyncio.gather(*(_who(links, each) for each in others.values())), strict=True))
-        cluster = next((each for each in found.values() if each is not None and each.cluster_id), None)
+        answers = await asyncio.gather(*(_who(links, each) for each in others.values()))
+        welcomes = dict(zip(others, answers, strict=True))
+        cluster = next((each for each in welcomes.values() if each is not None and each.cluster_id), None)
         if cluster is not None:
             return _join(files, meta, cluster)
-        reached = [each for each in found.values() if each is not None]
-        for host, each in found.items():
+        reached = [each for each in welcomes.values() if each is not None]
+        for host, each in welcomes.items():
             if each is not None and each.node.key.host_id != host:
                 raise ValueError(f"{others[host]} is the host {each.node.key.host_id}, and not {host}")
         if len(reached) == len(others) and all(me.key.host_id < host for host in others):
             return _make(files, meta, VoterSet.of([me, *(each.node for each in reached)]))
         if rounds % _REMINDER == _REMINDER - 1:
-            missing = [others[host] for host, each in found.items() if each is None]
+            missing = [others[host] for host, each in welcomes.items() if each is None]
             wanted = (
                 f"waits for {', '.join(missing)}" if missing else f"waits for host {min(hosts)} to make the cluster"
             )
             _logger.warning("%s belongs to no cluster yet: it %s", me, wanted)
         rounds += 1
-        await asyncio.sleep(_AGAIN)
+        await asyncio.sleep(_RETRY_PAUSE)
 
 
 async def _who(links: Links, endpoint: str) -> Welcome | None:

@@ -1,6 +1,6 @@
-"""Connections among replicas, within limits: those that this process opens, one to each endpoint, and those that come.
+"""Connections between replicas, with limits: one outgoing connection to each endpoint, and incoming ones.
 
-A connection whose peer does not take the bytes sent to it is closed. When a connection breaks, its handler is notified.
+A connection whose peer stops reading is closed. The handler is notified when a connection breaks.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ from fencepost.quorum.messages import AnyRequest, AnyResponse
 _logger = logging.getLogger(__name__)
 
 FIRST_FRAME = 5.0
-"""Seconds in which a connection says who it is."""
+"""Seconds until the first frame of a connection."""
 STRANGERS_FRAME = 64 << 10
-"""Bytes of a frame of anybody but a replica of the cluster: the requests of administrators are short."""
+"""The most bytes in a frame from outside the cluster. Requests of administrators are short."""
 MAX_STRANGERS, MAX_ADMINISTRATORS, MAX_OBSERVERS, MAX_OF_REPLICA = 64, 64, 256, 4
-"""Connections at a time: that have not said who they are, of administrators, of observers, and of each voter."""
+"""The most connections: without a first frame yet, of administrators, of observers, and of each voter."""
 
 Respond = Callable[[AnyResponse], None]
 Return = Callable[[bytes, str], None]
 
 
 class LinkError(Exception):
-    """A connection could not be opened, was refused, or broke: nothing is known of what was sent over it."""
+    """A connection could not be opened, was refused, or broke. The fate of what was sent over it is unknown."""
 
 
 @dataclass(frozen=True)
 class PeerTls:
-    """TLS among replicas, mutual. Each shows the same certificate as a client and as a server, which names the host by
-    which the others reach it. An administrator has no server."""
+    """Mutual TLS between replicas. Each has one certificate as client and server, which names the host of its endpoint.
+    An administrator has no server.
+    """
 
     client: Tls
     server: Tls | None = None
 
     @classmethod
     def of(cls, files: Files) -> PeerTls:
-        """That of a replica with these files. Raises :class:`fencepost.OptionError`."""
+        """The TLS of a replica with these files. Raises :class:`fencepost.OptionError`."""
         return cls(Tls(files, is_server=False), Tls(files, is_server=True, asks=True))
 
 
@@ -55,23 +56,23 @@ class Handler(Protocol):
     """The owner of the connections."""
 
     def welcome(self) -> frames.Welcome:
-        """The greeting to a replica or administrator that connects."""
+        """The greeting to a connecting replica or administrator."""
 
-    def asked(self, request: AnyRequest, respond: Respond) -> None:
+    def request_received(self, request: AnyRequest, respond: Respond) -> None:
         """A request of the quorum came."""
 
-    def answered(self, response: AnyResponse) -> None:
+    def response_received(self, response: AnyResponse) -> None:
         """A response to a request of this process came."""
 
-    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
-        """A replica asks something of the state machine; ``link`` is the connection by which it does."""
+    def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+        """A replica calls the state machine; ``link`` is its connection."""
 
     def disconnected(self, endpoint: str) -> None:
-        """A connection that this process opened is gone, or never was there."""
+        """A connection that this process opened is gone, or could not be opened."""
 
 
 class _Link(asyncio.Protocol):
-    """One connection."""
+    """A connection."""
 
     def __init__(self, links: Links) -> None:
         self.links = links
@@ -100,7 +101,7 @@ class _Link(asyncio.Protocol):
         raise NotImplementedError
 
     def send(self, frame: frames.Frame) -> None:
-        """Send a frame; a connection that does not take any more is closed."""
+        """Send a frame. Closes the connection if too many bytes are unsent."""
         if self.closing or self.transport is None:
             return
         self.transport.write(frames.encode(frame))
@@ -109,7 +110,7 @@ class _Link(asyncio.Protocol):
             self.close(f"{waiting:,} bytes wait for it to read them")
 
     def close(self, reason: str = "") -> None:
-        """End it at once."""
+        """Close it at once."""
         if self.closing:
             return
         self.closing = True
@@ -120,12 +121,12 @@ class _Link(asyncio.Protocol):
 
     @property
     def peer(self) -> str:
-        """The peer at the other end, in words."""
+        """A description of the peer."""
         return "a replica"
 
 
 class _Incoming(_Link):
-    """One that came."""
+    """An incoming connection."""
 
     def __init__(self, links: Links) -> None:
         super().__init__(links)
@@ -136,7 +137,7 @@ class _Incoming(_Link):
         self._deadline: asyncio.TimerHandle | None = None
 
     def give_way(self) -> None:
-        """Another one needs its place."""
+        """Close it, since another connection takes its slot."""
         self.close("it was silent for the longest time, and another one came")
 
     @property
@@ -150,7 +151,7 @@ class _Incoming(_Link):
         self._reader.limit = min(STRANGERS_FRAME, self._reader.limit)
         self._places.take(self)
         self._deadline = self.links.loop.call_later(
-            self.links.first_frame, self.close, f"it said nothing in {self.links.first_frame:g} seconds"
+            self.links.first_frame, self.close, f"it sent nothing for {self.links.first_frame:g} seconds"
         )
 
     def data_received(self, data: bytes) -> None:
@@ -174,7 +175,7 @@ class _Incoming(_Link):
                 del self.links.of_replicas[self.replica]
 
     def _is_known(self, replica: ReplicaKey | None) -> None:
-        """It has said who it is: it has its place among those of its kind from now on."""
+        """The peer has identified itself: move the connection to a slot of its kind."""
         assert self._deadline is not None
         self._deadline.cancel()
         self._places.leave(self)
@@ -188,17 +189,17 @@ class _Incoming(_Link):
         handler = self.links.handler
         if not self._greeted:
             if not isinstance(frame, frames.Hello):
-                raise frames.FrameError("did not say who it is")
+                raise frames.FrameError("did not identify itself")
             welcome = handler.welcome()
             error = ""
             if frame.cluster_id is not None and frame.cluster_id != welcome.cluster_id:
                 error = f"it is of the cluster {frame.cluster_id}, and this replica of {welcome.cluster_id or 'none'}"
             elif frame.cluster_id is None and frame.replica is not None:
-                error = "it says which replica it is, and not of which cluster"
+                error = "it names its replica, but not its cluster"
             elif self.links.tls is not None and (known := _known(welcome, frame.replica)) is not None:
                 host = host_and_port(known.endpoint)[0]
                 if self.transport is not None and not names_host(self.transport, host):
-                    error = f"it says that it is {frame.replica}, and its certificate does not name {host}"
+                    error = f"it claims to be {frame.replica}, but its certificate does not name {host}"
             if error:
                 self.send(frames.Welcome(welcome.node, welcome.cluster_id, error=error))
                 assert self.transport is not None
@@ -211,29 +212,29 @@ class _Incoming(_Link):
         elif isinstance(frame, frames.Ask):
             number, author = frame.number, frame.request.author
             if author is not None and author != self.replica:
-                raise frames.FrameError(f"sent a {type(frame.request).__name__} of {author}, which is another one")
-            handler.asked(frame.request, lambda response: self.send(frames.Answered(number, response)))
+                raise frames.FrameError(f"sent a {type(frame.request).__name__} of {author}, another replica")
+            handler.request_received(frame.request, lambda response: self.send(frames.Answered(number, response)))
         elif isinstance(frame, frames.Call) and self.replica is not None:
             number = frame.number
-            handler.called(
+            handler.call_received(
                 self.replica,
                 self,
                 frame.data,
                 lambda data, error: self.send(frames.Returned(number, data, error)) if number else None,
             )
         else:
-            raise frames.FrameError(f"sent {type(frame).__name__}, which only who is asked sends")
+            raise frames.FrameError(f"sent {type(frame).__name__}, which only the listening side sends")
 
 
 class _Outgoing(_Link):
-    """One that this process opens. What is sent before it is open waits for that."""
+    """An outgoing connection. What is sent before it is open waits."""
 
     def __init__(self, links: Links, endpoint: str) -> None:
         super().__init__(links)
         self.endpoint = endpoint
         self.welcome: frames.Welcome | None = None
-        self.asked: dict[int, asyncio.Future[AnyResponse] | None] = {}
-        self.called: dict[int, asyncio.Future[bytes]] = {}
+        self.requests: dict[int, asyncio.Future[AnyResponse] | None] = {}
+        self.calls: dict[int, asyncio.Future[bytes]] = {}
         self.opened: asyncio.Future[frames.Welcome] = links.loop.create_future()
         self.opened.add_done_callback(_retrieve)
         self._waiting: list[frames.Frame] = []
@@ -279,26 +280,26 @@ class _Outgoing(_Link):
                 self.send(each)
             if not self.opened.done():
                 self.opened.set_result(frame)
-        elif isinstance(frame, frames.Answered) and frame.number in self.asked:
+        elif isinstance(frame, frames.Answered) and frame.number in self.requests:
             if self.welcome is None or frame.response.source != self.welcome.node.key:
-                raise frames.FrameError(f"answered as {frame.response.source}, which is another one")
-            future = self.asked.pop(frame.number)
+                raise frames.FrameError(f"answered as {frame.response.source}, another replica")
+            future = self.requests.pop(frame.number)
             if future is None:
-                self.links.handler.answered(frame.response)
+                self.links.handler.response_received(frame.response)
             elif not future.done():
                 future.set_result(frame.response)
-        elif isinstance(frame, frames.Returned) and frame.number in self.called:
-            called = self.called.pop(frame.number)
-            if not called.done():
+        elif isinstance(frame, frames.Returned) and frame.number in self.calls:
+            call = self.calls.pop(frame.number)
+            if not call.done():
                 if frame.error:
-                    called.set_exception(LinkError(frame.error))
+                    call.set_exception(LinkError(frame.error))
                 else:
-                    called.set_result(frame.data)
+                    call.set_result(frame.data)
         else:
-            raise frames.FrameError(f"sent {type(frame).__name__} that nobody asked for")
+            raise frames.FrameError(f"sent {type(frame).__name__} without a request")
 
     def post(self, frame: frames.Frame) -> None:
-        """Send it as soon as the connection is open."""
+        """Send a frame as soon as the connection is open."""
         if self.welcome is not None:
             self.send(frame)
         else:
@@ -313,7 +314,7 @@ class _Outgoing(_Link):
         self.lost(reason)
 
     def lost(self, reason: str) -> None:
-        """The connection is gone: every request and call that waits for its answer fails."""
+        """The connection is gone: all unanswered requests and calls fail."""
         self.closing = True
         if self._is_lost:
             return
@@ -325,11 +326,11 @@ class _Outgoing(_Link):
         error = LinkError(f"{self.endpoint}: {reason}")
         if not self.opened.done():
             self.opened.set_exception(error)
-        for future in (*self.asked.values(), *self.called.values()):
+        for future in (*self.requests.values(), *self.calls.values()):
             if future is not None and not future.done():
                 future.set_exception(error)
-        self.asked.clear()
-        self.called.clear()
+        self.requests.clear()
+        self.calls.clear()
         self.links.handler.disconnected(self.endpoint)
 
 
@@ -337,12 +338,12 @@ class _Outgoing(_Link):
 class Links:
     """All connections of a process.
 
-    ``hello``: what is said when one is opened. Limits: bytes of a frame, bytes that wait for a connection to take them;
-    seconds to open one, and until one that came has said who it is; milliseconds after which one is given up that does
-    not confirm what was sent.
+    ``hello``: the first frame of outgoing connections. Limits: bytes of a frame, and unsent bytes; seconds to open a
+    connection, and until an incoming one identifies itself; milliseconds after which a connection is given up that does
+    not confirm sent data.
 
-    Connections that come have places by kind: those that have not said who they are, administrators, observers, and
-    each voter. Nobody keeps those of another kind out.
+    Incoming connections have separate slots for unidentified ones, administrators, observers, and each voter. No kind
+    can keep another one out.
     """
 
     handler: Handler
@@ -362,12 +363,11 @@ class Links:
         self.administrators: Places[_Incoming] = Places(MAX_ADMINISTRATORS, _Incoming.give_way)
         self.observers: Places[_Incoming] = Places(MAX_OBSERVERS, _Incoming.give_way)
         self.of_replicas: dict[ReplicaKey, Places[_Incoming]] = {}
-        """The places of each voter."""
+        """The slots of each voter."""
         self._server: asyncio.Server | Listener | None = None
 
     async def listen(self, endpoint: str) -> str:
-        """Take connections; the endpoint, with the port that it got. Raises
-        :class:`fencepost.errors.SystemFailure`."""
+        """Listen. Returns the endpoint, with the actual port. Raises :class:`fencepost.errors.SystemFailure`."""
         try:
             if self.tls is not None and self.tls.server is not None:
                 listener = Listener(self.tls.server, lambda: _Incoming(self), self.first_frame)
@@ -379,7 +379,7 @@ class Links:
         return f"{endpoint.rpartition(':')[0]}:{self._server.sockets[0].getsockname()[1]}"
 
     def places_of(self, replica: ReplicaKey | None) -> Places[_Incoming]:
-        """The places for connections of a replica; None is an administrator."""
+        """The slots for connections of a replica, or of administrators (None)."""
         if replica is None:
             return self.administrators
         if replica not in self.handler.welcome().voters:
@@ -388,39 +388,39 @@ class Links:
 
     @property
     def incoming(self) -> list[_Incoming]:
-        """The connections that came."""
+        """The incoming connections."""
         kinds = self.strangers, self.administrators, self.observers, *self.of_replicas.values()
         return [link for places in kinds for link in places]
 
     def send(self, endpoint: str, request: AnyRequest) -> None:
-        """Send a request, whose response goes to the handler."""
+        """Send a request. The response goes to the handler."""
         link = self._to(endpoint)
         number = link.next_number()
-        link.asked[number] = None
+        link.requests[number] = None
         link.post(frames.Ask(number, request))
 
     def ask(self, endpoint: str, request: AnyRequest) -> asyncio.Future[AnyResponse]:
-        """Send a request, for a future with its response, or :class:`LinkError`."""
+        """Send a request. The future gets its response, or :class:`LinkError`."""
         link = self._to(endpoint)
         number, future = link.next_number(), self.loop.create_future()
-        link.asked[number] = future
+        link.requests[number] = future
         link.post(frames.Ask(number, request))
         return future
 
     def call(self, endpoint: str, data: bytes) -> asyncio.Future[bytes]:
-        """Ask something of another's state machine, for a future with what it gives, or :class:`LinkError`."""
+        """Call another replica's state machine. The future gets the result, or :class:`LinkError`."""
         link = self._to(endpoint)
         number, future = link.next_number(), self.loop.create_future()
-        link.called[number] = future
+        link.calls[number] = future
         link.post(frames.Call(number, data))
         return future
 
     def notify(self, endpoint: str, data: bytes) -> None:
-        """As :meth:`call`, and nothing is expected."""
+        """As :meth:`call`, without an answer."""
         self._to(endpoint).post(frames.Call(0, data))
 
     async def identify(self, endpoint: str) -> frames.Welcome:
-        """The replica that listens at an endpoint. Raises :class:`LinkError`."""
+        """The greeting of the replica at an endpoint. Raises :class:`LinkError`."""
         return await asyncio.shield(self._to(endpoint).opened)
 
     def forget(self, endpoint: str) -> None:
@@ -436,7 +436,7 @@ class Links:
         return link
 
     async def close(self) -> None:
-        """Close all, and take none any more."""
+        """Close all connections, and accept no more."""
         if self._server is not None:
             self._server.close()
         for link in (*self.outgoing.values(), *self.incoming):
@@ -445,11 +445,11 @@ class Links:
 
 
 def _known(welcome: frames.Welcome, replica: ReplicaKey | None) -> Node | None:
-    """The voter that a replica says it is."""
+    """The node of a voter that the peer claims to be."""
     return None if replica is None else welcome.voters.node(replica)
 
 
 def _retrieve(future: asyncio.Future[frames.Welcome]) -> None:
-    """Nobody need wait for a connection to be opened."""
+    """Mark the exception as retrieved: nobody need wait for the connection to open."""
     if not future.cancelled():
         future.exception()

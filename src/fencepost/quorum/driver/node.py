@@ -1,10 +1,10 @@
-"""A replica of a quorum as part of a process: it carries out the effects of the role, for a state machine.
+"""A replica within a process: it carries out the role's effects for a state machine.
 
-Everything happens on the loop's thread, but for the disk: one thread writes and syncs the log, a group at a time, and
-another one writes snapshots. What arrives while the log is synced is the next group. Epochs and votes are stored on the
-loop's thread, which waits for the disk: elections are rare, and nothing behind may be done before.
+Everything runs on the event loop's thread except for the disk. One thread writes and syncs the log, a group at a time;
+what arrives meanwhile is the next group. Another thread writes snapshots. Epochs and votes are stored on the loop's
+thread, which blocks: elections are rare, and later effects have to wait for the disk anyway.
 
-A disk that fails ends the node, and so does anything that cannot be: nothing that was acknowledged is lost.
+A failed disk or a defect stops the node. Nothing that was acknowledged is lost.
 """
 
 from __future__ import annotations
@@ -50,42 +50,42 @@ _logger = logging.getLogger(__name__)
 
 
 class StateMachine(Protocol):
-    """The state machine that the log replicates. Its methods are called by the loop's thread."""
+    """The replicated state machine. Its methods are called on the loop's thread."""
 
     def apply(self, batch: Batch) -> None:
-        """Records are committed: the next ones. Control records come, too, as batches without records."""
+        """Apply the next committed records. Control records come as empty batches."""
 
     def snapshot(self) -> Iterator[Sequence[bytes]]:
-        """The state as it is now, whatever is applied while the records are taken, a few at a time, by another
-        thread."""
+        """Return the current state, in groups of records. Another thread iterates over them while more is applied."""
 
     def restore(self, records: Sequence[bytes]) -> None:
-        """The state is that of a snapshot, from the leader, and was behind it."""
+        """Replace the state by a newer snapshot from the leader."""
 
     def leader_changed(self, epoch: int, leader: Node | None, mine: bool) -> None:
-        """Another replica leads, or nobody, or this one (``mine``). Called for each epoch; requests to the leader of
-        another epoch may be lost."""
+        """Another replica leads, nobody does, or this one does (``mine``). Called for each epoch. Requests to an
+        earlier leader may be lost.
+        """
 
     def became_leader(self, epoch: int) -> None:
         """This replica leads, and the state is up to date."""
 
-    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
-        """Another replica asks for something."""
+    def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+        """Another replica calls."""
 
     def link_lost(self, endpoint: str) -> None:
         """A connection that this process opened is gone: calls over it may be lost."""
 
     def failed(self, error: BaseException) -> None:
-        """The node has ended: the disk failed, or something happened that cannot."""
+        """The node has stopped: the disk failed, or there is a defect."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on the work of a node at once, in bytes and records.
+    """Limits of a node's work at once, in bytes and records.
 
-    ``batch``: proposals that are appended together. ``fetch``: batches in one answer, at least one. ``piece``: of a
-    snapshot. ``snapshot_records``, ``snapshot_bytes``: of the log since the last snapshot, from which on the next one
-    is taken. ``snapshots``: that are kept. ``files``: of the log, from which on a start takes a snapshot.
-    ``pre_allocation``: that a file of the log takes on the disk at once.
+    ``batch``: proposals appended together. ``fetch``: batches in one answer, but at least one. ``piece``: of a
+    snapshot. ``snapshot_records``, ``snapshot_bytes``: log since the last snapshot that triggers the next one.
+    ``snapshots``: how many to keep. ``files``: files of the log above which a start takes a snapshot.
+    ``pre_allocation``: disk that a log file allocates at once.
     """
 
     batch: int = 1 << 20
@@ -101,20 +101,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = Limits()
 
 _REST = 0.1
-"""Seconds without a change after which the last group is proven to be durable."""
+"""Seconds without a change after which the last group is proven durable."""
 _SLICE = 1 << 20
-"""Bytes of records that are applied before the loop goes on with something else."""
-DISTRUSTED = "what no sound member says came"
-"""The beginning of the lines of the log that tell of such messages."""
+"""Bytes of records to apply before the loop does other work."""
+DISTRUSTED = "a message came that no sound member sends"
+"""The prefix of log lines about such messages."""
 _COMPLAINTS = 1.0
-"""Seconds between two lines of the log about messages that no sound member sends."""
+"""Seconds between two log lines about messages that no sound member sends."""
 _BETWEEN_GROUPS = 0.001
 """Seconds between two groups of a snapshot."""
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a node: those of its ``replica``, its ``limits``, and the endpoints to ask for a leader
-    (``bootstrap``)."""
+    """Settings of a node: those of its ``replica``, its ``limits``, and endpoints to ask for a leader
+    (``bootstrap``).
+    """
 
     replica: interface.QuorumSettings
     limits: Limits = DEFAULT_LIMITS
@@ -123,8 +124,9 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Process:
-    """The process of a node: its loop, its threads (:class:`.Worker`), and a number that it draws between two. That of
-    a simulator has virtual time."""
+    """The loop, threads (:class:`.Worker`) and random numbers of a node. A simulator replaces them with virtual
+    ones.
+    """
 
     loop: asyncio.AbstractEventLoop
     worker: Callable[[str], Worker] = Worker
@@ -133,11 +135,11 @@ class Process:
 
 @dataclass(slots=True)
 class _SnapshotProgress:
-    """The last snapshot, the one that is being taken, and the one that is being fetched.
+    """The last snapshot, the one being taken, and the one being fetched.
 
-    ``end``: the offset at which the last snapshot was begun. ``bytes_before``: of the log, appended by then (negative:
-    before this process began). ``is_due``: another one is taken as soon as there is anything new. ``is_written``: one
-    is being written now.
+    ``end``: the offset of the last snapshot. ``bytes_before``: bytes that had been appended to the log by then;
+    negative if that was before this process. ``is_due``: take another one as soon as there are new records.
+    ``is_written``: one is being written.
     """
 
     end: int
@@ -161,8 +163,9 @@ class QuorumNode:
         tracer: Tracer | None = None,
         process: Process | None = None,
     ) -> None:
-        """``contents``: what the files hold, whose state the machine has already. ``tracer`` traces the replica.
-        ``process``: by default this one."""
+        """``contents``: what the files hold; the machine already has that state. ``tracer`` traces the replica.
+        ``process``: this one by default.
+        """
         process = process or Process(asyncio.get_running_loop())
         self.files = files
         self.meta = contents.meta
@@ -173,15 +176,15 @@ class QuorumNode:
         self.log = contents.log
         self.replica = Replica(me, settings.replica, settings.bootstrap, traces=tracer is not None)
         self.applied = contents.snapshot.end.offset
-        """The state machine has all records ahead of this offset."""
+        """The state machine has all records before this offset."""
         self.stopped = False
         self._tracer = tracer
         self._contents: Contents | None = contents
         self._loop = process.loop
         self.heard_at = self._loop.time()
-        """When a leader has answered this replica, by the clock of the loop."""
+        """When a leader last answered this replica, by the loop's clock."""
         self._known: tuple[int, Node | None, bool] = (-1, None, False)
-        """The epoch, the leader and whether it is this replica, as the state machine has heard last."""
+        """The epoch, the leader and whether that is this replica, as last reported to the state machine."""
         # The role
         self._events: deque[interface.Event] = deque()
         self._effects: deque[interface.Effect] = deque()
@@ -190,7 +193,7 @@ class QuorumNode:
         self._carry_out = self._handlers()
         self._timers = Timers(lambda timer: self.deliver(interface.TimerFired(timer)), process.loop, process.draw)
         self._distrusted_at = -_COMPLAINTS
-        """When a message was last logged that no sound member sends."""
+        """When a message that no sound member sends was last logged."""
         # Requests and proposals
         self._numbers = itertools.count(1)
         self._replies: dict[int, Respond] = {}
@@ -233,17 +236,18 @@ class QuorumNode:
             handlers[interface.Trace] = self._tracer.did
         return handlers
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- starting and stopping -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to take part."""
+        """Start the replica."""
         contents, self._contents = self._contents, None
         assert contents is not None
         self.deliver(interface.Started(contents.election, contents.index))
 
     async def stop(self) -> None:
-        """End: a leader tells the others, so that they need not wait to find out. What is in the log is durable then,
-        unless the disk has failed."""
+        """Stop. A leader notifies the others, so that they need not wait for a timeout. The log is durable then, unless
+        the disk has failed.
+        """
         if not self.stopped:
             self.deliver(interface.Resign())
             await asyncio.sleep(0)
@@ -265,13 +269,13 @@ class QuorumNode:
         self._proposals.fail()
         self.machine.failed(error)
 
-    # -- requests of others --------------------------------------------------------------------------------------------
+    # -- callbacks of connections --------------------------------------------------------------------------------------
 
     def welcome(self) -> Welcome:
-        """The greeting to a replica or administrator that connects."""
+        """The greeting to a connecting replica or administrator."""
         return Welcome(self.me, self.meta.cluster_id, self.replica.voters)
 
-    def asked(self, request: AnyRequest, respond: Respond) -> None:
+    def request_received(self, request: AnyRequest, respond: Respond) -> None:
         """A request came."""
         number = next(self._numbers)
         self._replies[number] = respond
@@ -279,7 +283,7 @@ class QuorumNode:
             self._fetches.record(request, self.replica.log.end_offset)
         self.deliver(interface.RequestReceived(number, request))
 
-    def answered(self, response: AnyResponse) -> None:
+    def response_received(self, response: AnyResponse) -> None:
         """A response came."""
         if isinstance(response, FetchResponse | FetchSnapshotResponse) and response.error is Error.NONE:
             self.heard_at = self._loop.time()
@@ -291,10 +295,10 @@ class QuorumNode:
         if not self.stopped:
             self.machine.link_lost(endpoint)
 
-    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
-        """A replica asks something of the state machine."""
+    def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+        """A replica calls the state machine."""
         if not self.stopped:
-            self.machine.called(source, link, data, answer)
+            self.machine.call_received(source, link, data, answer)
 
     @property
     def leads(self) -> bool:
@@ -303,7 +307,7 @@ class QuorumNode:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the log is written now, so that what is proposed waits."""
+        """Whether the log is being written, so that proposals wait."""
         return self._syncing
 
     @property
@@ -313,14 +317,15 @@ class QuorumNode:
 
     @property
     def silence(self) -> float:
-        """Seconds since a leader answered this replica, which does not lead; 0 if it does."""
+        """Seconds since a leader answered this replica; 0 if it leads."""
         return 0.0 if self.replica.leads else self._loop.time() - self.heard_at
 
     # -- proposals -----------------------------------------------------------------------------------------------------
 
     def propose(self, records: Sequence[bytes]) -> asyncio.Future[OffsetAndEpoch]:
-        """Append records. Returns a future of the end offset of the last one and its epoch, once they are committed and
-        applied here; the future fails with :class:`.NotLeader` or :class:`.OutcomeUnknown`."""
+        """Append records. The future gets the end offset and epoch once they are committed and applied here. It fails
+        with :class:`.NotLeader` or :class:`.OutcomeUnknown`.
+        """
         future: asyncio.Future[OffsetAndEpoch] = self._loop.create_future()
         if self.stopped:
             future.set_exception(NotLeader())
@@ -332,29 +337,31 @@ class QuorumNode:
         return future
 
     def append(self, records: Sequence[bytes]) -> None:
-        """As :meth:`propose`, for a state machine that sees by the records themselves whether they are committed, and
-        has gathered them. If this replica does not lead, nothing happens."""
+        """As :meth:`propose`, for a state machine that recognises its records when they are committed, and has gathered
+        them. Does nothing if this replica does not lead.
+        """
         if not self.stopped:
             self._proposals.gathered.append((records, None))
             if not self._proposing and not self._syncing:
                 self._propose()
 
     def _propose(self) -> None:
-        """Propose to the role all that is gathered, as few batches."""
+        """Propose all gathered records to the role, in as few batches as possible."""
         self._proposing = False
         while self._proposals.gathered and not self.stopped:
             token = next(self._numbers)
             self.deliver(interface.Proposed(token, self._proposals.take(token, self.limits.batch)))
 
     def send_high_watermark(self, replica: ReplicaKey) -> None:
-        """A replica has clients that wait for a record which is committed by now: if this replica leads, it sends its
-        high watermark to that one at once."""
+        """If this replica leads, send its high watermark at once to a replica whose clients wait for a committed
+        record.
+        """
         self.deliver(interface.SendHighWatermark(replica))
 
     # -- events and effects --------------------------------------------------------------------------------------------
 
     def deliver(self, event: interface.Event) -> None:
-        """Something happens to the role."""
+        """Give the role an event."""
         if self.stopped:
             return
         self._events.append(event)
@@ -362,7 +369,7 @@ class QuorumNode:
             self._run()
 
     def _run(self) -> None:
-        """Give the role its events, one at a time, and do what comes of them, in order."""
+        """Give the role its events, one at a time, and carry out the effects in order."""
         self._running = True
         try:
             while not self.stopped:
@@ -375,9 +382,7 @@ class QuorumNode:
                     break
                 if not self._effects:
                     self._look_at_leader()
-        except (
-            Exception
-        ) as error:  # a disk that failed, or a defect: nothing may go on with half of what was to be done
+        except Exception as error:  # a disk failure or a defect: never go on with half of the effects
             self._fail(error)
         finally:
             self._running = False
@@ -411,7 +416,7 @@ class QuorumNode:
         self._sync()
 
     def _sync(self) -> None:
-        """Write the next group to the log, if there is one and the disk is free."""
+        """Write the next group to the log, if there is one and the disk is idle."""
         if self._syncing or not self.log.has_unsynced:
             return
         self._syncing = True
@@ -461,7 +466,7 @@ class QuorumNode:
     # -- the state machine ---------------------------------------------------------------------------------------------
 
     def _commit(self, effect: interface.Commit) -> None:
-        """Apply what is committed, a slice at a time."""
+        """Apply committed records, a slice at a time."""
         while self.applied < effect.offset:
             batches = self.log.read(self.applied, _SLICE)
             for batch in batches:
@@ -474,7 +479,7 @@ class QuorumNode:
                 if not batches:
                     raise Damage(f"the log ends at {self.applied}, and is committed up to {effect.offset}")
                 if batches[0].end_offset > effect.offset:
-                    break  # a replica said that it has a part of a batch; the batch is not committed yet
+                    break  # a replica claims to have part of a batch: it is not committed yet
                 self._effects.appendleft(effect)
                 self._blocked = True
                 self._loop.call_soon(self._unblock)
@@ -500,7 +505,7 @@ class QuorumNode:
         end = OffsetAndEpoch(self.applied, self.log.epoch_ahead_of(self.applied))
         snapshot = Snapshot(end, self.replica.log.configuration_at(self.applied))
         records_of_it = self.machine.snapshot()
-        head = next(records_of_it, ())  # the state as it is now
+        head = next(records_of_it, ())  # fixes the current state
         groups = itertools.chain([head], records_of_it)
         self._snapshot_worker.do(
             lambda: self._write_snapshot(snapshot, groups), lambda error: self._snapshot_written(snapshot, error)
@@ -526,28 +531,28 @@ class QuorumNode:
         self._snapshot.fetched.write(effect.position, effect.data)
 
     def _install(self, effect: interface.InstallSnapshot) -> None:
-        """Install the fetched snapshot. Nothing goes on before the snapshot is durable and loaded."""
+        """Install the fetched snapshot. Everything else waits until it is durable and loaded."""
         fetched, self._snapshot.fetched = self._snapshot.fetched, None
         assert fetched is not None and fetched.end == effect.snapshot
         self._blocked = True
-        found: list[tuple[Snapshot, list[bytes]]] = []
+        loaded: list[tuple[Snapshot, list[bytes]]] = []
 
         def installed(error: BaseException | None) -> None:
             if isinstance(error, Damage):
-                _logger.warning("what was fetched is no snapshot, and is fetched anew: %s", error)
+                _logger.warning("the fetched snapshot is damaged, and is fetched again: %s", error)
                 self._events.append(interface.SnapshotDamaged(effect.snapshot))
             elif error is not None:
                 self._fail(error)
                 return
             else:
                 try:
-                    self._load(*found[0])
+                    self._load(*loaded[0])
                 except Exception as defect:
                     self._fail(defect)
                     return
             self._unblock()
 
-        self._log_worker.do(lambda: found.append(fetched.install()), installed)
+        self._log_worker.do(lambda: loaded.append(fetched.install()), installed)
 
     def _load(self, snapshot: Snapshot, records: Sequence[bytes]) -> None:
         _logger.info("%s goes on from the snapshot at %s", self.me, snapshot.end.offset)
@@ -581,7 +586,7 @@ class QuorumNode:
     def _reply_with_batches(self, effect: interface.ReplyWithBatches) -> None:
         try:
             batches = self.log.read(effect.response.log_end.offset, self.limits.fetch)
-        except ValueError:  # a log that ends within a batch is that of no replica
+        except ValueError:  # no replica's log ends within a batch
             self._reply(effect.connection, msgspec.structs.replace(effect.response, error=Error.INVALID_REQUEST))
         else:
             self._reply(effect.connection, msgspec.structs.replace(effect.response, batches=tuple(batches)))

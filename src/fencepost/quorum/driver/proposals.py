@@ -1,4 +1,4 @@
-"""Proposals of a replica's clients, from when they are gathered until the log has committed them."""
+"""Clients' proposals, from when they are gathered until the log has committed them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ Outcome: TypeAlias = asyncio.Future[OffsetAndEpoch]
 
 
 class NotLeader(Exception):
-    """This replica does not lead: what was proposed is not in the log."""
+    """This replica does not lead. The proposal is not in the log."""
 
 
 class OutcomeUnknown(Exception):
-    """This replica leads no more: what was proposed may be committed by the next leader, or not."""
+    """This replica no longer leads. The next leader may commit the proposal, or not."""
 
 
 class Proposals:
-    """The proposals that are not committed yet. The outcome of one is its end offset with its epoch, or one of the two
-    exceptions."""
+    """The uncommitted proposals. Each gets its end offset and epoch, or one of the two exceptions."""
 
     def __init__(self) -> None:
         self.gathered: deque[tuple[Sequence[bytes], Outcome | None]] = deque()
-        """The proposals that the role has not seen yet: records, and the outcome if somebody waits for it."""
+        """The proposals that the role has not seen yet: records, and the future if somebody waits for it."""
         self._proposed: dict[int, list[tuple[int, Outcome]]] = {}
-        """By token, the outcomes of proposals that the role may accept or refuse, each with the place of its end: how
-        many records lie behind it, as a negative number."""
+        """By token, the proposals that the role has yet to accept or refuse: futures, each with its distance from the
+        end of the batch, as a negative number of records.
+        """
         self._accepted: deque[tuple[int, int, Outcome]] = deque()
-        """The end offset, the epoch and the outcome of proposals that are appended, in order."""
+        """The end offset, epoch and future of each appended proposal, in order."""
 
     def take(self, token: int, most_bytes: int) -> tuple[bytes, ...]:
         """The records of the next proposals, for one batch with this token: at least one proposal, and no more once
-        there are ``most_bytes``."""
+        there are ``most_bytes``.
+        """
         records: list[bytes] = []
         waiting: list[tuple[int, Outcome]] = []
         size = 0
@@ -49,7 +50,7 @@ class Proposals:
         return tuple(records)
 
     def accept(self, token: int, end_offset: int, epoch: int) -> None:
-        """The batch with this token is appended."""
+        """The batch with this token was appended."""
         for place, outcome in self._proposed.pop(token):
             self._accepted.append((end_offset + place, epoch, outcome))
 
@@ -59,20 +60,20 @@ class Proposals:
             _fail(outcome, NotLeader())
 
     def commit(self, offset: int) -> None:
-        """Everything ahead of an offset is committed and applied."""
+        """Everything before an offset is committed and applied."""
         while self._accepted and self._accepted[0][0] <= offset:
             end_offset, epoch, outcome = self._accepted.popleft()
             if not outcome.done():
                 outcome.set_result(OffsetAndEpoch(end_offset, epoch))
 
     def lose(self) -> None:
-        """The replica leads no more: nobody knows whether what is appended and not committed will be."""
+        """The replica no longer leads: the fate of uncommitted proposals is unknown."""
         accepted, self._accepted = self._accepted, deque()
         for _, _, outcome in accepted:
             _fail(outcome, OutcomeUnknown())
 
     def fail(self) -> None:
-        """The replica ends."""
+        """The replica stops."""
         gathered, self.gathered = self.gathered, deque()
         for _, outcome in gathered:
             if outcome is not None:

@@ -1,4 +1,4 @@
-"""The timers of a replica, on the clock of the loop."""
+"""The timers of a replica, on the event loop's clock."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from math import inf
 from fencepost.quorum.roles.interface import SetTimer, Timer
 
 _RESOLUTION = 0.002
-"""Seconds by which a loop may be early with a timer."""
+"""Seconds by which a loop may fire a timer early."""
 
 
 class _Armed:
-    """A timer: when it is to fire, and when the loop calls next, which is no later; never, if it is infinite."""
+    """A timer: when it fires, and when the loop calls next, which is no later. Infinity means never."""
 
     __slots__ = ("called_at", "fires_at", "handle", "timer")
 
@@ -24,10 +24,10 @@ class _Armed:
 
 
 class Timers:
-    """At most one timer of each kind. ``fired`` is called with the kind of a timer that is due.
+    """At most one timer of each kind. ``fired`` is called with the kind of a timer that fires.
 
-    Timers are set again and again, and seldom fire: a timer that is set to a later time keeps its handle, and looks at
-    the time again when the loop calls it.
+    Timers are reset often and seldom fire. So a timer that is set to a later time keeps its handle, and checks the time
+    again when the loop calls it.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Timers:
         self._armed: dict[Timer, _Armed] = {}
 
     def set(self, effect: SetTimer) -> None:
-        """Set a timer, in place of the one of its kind, to a random time within its bounds."""
+        """Set the timer of a kind to a random time within its bounds, replacing the previous one."""
         timer = effect.timer
         at = self._loop.time() + self._draw(effect.at_least, effect.at_most) / 1_000_000
         armed = self._armed.get(timer)
@@ -60,13 +60,13 @@ class Timers:
             self._armed[timer].fires_at = inf
 
     def stop(self) -> None:
-        """Cancel all timers for good."""
+        """Cancel all timers."""
         for armed in self._armed.values():
             if armed.handle is not None:
                 armed.handle.cancel()
 
     def _call(self, armed: _Armed) -> None:
-        """Have the loop call when the timer is to fire."""
+        """Schedule the call of the loop."""
         armed.called_at = armed.fires_at
         armed.handle = self._loop.call_at(armed.fires_at, self._called, armed)
 

@@ -1,5 +1,5 @@
 """The files of a replica of a quorum: its identity, its epoch and vote, its log, and snapshots.
 
-All of it lies in one folder: ``meta.properties`` (:mod:`.directory`), ``quorum-state`` (:mod:`.election`),
+All are in one folder: ``meta.properties`` (:mod:`.directory`), ``quorum-state`` (:mod:`.election`),
 ``NNNNNNNN.journal`` (:mod:`.log`) and ``OFFSET-EPOCH.checkpoint`` (:mod:`.snapshots`).
 """

@@ -1,8 +1,8 @@
-"""The folder of a replica: whose it is, and what is in it when a process begins.
+"""The folder of a replica: its owner, and its contents when a process starts.
 
-``meta.properties`` has the facts of Kafka's file of this name: ``cluster.id``, ``node.id`` and ``directory.id``; and a
-CRC32C of the lines before it. It is written once, before anything else. A folder whose replica belongs to no cluster
-yet has no ``cluster.id``, and nothing but this file.
+``meta.properties`` has the fields of Kafka's file of this name, ``cluster.id``, ``node.id`` and ``directory.id``, and a
+CRC32C of the lines before it. It is written once, before anything else. Before a replica belongs to a cluster, it has
+no ``cluster.id``, and the folder has no other file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _logger = logging.getLogger(__name__)
 
 META = "meta.properties"
 _RESERVED = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"})
-"""Ids that mean something else in Kafka."""
+"""Ids with a special meaning in Kafka."""
 
 
 @dataclass(frozen=True)
 class Meta:
-    """The owner of a folder; ``cluster_id`` is empty as long as the replica belongs to no cluster."""
+    """The owner of a folder. ``cluster_id`` is empty while the replica belongs to no cluster."""
 
     key: ReplicaKey
     cluster_id: str = ""
@@ -41,7 +41,7 @@ class Meta:
 
 @dataclass
 class Contents:
-    """The contents of a replica's folder: everything that it starts with. ``state`` are the records of the snapshot."""
+    """Everything that a replica starts with. ``state`` is the records of the snapshot."""
 
     meta: Meta
     election: ElectionState
@@ -52,7 +52,7 @@ class Contents:
 
 
 def draw_id() -> str:
-    """An id as Kafka draws them: 16 random bytes, 22 characters of URL-safe base64, no dash at its beginning."""
+    """Draw an id as Kafka does: 16 random bytes as 22 characters of URL-safe base64, without a leading dash."""
     while True:
         drawn = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if drawn not in _RESERVED and not drawn.startswith("-"):
@@ -63,7 +63,7 @@ def read_meta(files: Files) -> Meta | None:
     """The owner of a folder; None if it has none. Raises :class:`Damage`."""
     if META not in files.names():
         if STATE in files.names() or journals_in(files) or snapshots_in(files):
-            raise Damage(f"{META} is missing, which says whose folder it is")
+            raise Damage(f"{META} is missing: it has the owner of the folder")
         return None
     data = files.open(META).read(0, files.size(META))
     *lines, checksum = data.decode("ascii", "replace").split("\n")[:-1] or [""]
@@ -76,7 +76,7 @@ def read_meta(files: Files) -> Meta | None:
 
 
 def write_meta(files: Files, meta: Meta) -> None:
-    """Say whose folder it is, durably."""
+    """Write the owner of the folder durably."""
     lines = ["version=1", f"node.id={meta.key.host_id}", f"directory.id={meta.key.directory_id}"]
     if meta.cluster_id:
         lines.insert(1, f"cluster.id={meta.cluster_id}")
@@ -93,9 +93,9 @@ def join_cluster(
     snapshot: Snapshot = EMPTY_SNAPSHOT,
     unit: int = 1 << 16,
 ) -> None:
-    """Make the files of a replica that has none, as one of ``meta.cluster_id``: with the snapshot that it begins with.
+    """Create the files of a new replica of ``meta.cluster_id``, with its first snapshot.
 
-    ``meta.properties`` says so when all else is durable. What an attempt that was cut short has left is made anew.
+    ``meta.properties`` is written last, when all else is durable. An interrupted attempt is repeated from the start.
     """
     remove_temporary(files)
     for name in files.names():
@@ -109,7 +109,7 @@ def join_cluster(
 
 
 def open_replica(files: Files, meta: Meta, unit: int = 1 << 16, **limits: int) -> Contents:
-    """Read the contents of a replica's folder. Raises :class:`Damage` if something is missing that was durable."""
+    """Read the contents of a replica's folder. Raises :class:`Damage` if something durable is missing."""
     remove_temporary(files)
     remove_fetched(files)
     election = read_election(files)
@@ -119,7 +119,7 @@ def open_replica(files: Files, meta: Meta, unit: int = 1 << 16, **limits: int) -
     if last > election.epoch:
         raise Damage(f"{STATE} is an older copy: it is of epoch {election.epoch}, and records are of epoch {last}")
     if not _reaches(log, snapshot.end):
-        # A crash came before all was stored that the snapshot has, or before the log began anew behind it.
+        # A crash came before the snapshot's content was stored, or before the log restarted at its end.
         log.reset(snapshot.end)
         log.write(log.take())
         log.written()
@@ -132,14 +132,14 @@ def _newest(files: Files, log: ReplicatedLog) -> tuple[Snapshot, list[bytes]]:
         if damage is not None and not log.start.offset <= end.offset <= log.end.offset:
             break
         try:
-            found = load_snapshot(files, end)
+            snapshot = load_snapshot(files, end)
         except Damage as error:
             damage = damage or error
             _logger.warning("%s; an older one and the log are tried", error)
             continue
         if log.start.offset > end.offset:
             raise Damage(f"records from {end.offset:,} to {log.start.offset:,} are missing between snapshot and log")
-        return found
+        return snapshot
     raise damage or Damage("the snapshot is missing")
 
 

@@ -1,6 +1,6 @@
-"""The epoch and the vote of a replica: the file ``quorum-state``, replaced in one step.
+"""The epoch and the vote of a replica: the file ``quorum-state``, replaced atomically.
 
-It is one line of JSON with the names of Kafka's file, and a CRC32C of all else in it.
+It is one line of JSON with the names of Kafka's file, and a CRC32C of everything else in it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Stored(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 def store_election(files: Files, election: ElectionState) -> None:
-    """Keep an election state; it is durable when this comes back. Raises ``OSError``."""
+    """Store an election state. It is durable when this returns. Raises ``OSError``."""
     voted = election.voted or _NOBODY
     leader = election.leader or Node(_NOBODY, "")
     stored = _Stored(election.epoch, *_fields(voted), *_fields(leader.key), leader.endpoint)
@@ -36,9 +36,9 @@ def store_election(files: Files, election: ElectionState) -> None:
 
 
 def read_election(files: Files) -> ElectionState:
-    """The state that was stored last. Raises :class:`Damage` if it is missing or not what was written."""
+    """The last stored state. Raises :class:`Damage` if it is missing or damaged."""
     if STATE not in files.names():
-        raise Damage(f"{STATE} is missing, which says for whom this replica has voted")
+        raise Damage(f"{STATE} is missing: it has the vote of this replica")
     data = files.open(STATE).read(0, files.size(STATE))
     try:
         stored = msgspec.json.decode(data, type=_Stored)

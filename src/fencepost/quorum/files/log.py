@@ -1,16 +1,16 @@
-"""The replicated log on disk: the journal of a bookie (:mod:`fencepost.ledger.disk.journal`), with batches as its
-records.
+"""The replicated log on disk: a bookie's journal (:mod:`fencepost.ledger.disk.journal`) with batches as records.
 
-The files of the journal are the segments of the log. So a torn tail is distinguished from damage as there: a
-synced record that cannot be read is refused, and a record that a crash cut short is passed over. A record is a CRC32C
-of all that follows it (4 bytes), its kind (1), and
+The files of the journal are the segments of the log. Torn tails are distinguished from damage as there: an unreadable
+record that was synced is refused, and a record that a crash cut short is skipped. A record is a CRC32C of all that
+follows it (4 bytes), its kind (1), and
 
-- of a batch (1): the epoch of the record ahead of the batch (8 bytes), and the batch as MessagePack;
-- of a beginning (2): an offset and the epoch of the record ahead of it (8 bytes each). The log goes on there: what is
-  behind that offset is cut off; and if the log has no such place, it begins anew there.
+- for a batch (1): the epoch of the record before the batch (8 bytes), and the batch as MessagePack;
+- for a beginning (2): an offset, and the epoch of the record before it (8 bytes each). The log continues there, and
+  everything after that offset is removed. If the log has no such place, it starts again there.
 
-A file begins with a beginning, or with the batches that it repeats of the one before. A cut begins a file. So within a
-file the batches follow one another, and the log starts where its first file begins when those before it are removed.
+A file begins with a beginning, or with batches repeated from the previous file. A truncation begins a new file. So
+the batches of a file are consecutive, and the log can start at the first batch of any file, once earlier files are
+removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEAD = struct.Struct(">BQ")
 _BEGIN = struct.Struct(">BQQ")
 _base = attrgetter("base")
 _LENGTH = 4
-"""Bytes of the length that the journal writes ahead of each record."""
+"""Bytes of the length before each journal record."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Batch)
@@ -52,7 +52,7 @@ class Held:
         self.end = batch.end_offset
         self.epoch = batch.epoch
         self.ahead = ahead
-        """The epoch of the record ahead of it."""
+        """The epoch of the record before it."""
         self.batch: Batch | None = batch
         self.size = size
         """Bytes of its record."""
@@ -61,8 +61,8 @@ class Held:
 
 @dataclass(slots=True)
 class _Write:
-    """A change of the log that is not durable yet: a batch, or the place at which the log goes on. ``anew``: nothing
-    ahead of that place is left.
+    """A change of the log that is not durable yet: a batch, or the place at which the log continues. ``anew``: nothing
+    before that place is left.
     """
 
     record: bytes
@@ -74,15 +74,14 @@ class _Write:
 class ReplicatedLog:
     """The log of one replica.
 
-    The loop's thread reads and changes it, by all methods but :meth:`write` and :meth:`remove_files`: these do what was
-    asked for before on the disk, called by one other thread. They raise ``OSError``; then nothing more may be asked of
-    the log.
+    The loop's thread calls all methods except :meth:`write`, :meth:`rest` and :meth:`remove_files`. One other thread
+    calls those to change the disk. They raise ``OSError``; the log must not be used afterwards.
     """
 
     def __init__(self, files: Files, start: OffsetAndEpoch, cache: int = 32 << 20, segment: int = 16 << 20) -> None:
         self.files = files
         self.start = start
-        """Where it starts, and the epoch of the record ahead of that."""
+        """Where it starts, and the epoch of the record before that."""
         self.appended_bytes = 0
         """Bytes of the batches that were added since it was opened."""
         self._held: list[Held] = []
@@ -94,17 +93,17 @@ class ReplicatedLog:
         self._writing = 0  # how many of them the other thread has
         self._durable = start.offset
         self._journal: JournalFiles
-        self._begins: list[tuple[int, int]] = []  # number of each file, and the offset at which the log goes on in it
+        self._begins: list[tuple[int, int]] = []  # number of each file, and the offset at which the log continues in it
         self._open: dict[int, File] = {}
-        # Of the thread that writes, until written() is called: the end of what it has written, and the files it began.
+        # Of the writing thread, until written() is called: the end of what it has written, and its new files.
         self._end = start
         self._begun: list[tuple[int, int]] = []
 
-    # -- beginning -----------------------------------------------------------------------------------------------------
+    # -- opening -------------------------------------------------------------------------------------------------------
 
     @classmethod
     def create(cls, files: Files, start: OffsetAndEpoch, unit: int = 1 << 16, **limits: int) -> ReplicatedLog:
-        """An empty log that starts at a place, in a folder without one."""
+        """Create an empty log that starts at a place, in a folder without one."""
         log = cls(files, start, **limits)
         log._journal = JournalFiles(files, Recovered((), (), 0, 0), unit=unit)
         log._begins = [(log._journal.number, start.offset)]
@@ -114,21 +113,20 @@ class ReplicatedLog:
 
     @classmethod
     def open(cls, files: Files, unit: int = 1 << 16, **limits: int) -> ReplicatedLog:
-        """The log that is in a folder. Raises :class:`Damage` if something is missing that was durable, and
-        ``OSError``."""
+        """Open the log of a folder. Raises :class:`Damage` if something durable is missing, and ``OSError``."""
         numbers = journals_in(files)
         if not numbers:
             raise Damage("the log is missing")
-        found = read_partial_journal(files, numbers[0])
+        recovered = read_partial_journal(files, numbers[0])
         log = cls(files, OffsetAndEpoch(0, 0), **limits)
-        log._replay(found)
-        log._journal = JournalFiles(files, found, unit=unit)
-        log._has_begun(found.unproven)
+        log._replay(recovered)
+        log._journal = JournalFiles(files, recovered, unit=unit)
+        log._has_begun(recovered.unproven)
         log._durable, log._end = log.end.offset, log.end
         return log
 
     def _has_begun(self, repeated: Sequence[bytes]) -> None:
-        """A file has just been begun, with the last records of the log, which may not be durable in the file before."""
+        """A new file begins with the last records of the log, which may not be durable in the previous file."""
         number, at = self._journal.number, SECTOR + RECORDS_AT
         first = len(self._held) - sum(isinstance(_read(record)[0], Batch) for record in repeated)
         self._begins.append((number, self._held[first].base if first < len(self._held) else self.end.offset))
@@ -142,9 +140,9 @@ class ReplicatedLog:
             self._journal.write([_beginning(self.end).record])
             self._journal.sync()
 
-    def _replay(self, found: Recovered) -> None:
+    def _replay(self, recovered: Recovered) -> None:
         began = False
-        for group, (number, at) in zip(found.groups, found.places, strict=True):
+        for group, (number, at) in zip(recovered.groups, recovered.places, strict=True):
             for record in read_records(group):
                 at += _LENGTH
                 what, ahead = _read(record)
@@ -167,12 +165,12 @@ class ReplicatedLog:
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """Where it ends, durable or not."""
+        """The end of the log, durable or not."""
         return OffsetAndEpoch(self._held[-1].end, self._held[-1].epoch) if self._held else self.start
 
     @property
     def stored_end(self) -> OffsetAndEpoch:
-        """The end of what is durable of the log as it is now."""
+        """The end of the durable part of the current log."""
         offset = self._durable
         for write in self._unsynced:
             if write.begin is not None:
@@ -181,44 +179,44 @@ class ReplicatedLog:
         return OffsetAndEpoch(offset, self.epoch_ahead_of(offset))
 
     def epoch_ahead_of(self, offset: int) -> int:
-        """The epoch of the record ahead of an offset between start and end."""
+        """The epoch of the record before an offset. The offset must be between start and end."""
         place = self._place(offset - 1)
         return self._held[place].epoch if place >= 0 else self.start.epoch
 
     def index(self, snapshot: Snapshot) -> LogIndex:
-        """The index of the log for the role, with the latest snapshot."""
+        """The role's index of the log, with the latest snapshot."""
         index = LogIndex(snapshot, self.start.offset, self.start.epoch)
         for held in self._held:
             index.append(self._batch(held))
         return index
 
     def read(self, offset: int, most_bytes: int = 1 << 62) -> list[Batch]:
-        """The batches from an offset on, at which one begins: at least one if there is any, and not many more bytes
+        """Read batches from an offset on, where one must begin: at least one, if there is any, and not many more bytes
         than ``most_bytes``.
 
-        Raises :class:`Damage` if the disk does not give what was written, ``ValueError`` for an offset within a batch.
+        Raises :class:`Damage` if the disk returns other bytes, and ``ValueError`` for an offset within a batch.
         """
         if offset >= self.end.offset:
             return []
         place = self._place(offset)
         if place < 0 or self._held[place].base != offset:
             raise ValueError(f"no batch of the log begins at {offset}")
-        found: list[Batch] = []
+        batches: list[Batch] = []
         size = 0
         for index in range(place, len(self._held)):
             held = self._held[index]
-            if found and size + held.size > most_bytes:
+            if batches and size + held.size > most_bytes:
                 break
-            found.append(self._batch(held))
+            batches.append(self._batch(held))
             size += held.size
-        return found
+        return batches
 
     def size_from(self, offset: int) -> int:
         """Bytes of the batches from an offset on."""
         return sum(held.size for held in self._held if held.base >= offset)
 
     def _place(self, offset: int) -> int:
-        """The number of the batch that has the record of an offset; -1 if the offset is ahead of all."""
+        """The index of the batch with the record at an offset; -1 if the offset is before all."""
         return bisect_right(self._held, offset, key=_base) - 1
 
     def _batch(self, held: Held) -> Batch:
@@ -241,7 +239,7 @@ class ReplicatedLog:
     # -- changing ------------------------------------------------------------------------------------------------------
 
     def append(self, batches: Iterable[Batch]) -> None:
-        """Add batches."""
+        """Append batches."""
         for batch in batches:
             ahead = self.end.epoch
             record = _sealed(_HEAD.pack(_BATCH, ahead) + _encode(batch))
@@ -251,19 +249,20 @@ class ReplicatedLog:
             self._unsynced.append(_Write(record, held))
 
     def truncate(self, end_offset: int) -> None:
-        """Cut off all records from an offset on."""
+        """Remove all records from an offset on."""
         at = OffsetAndEpoch(end_offset, self.epoch_ahead_of(end_offset))
         self._go_on_at(at)
         self._unsynced.append(_beginning(at))
 
     def reset(self, end: OffsetAndEpoch) -> None:
-        """Drop everything, and begin anew behind a snapshot."""
+        """Drop everything, and start again at the end of a snapshot."""
         self._begin_anew(end)
         self._unsynced.append(_beginning(end, anew=True))
 
     def delete_before(self, offset: int) -> int:
-        """Forget the batches that end at an offset or ahead of it, as far as they fill whole files: the number of the
-        first file that is needed, for :meth:`remove_files`."""
+        """Forget whole files of batches before an offset. Returns the number of the first file to keep, for
+        :meth:`remove_files`.
+        """
         keep = 0
         for place, (_, begin) in enumerate(self._begins):
             if begin <= offset:
@@ -318,22 +317,22 @@ class ReplicatedLog:
 
     @property
     def file_count(self) -> int:
-        """The files that it is in."""
+        """The number of its files."""
         return len(self._begins)
 
     @property
     def has_unsynced(self) -> bool:
-        """Whether something is to be written that the other thread does not have yet."""
+        """Whether there are writes that the other thread does not have yet."""
         return len(self._unsynced) > self._writing
 
     def take(self) -> Sequence[_Write]:
-        """All that is to be written, for :meth:`write`: the next group. One at a time."""
+        """Take all pending writes as the next group, for :meth:`write`. One group at a time."""
         assert not self._writing
         self._writing = len(self._unsynced)
         return self._unsynced[:]
 
     def write(self, writes: Sequence[_Write]) -> None:
-        """Write what was taken; it is durable when this comes back."""
+        """Write a group. It is durable when this returns. Called on the other thread."""
         journal = self._journal
         group: list[_Write] = []
         for write in writes:
@@ -365,7 +364,7 @@ class ReplicatedLog:
             at += len(write.record)
 
     def written(self) -> OffsetAndEpoch:
-        """The writes that were taken are durable. Returns the end of the durable part of the log as it is now."""
+        """The group is durable. Returns the end of the durable part of the current log."""
         self._begins += self._begun
         self._begun = []
         for write in self._unsynced[: self._writing]:
@@ -379,12 +378,12 @@ class ReplicatedLog:
         return self.stored_end
 
     def rest(self) -> None:
-        """Prove that what was written is durable (as :meth:`write`, by the other thread)."""
+        """Prove that the last writes are durable. Called on the other thread, like :meth:`write`."""
         self._journal.write()
         self._journal.sync()
 
     def remove_files(self, first: int) -> None:
-        """Remove the files ahead of one (by the other thread)."""
+        """Remove the files before this one. Called on the other thread."""
         self._journal.remove_before(first)
         self.files.sync()
 
@@ -398,7 +397,7 @@ def _sealed(body: bytes) -> bytes:
 
 
 def _read(record: bytes) -> tuple[Batch | OffsetAndEpoch, int]:
-    """The contents of a record, and the epoch of the record of the log that is ahead of it."""
+    """Decode a record: its contents, and the epoch of the record before it in the log."""
     body = record[_CHECKSUM.size :]
     if len(body) < _HEAD.size or _CHECKSUM.unpack_from(record)[0] != crc32c(body):
         raise Damage("the log has a record with another checksum than was written")

@@ -1,8 +1,8 @@
 """Snapshots on disk: the state of the state machine at a place of the log, and the voters there.
 
-A snapshot is the file ``OFFSET-EPOCH.checkpoint``, as Kafka names it, in the format of a file of the journal
-(:mod:`fencepost.ledger.disk.journal`). Its first record names its offset, epoch and voters, those of the state machine
-follow in groups, and the last one has their number: a file without it is no snapshot.
+A snapshot is the file ``OFFSET-EPOCH.checkpoint``, named as in Kafka, in the format of a journal file
+(:mod:`fencepost.ledger.disk.journal`). Its first record has the offset, epoch and voters. Groups of the state machine's
+records follow. The last record has their number; without it the snapshot is incomplete.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tail(msgspec.Struct, frozen=True, array_like=True):
-    """The last record: how many records of the state machine there are."""
+    """The last record: the number of the state machine's records."""
 
     count: int
 
@@ -45,7 +45,7 @@ _read_tail = msgspec.msgpack.Decoder(Tail).decode
 
 
 def name_of(end: OffsetAndEpoch) -> str:
-    """The file of a snapshot."""
+    """The file name of a snapshot."""
     return f"{end.offset:020}-{end.epoch:010}{SUFFIX}"
 
 
@@ -56,7 +56,7 @@ def snapshots_in(files: Files) -> list[OffsetAndEpoch]:
 
 
 def groups(snapshot: Snapshot, records: Iterable[Sequence[bytes]]) -> Iterator[bytes]:
-    """The bytes of a snapshot, a group at a time."""
+    """Encode a snapshot, a group at a time."""
     writer = journal.Writer(snapshot.end.offset + 1)
     yield writer.begin(0, [_encode(Head(FORMAT, snapshot.end, snapshot.voters))])
     count = 0
@@ -67,7 +67,7 @@ def groups(snapshot: Snapshot, records: Iterable[Sequence[bytes]]) -> Iterator[b
 
 
 def write_snapshot(files: Files, snapshot: Snapshot, records: Iterable[Sequence[bytes]]) -> Iterator[None]:
-    """Write a snapshot, a group at each step. It is there, and durable, when the last step is done."""
+    """Write a snapshot, a group at each step. It exists durably after the last step."""
     temporary = name_of(snapshot.end) + TEMPORARY
     file = files.create(temporary)
     for group in groups(snapshot, records):
@@ -79,13 +79,13 @@ def write_snapshot(files: Files, snapshot: Snapshot, records: Iterable[Sequence[
 
 
 def read_snapshot(data: bytes, end: OffsetAndEpoch) -> tuple[Snapshot, list[bytes]]:
-    """A snapshot, and the records of the state machine. Raises :class:`Damage` for bytes that are no whole one."""
+    """Decode a snapshot, and the records of the state machine. Raises :class:`Damage` for other bytes."""
     name = name_of(end)
-    found = journal.scan(data, end.offset + 1)
-    records = [record for _, record in found.records]
+    scanned = journal.scan(data, end.offset + 1)
+    records = [record for _, record in scanned.records]
     try:
-        if len(records) < 2 or found.end != len(data):
-            raise Damage(f"{name} cannot be read from byte {found.end:,} on")
+        if len(records) < 2 or scanned.end != len(data):
+            raise Damage(f"{name} cannot be read from byte {scanned.end:,} on")
         head, tail = _read_head(records[0]), _read_tail(records[-1])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Damage(f"{name} cannot be read: {error}") from error
@@ -97,19 +97,19 @@ def read_snapshot(data: bytes, end: OffsetAndEpoch) -> tuple[Snapshot, list[byte
 
 
 def load_snapshot(files: Files, end: OffsetAndEpoch) -> tuple[Snapshot, list[bytes]]:
-    """A snapshot of a folder. Raises :class:`Damage` and ``OSError``."""
+    """Read a snapshot from a folder. Raises :class:`Damage` and ``OSError``."""
     name = name_of(end)
     return read_snapshot(files.open(name).read(0, files.size(name)), end)
 
 
 def purge_snapshots(files: Files, keep: int) -> None:
-    """Remove all snapshots but the newest ones."""
+    """Remove all snapshots except the ``keep`` newest ones."""
     for end in snapshots_in(files)[:-keep]:
         files.remove(name_of(end))
 
 
 class Fetched:
-    """A snapshot that comes from the leader piece by piece."""
+    """A snapshot that is being fetched from the leader, piece by piece."""
 
     def __init__(self, files: Files, end: OffsetAndEpoch) -> None:
         self.files = files
@@ -120,7 +120,7 @@ class Fetched:
         self._file: File = files.create(self._name)
 
     def write(self, position: int, data: bytes) -> None:
-        """Bytes from a position on, which is not behind the end of those before."""
+        """Write bytes from a position on, which must not be after the end of the previous ones."""
         if position > self._file.end:
             raise ValueError(f"{self._name} has {self._file.end} bytes, and none at {position}")
         if position < self._file.end:
@@ -128,20 +128,20 @@ class Fetched:
         self._file.append(data)
 
     def install(self) -> tuple[Snapshot, list[bytes]]:
-        """Make the whole snapshot durable. Raises :class:`Damage`, and then the file is gone."""
+        """Make the complete snapshot durable. Raises :class:`Damage`, and then the file is deleted."""
         try:
-            found = read_snapshot(self._file.read(0, self._file.end), self.end)
+            snapshot = read_snapshot(self._file.read(0, self._file.end), self.end)
         except Damage:
             self.files.remove(self._name)
             raise
         self._file.sync()
         self.files.rename(self._name, name_of(self.end))
         self.files.sync()
-        return found
+        return snapshot
 
 
 def remove_fetched(files: Files) -> None:
-    """Remove what was being fetched when the process ended."""
+    """Remove an incomplete fetch of an earlier process."""
     for name in files.names():
         if name.endswith(FETCHED):
             files.remove(name)

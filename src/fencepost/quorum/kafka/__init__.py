@@ -1,5 +1,5 @@
-"""Kafka's protocol, as far as Kafka's own tools ask a controller how its quorum stands, and to change its voters.
+"""Kafka's protocol, as far as Kafka's tools need it to describe the quorum of a controller and change its voters.
 
-The schemas (:mod:`.schema`, :mod:`.messages`) know nothing of a quorum. :mod:`.answers` says in Kafka's words what a
-quorum is, and :mod:`.listener` has the connections.
+The schemas (:mod:`.schema`, :mod:`.messages`) are independent of the quorum. :mod:`.answers` translates the quorum into
+Kafka's terms, and :mod:`.listener` has the connections.
 """

@@ -1,10 +1,10 @@
-"""The requests of Kafka's tools to a controller, answered by a quorum in Kafka's words and with Kafka's errors.
+"""Answers to the requests of Kafka's tools, with Kafka's terms and errors.
 
-Every member answers for the whole quorum, as it hands on to the leader what only that can do. So it says of the cluster
-that it is the controller itself, as Kafka's brokers do: nobody has to know where others listen for Kafka's protocol.
-The leader is reported by DescribeQuorum.
+Every member answers for the whole quorum, and forwards to the leader what only that can do. So a member names itself as
+the controller, as Kafka's brokers do, and need not know where others listen for Kafka's protocol. DescribeQuorum
+reports the leader.
 
-A client that is answered NOT_LEADER_OR_FOLLOWER asks again; a change is answered so only if nothing of it was done.
+A client retries after NOT_LEADER_OR_FOLLOWER. So a change gets this answer only if nothing of it was done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fencepost.quorum.driver.admin import AGAIN
+from fencepost.quorum.driver.admin import RETRY_PAUSE
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
 from fencepost.quorum.identity import Node, ReplicaKey, host_and_port
@@ -41,16 +41,16 @@ from fencepost.quorum.messages import (
 from fencepost.quorum.rules import PASSING, Error
 
 LISTENER = "CONTROLLER"
-"""The name of a member's endpoint among the listeners of a Kafka controller."""
+"""The listener name of a member's endpoint, as in a Kafka controller."""
 TOPIC = "__cluster_metadata"
-"""The log, which is the only partition of this topic."""
+"""The topic whose only partition is the log."""
 
 PATIENCE = 10.0
-"""Seconds for a change to become possible and for the leader to make it, or fewer if the request says so. Kafka's
-clients wait three times as long.
+"""The most seconds to wait until the leader has made a change; the request may ask for fewer. Kafka's clients wait
+three times as long.
 """
 _DESCRIBED = 2.0
-"""Seconds for it to describe the quorum: one that takes longer leads no more, and another one will."""
+"""The most seconds to wait for a description. A leader that takes longer does not lead any more."""
 
 Body = dict[str, Any]
 
@@ -83,11 +83,11 @@ CODES: Mapping[Error, Code] = {
     Error.TIMED_OUT: Code.REQUEST_TIMED_OUT,
     Error.INVALID_REQUEST: Code.INVALID_REQUEST,
 }
-"""The code in Kafka's protocol for each refusal of a leader."""
+"""Kafka's error code for each refusal of a leader."""
 
 
 class _Refused(Exception):
-    """A request is not done: the code of the error, why, and whether that passes by itself."""
+    """A request is refused: the error code, the reason, and whether the refusal is temporary."""
 
     def __init__(self, code: Code, reason: str, passes: bool = False) -> None:
         super().__init__(reason)
@@ -96,7 +96,7 @@ class _Refused(Exception):
 
 
 class Answers:
-    """The answers of one member, which is reached by Kafka's protocol at ``address``, a host and a port."""
+    """The answers of one member. Clients of Kafka's protocol reach it at ``address``, a host and a port."""
 
     def __init__(self, host: QuorumHost, address: tuple[str, int], patience: float = PATIENCE) -> None:
         self.host = host
@@ -111,16 +111,16 @@ class Answers:
         }
 
     async def to(self, request: Request) -> tuple[int, Body]:
-        """The version in which a request is answered, and the answer."""
+        """The version of the answer, and the answer."""
         if not request.is_known:
             newest = {"ApiKey": API_VERSIONS.key, "MinVersion": API_VERSIONS.oldest, "MaxVersion": API_VERSIONS.newest}
             return 0, {"ErrorCode": Code.UNSUPPORTED_VERSION, "ApiKeys": [newest]}
         return request.version, await self._by_key[request.api.key](request)
 
-    # -- who is here ---------------------------------------------------------------------------------------------------
+    # -- ApiVersions and DescribeCluster -------------------------------------------------------------------------------
 
     async def _api_versions(self, request: Request) -> Body:
-        # Members of a quorum have the ids of directories, and voters that come and go: that is version 1 of KRaft.
+        # Members have directory ids, and voters change: that is version 1 of KRaft.
         feature = {"Name": "kraft.version", "MinVersion": 1, "MaxVersion": 1}
         return {
             "ApiKeys": [
@@ -147,7 +147,7 @@ class Answers:
             "Brokers": [{"BrokerId": number, "Host": host, "Port": port}],
         }
 
-    # -- how it stands -------------------------------------------------------------------------------------------------
+    # -- DescribeQuorum ------------------------------------------------------------------------------------------------
 
     async def _describe_quorum(self, request: Request) -> Body:
         if request.body["Topics"] != [{"TopicName": TOPIC, "Partitions": [{"PartitionIndex": 0}]}]:
@@ -155,7 +155,7 @@ class Answers:
         partition: Body = {"PartitionIndex": 0, "ErrorMessage": None}
         answer: Body = {"ErrorMessage": None, "Topics": [{"TopicName": TOPIC, "Partitions": [partition]}]}
         try:
-            found = await self._standing()
+            quorum = await self._standing()
         except _Refused as refused:
             partition |= {
                 "ErrorCode": refused.code,
@@ -166,33 +166,34 @@ class Answers:
             }
             return answer
         partition |= {
-            "LeaderId": found.source.host_id,
-            "LeaderEpoch": found.epoch,
-            "HighWatermark": found.high_watermark,
-            "CurrentVoters": _states(found.voters),
-            "Observers": _states(found.observers),
+            "LeaderId": quorum.source.host_id,
+            "LeaderEpoch": quorum.epoch,
+            "HighWatermark": quorum.high_watermark,
+            "CurrentVoters": _states(quorum.voters),
+            "Observers": _states(quorum.observers),
         }
-        answer["Nodes"] = [_node(each) for each in found.voters]
+        answer["Nodes"] = [_node(each) for each in quorum.voters]
         return answer
 
     async def _standing(self) -> DescribeQuorumResponse:
         """The quorum as its leader sees it."""
         try:
             async with asyncio.timeout(_DESCRIBED):
-                found = await self.host.ask_leader(DescribeQuorum())
+                quorum = await self.host.ask_leader(DescribeQuorum())
         except TimeoutError as error:
             raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, "the leader does not answer") from error
         except LinkError as error:
             raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, f"the leader cannot be asked: {error}") from error
-        if not isinstance(found, DescribeQuorumResponse) or found.error is not Error.NONE:
+        if not isinstance(quorum, DescribeQuorumResponse) or quorum.error is not Error.NONE:
             raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, "the leader has just changed")
-        return found
+        return quorum
 
-    # -- changes -------------------------------------------------------------------------------------------------------
+    # -- AddRaftVoter and RemoveRaftVoter ------------------------------------------------------------------------------
 
     async def _answered(self, change: Callable[[Body], Awaitable[None]], request: Request) -> Body:
-        """Make a change, once that is possible: as KIP-853 has it, a change waits for the one before it, for the first
-        record of a new leader, and for a new voter to catch up."""
+        """Make a change once that is possible. In KIP-853 a change waits for the previous one, for the first record of
+        a new leader, and for a new voter to catch up.
+        """
         patience = min(self.patience, max(0, request.body.get("TimeoutMs", 1 << 31)) / 1_000)
         clock = asyncio.get_running_loop().time
         end = clock() + patience
@@ -201,8 +202,8 @@ class Answers:
                 async with asyncio.timeout_at(end):
                     await change(request.body)
             except _Refused as refused:
-                if refused.passes and clock() + AGAIN < end:
-                    await asyncio.sleep(AGAIN)
+                if refused.passes and clock() + RETRY_PAUSE < end:
+                    await asyncio.sleep(RETRY_PAUSE)
                     continue
                 return {"ErrorCode": refused.code, "ErrorMessage": str(refused)}
             except TimeoutError:
@@ -213,8 +214,8 @@ class Answers:
     async def _add(self, body: Body) -> None:
         key = self._voter(body)
         endpoint = _endpoint(body["Listeners"])
-        found = await self._standing()
-        there = next((each.key for each in found.voters if each.key.host_id == key.host_id), None)
+        quorum = await self._standing()
+        there = next((each.key for each in quorum.voters if each.key.host_id == key.host_id), None)
         if there is not None:
             raise _Refused(Code.DUPLICATE_VOTER, f"{there} is a voter already")
         try:
@@ -227,14 +228,14 @@ class Answers:
 
     async def _remove(self, body: Body) -> None:
         key = self._voter(body)
-        found = await self._standing()
-        if key not in [each.key for each in found.voters]:
-            voters = ", ".join(str(each.key) for each in found.voters)
+        quorum = await self._standing()
+        if key not in [each.key for each in quorum.voters]:
+            voters = ", ".join(str(each.key) for each in quorum.voters)
             raise _Refused(Code.VOTER_NOT_FOUND, f"{key} is none of the voters {voters}")
         await self._change(RemoveVoter(key))
 
     def _voter(self, body: Body) -> ReplicaKey:
-        """The replica that a change is about."""
+        """The replica to add or remove."""
         mine = self.host.meta.cluster_id
         if body["ClusterId"] not in (None, mine):
             raise _Refused(Code.INCONSISTENT_CLUSTER_ID, f"this is the cluster {mine}, and not {body['ClusterId']}")
@@ -283,7 +284,7 @@ def _node(replica: ReplicaProgress) -> Body:
 
 
 def _endpoint(listeners: Sequence[Body]) -> str:
-    """Where a new voter listens to members."""
+    """The endpoint of a new voter for members."""
     for each in listeners:
         if each["Name"] == LISTENER and each["Host"] and each["Port"]:
             host = each["Host"]

@@ -1,4 +1,4 @@
-"""Connections of Kafka's clients, within limits. The requests of one are answered in turn, as Kafka does."""
+"""Connections of Kafka's clients, with limits. A connection's requests are answered in order, as in Kafka."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from fencepost.quorum.kafka.schema import Malformed
 _logger = logging.getLogger(__name__)
 
 MAX_FRAME = 64 << 10
-"""Bytes of a request: none that is answered comes near that. A connection that announces more is closed."""
+"""The most bytes of a request; valid ones are much smaller. A connection that announces more is closed."""
 MAX_CONNECTIONS = 64
-"""At a time; for one more, the one is closed that has been silent for the longest time."""
+"""The most connections. A new one takes the slot of the one that has been silent longest."""
 FIRST_FRAME = 5.0
 """Seconds without a first request after which a connection is closed."""
 IDLE = 600.0
-"""Seconds without another one, or in which an answer is not taken, after which a connection is closed."""
+"""Seconds without another request, or with an unread answer, after which a connection is closed."""
 
 _LENGTH = struct.Struct(">i")
 
 
 class KafkaListener:
-    """Listens for Kafka's protocol at the host of a member's endpoint, from :meth:`listen` to :meth:`close`: with the
-    TLS of the quorum, if it has any, since whoever is answered may change its voters."""
+    """Listens for Kafka's protocol at the host of a member's endpoint, from :meth:`listen` to :meth:`close`. It uses
+    the TLS of the quorum, if there is any, since its clients may change the voters.
+    """
 
     def __init__(
         self,
@@ -51,8 +52,9 @@ class KafkaListener:
         self._connections: Places[asyncio.Task[None]] = Places(max_connections, asyncio.Task.cancel)
 
     async def listen(self, port: int) -> tuple[str, int]:
-        """Take connections, of any free port if it is 0: the host and the port that clients are given. Raises
-        :class:`fencepost.errors.SystemFailure`."""
+        """Listen at a port, 0 being any free one. Returns the host and port for clients. Raises
+        :class:`fencepost.errors.SystemFailure`.
+        """
         (name, _), tls = host_and_port(self.host.me.endpoint), self.host.links.tls
         try:
             if tls is not None and tls.server is not None:
@@ -68,7 +70,7 @@ class KafkaListener:
         return address
 
     async def close(self) -> None:
-        """Take no connections any more, and close those that are there."""
+        """Accept no more connections, and close the existing ones."""
         if self._server is not None:
             self._server.close()
         for task in self._connections:
@@ -90,7 +92,7 @@ class KafkaListener:
         except TimeoutError:
             _logger.info("a connection of Kafka's protocol from %s is closed: it was idle", peer)
         except (OSError, EOFError, asyncio.CancelledError):
-            pass  # whoever asked is gone, or the member ends
+            pass  # the client is gone, or the member stops
         finally:
             self._connections.leave(task)
             writer.transport.abort()

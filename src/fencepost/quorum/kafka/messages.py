@@ -1,7 +1,7 @@
-"""The requests that are answered, and their answers, as Kafka's message schemas have them, and the headers before them.
+"""The supported requests, their answers and headers, as in Kafka's message schemas.
 
-The tables have names, order, versions, tags and defaults of Kafka's JSON files (``clients``,
-``common/message/*.json``), which document the meaning of each field.
+The tables have the names, order, versions, tags and defaults of Kafka's JSON files (``clients``,
+``common/message/*.json``), which document each field.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ UINT16, UUID, STRING = Kind.UINT16, Kind.UUID, Kind.STRING
 
 
 class Api(NamedTuple):
-    """A request and its answer, in the versions from ``oldest`` to ``newest``; flexible ones are those from
-    ``flexible_since`` on."""
+    """A request and its answer, in the versions from ``oldest`` to ``newest``. Versions are flexible from
+    ``flexible_since`` on.
+    """
 
     key: int
     name: str
@@ -28,7 +29,7 @@ class Api(NamedTuple):
     response: Struct
 
     def is_flexible(self, version: int) -> bool:
-        """Whether a version has variable lengths and tagged fields."""
+        """Return whether a version has variable-length lengths and tagged fields."""
         return version >= self.flexible_since
 
 
@@ -165,7 +166,7 @@ REMOVE_RAFT_VOTER = Api(
 )  # fmt: skip
 
 APIS = {api.key: api for api in (API_VERSIONS, DESCRIBE_QUORUM, DESCRIBE_CLUSTER, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER)}
-"""All that is answered, by the numbers of Kafka's requests."""
+"""The supported requests, by Kafka's API keys."""
 
 
 # -- headers -----------------------------------------------------------------------------------------------------------
@@ -176,8 +177,9 @@ _NOTHING = Struct()
 
 
 class Request(NamedTuple):
-    """A request as it came. ``is_known`` is false for a version of :data:`API_VERSIONS` that there is not: whoever asks
-    finds out by the answer which ones there are, so its ``body`` is empty."""
+    """A decoded request. ``is_known`` is false for an unsupported version of :data:`API_VERSIONS`. Its ``body`` is then
+    empty, and the answer lists the supported versions.
+    """
 
     api: Api
     version: int
@@ -188,15 +190,14 @@ class Request(NamedTuple):
 
 
 def encode_request(api: Api, version: int, correlation: int, client: str | None, body: Value) -> bytes:
-    """A request: header and body."""
+    """Encode a request: header and body."""
     flexible = api.is_flexible(version)
     header = _HEADER.pack(api.key, version, correlation) + encode(_REQUEST_REST, {"ClientId": client}, 1, False)
     return header + (b"\0" if flexible else b"") + encode(api.request, body, version, flexible)
 
 
 def decode_request(data: bytes) -> Request:
-    """A request, out of what a frame holds. Raises :class:`Malformed`, also for a request or a version that there is
-    not."""
+    """Decode a request from a frame. Raises :class:`Malformed`, also for an unsupported request or version."""
     if len(data) < _HEADER.size:
         raise Malformed(f"sent a frame of {len(data)} bytes, which is less than a header")
     key, version, correlation = _HEADER.unpack_from(data)
@@ -211,7 +212,7 @@ def decode_request(data: bytes) -> Request:
     try:
         client = reader.struct(_REQUEST_REST, 1, False)["ClientId"]
         if flexible:
-            reader.struct(_NOTHING, 0, True)  # the tagged fields of the header, of which none is known
+            reader.struct(_NOTHING, 0, True)  # the header's tagged fields, all unknown
         body: dict[str, Any] = {}
         if is_known:
             body = reader.struct(api.request, version, flexible)
@@ -222,15 +223,16 @@ def decode_request(data: bytes) -> Request:
 
 
 def encode_response(api: Api, version: int, correlation: int, body: Value) -> bytes:
-    """An answer: header and body. The header of :data:`API_VERSIONS` never has tagged fields, so that it can be read by
-    one that does not know the version."""
+    """Encode an answer: header and body. The header of :data:`API_VERSIONS` never has tagged fields, so that clients of
+    any version can read it.
+    """
     flexible = api.is_flexible(version)
     header = struct.pack(">i", correlation) + (b"\0" if flexible and api is not API_VERSIONS else b"")
     return header + encode(api.response, body, version, flexible)
 
 
 def decode_response(api: Api, version: int, data: bytes) -> tuple[int, dict[str, Any]]:
-    """The number of the request that is answered, and the answer. Raises :class:`Malformed`."""
+    """Decode an answer: the number of the request, and the body. Raises :class:`Malformed`."""
     if len(data) < 4:
         raise Malformed(f"sent a frame of {len(data)} bytes, which is less than a header")
     reader, flexible = KafkaDecoder(data[4:]), api.is_flexible(version)

@@ -1,9 +1,8 @@
-"""Kafka's binary format: structures of fields, each in the versions that have it, as bytes and back.
+"""Kafka's binary format: encoding and decoding of structures whose fields depend on the version.
 
-A structure is described once, as data. Values are plain: an integer, a boolean, a string, a list, and a ``dict`` by the
-names of fields for a structure. The format is that of Kafka's *protocol guide*: integers have their highest byte first.
-In *flexible* versions, lengths are variable-length integers, one more than the length, and every structure ends with
-its tagged fields, of which unknown ones are skipped (KIP-482).
+A structure is described as data. Values are plain: integers, booleans, strings, lists, and a ``dict`` for a structure.
+The format is that of Kafka's *protocol guide*, with big-endian integers. In *flexible* versions a length is a varint of
+the length plus one, and every structure ends with its tagged fields; unknown ones are skipped (KIP-482).
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Value = Mapping[str, Any]
-"""A structure: its fields by their names. What is left out has its default."""
+"""A structure: values by field name. Missing fields have their defaults."""
 
 
 class Malformed(Exception):
-    """Bytes that are not what they are to be."""
+    """Bytes do not have the expected format."""
 
 
 class Kind(enum.Enum):
-    """The type of a field that is no structure and no list."""
+    """The type of a field that is neither a structure nor a list."""
 
     BOOL = "?"
     INT8 = "b"
@@ -33,13 +32,13 @@ class Kind(enum.Enum):
     INT32 = "i"
     INT64 = "q"
     UUID = "16s"
-    """16 bytes; as a value, their 22 characters of URL-safe base64."""
+    """16 bytes; the value is their 22 characters of URL-safe base64."""
     STRING = ""
     """UTF-8, or None where the field may be null."""
 
 
 class Field(NamedTuple):
-    """A field of a structure. ``since``: the first version that has it. ``tag``: its number if it is a tagged one."""
+    """A field of a structure. ``since``: the first version that has it. ``tag``: its number if it is a tagged field."""
 
     name: str
     of: Kind | Struct | Array
@@ -50,14 +49,14 @@ class Field(NamedTuple):
 
 
 class Struct(tuple[Field, ...]):
-    """A structure: fields in the order in which they are written."""
+    """A structure: fields in encoding order."""
 
     def __new__(cls, *fields: Field) -> Struct:
         return super().__new__(cls, fields)
 
 
 class Array(NamedTuple):
-    """A list of something."""
+    """A list of one type."""
 
     of: Kind | Struct
 
@@ -71,7 +70,7 @@ _DEFAULTS: dict[Kind, Any] = {Kind.BOOL: False, Kind.UUID: ZERO_UUID, Kind.STRIN
 
 
 def default(field: Field) -> Any:
-    """The value of a field that is left out."""
+    """The default value of a field."""
     if field.default is not ...:
         return field.default
     if isinstance(field.of, Kind):
@@ -83,9 +82,7 @@ def default(field: Field) -> Any:
 
 
 def encode(fields: Struct, value: Value, version: int, flexible: bool) -> bytes:
-    """A structure as bytes. Raises ``ValueError`` for a value that its field cannot hold, and for a field that there
-    is not.
-    """
+    """Encode a structure. Raises ``ValueError`` for a value that its field cannot hold, and for an unknown field."""
     out = bytearray()
     _write_struct(out, fields, value, version, flexible)
     return bytes(out)
@@ -99,12 +96,12 @@ def _write_struct(out: bytearray, fields: Struct, value: Value, version: int, fl
     for field in fields:
         if version < field.since:
             continue
-        given = value.get(field.name, default(field))
+        value_of_field = value.get(field.name, default(field))
         if field.tag is None:
-            _write(out, field, given, version, flexible)
-        elif given != default(field):
+            _write(out, field, value_of_field, version, flexible)
+        elif value_of_field != default(field):
             each = bytearray()
-            _write(each, field, given, version, flexible)
+            _write(each, field, value_of_field, version, flexible)
             tagged.append((field.tag, each))
     if flexible:
         _write_length(out, len(tagged))
@@ -158,19 +155,19 @@ def _write_length(out: bytearray, length: int) -> None:
 
 def _uuid(text: str) -> bytes:
     try:
-        found = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+        decoded = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"{text!r} is no id: {error}") from error
-    if len(found) != 16:
+    if len(decoded) != 16:
         raise ValueError(f"{text!r} is no id, which is 16 bytes")
-    return found
+    return decoded
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 class KafkaDecoder:
-    """Takes values out of bytes, from the beginning. Methods raise :class:`Malformed`."""
+    """Decodes values in sequence. Methods raise :class:`Malformed`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -178,26 +175,26 @@ class KafkaDecoder:
 
     @property
     def left(self) -> int:
-        """Bytes that were not taken."""
+        """The number of remaining bytes."""
         return len(self._data) - self._at
 
     def struct(self, fields: Struct, version: int, flexible: bool) -> dict[str, Any]:
-        """A structure, with all of its fields: those that the version does not have are at their defaults."""
-        found = {field.name: default(field) for field in fields if version < field.since or field.tag is not None}
+        """Decode a structure, with all fields. Fields that the version does not have get their defaults."""
+        values = {field.name: default(field) for field in fields if version < field.since or field.tag is not None}
         for field in fields:
             if version >= field.since and field.tag is None:
-                found[field.name] = self._value(field, version, flexible)
+                values[field.name] = self._value(field, version, flexible)
         if flexible:
             tags = {field.tag: field for field in fields if version >= field.since}
-            self._tagged(tags, found, version)
-        return found
+            self._tagged(tags, values, version)
+        return values
 
     def end(self) -> None:
-        """Make sure that nothing is left."""
+        """Check that nothing is left."""
         if self.left:
             raise Malformed(f"has {self.left:,} bytes too many")
 
-    def _tagged(self, tags: Mapping[int | None, Field], found: dict[str, Any], version: int) -> None:
+    def _tagged(self, tags: Mapping[int | None, Field], values: dict[str, Any], version: int) -> None:
         last = -1
         for _ in range(self._length()):
             tag, size = self._length(), self._length()
@@ -206,8 +203,8 @@ class KafkaDecoder:
             last, end = tag, self.left - size
             if end < 0:
                 raise Malformed(f"ends in a tagged field of {size:,} bytes")
-            if tag in tags:  # a length is never None, as those are that have no tag
-                found[tags[tag].name] = self._value(tags[tag], version, True)
+            if tag in tags:  # never None, since the field is tagged
+                values[tags[tag].name] = self._value(tags[tag], version, True)
                 if self.left != end:
                     raise Malformed(f"has a field {tags[tag].name} that is not of {size:,} bytes")
             else:
@@ -219,7 +216,7 @@ class KafkaDecoder:
             return self.struct(of, version, flexible)
         if isinstance(of, Array):
             count = self._length() - 1 if flexible else self._number(Kind.INT32)
-            if not 0 <= count <= self.left:  # each takes a byte at least
+            if not 0 <= count <= self.left:  # each takes at least a byte
                 raise Malformed(f"has {count:,} {field.name} in {self.left:,} bytes")
             each = Field(field.name, of.of)
             return [self._value(each, version, flexible) for _ in range(count)]

@@ -1,25 +1,25 @@
-"""The events of a replica, which happen to it, and its effects, which are to be carried out.
+"""The events and effects of a replica.
 
-The driver of a replica gives it events one at a time, in the order in which they happen, and carries its effects out
-**in the order in which they are given, over all calls**. Five rules are what durability rests on:
+The driver gives events to a replica one at a time, in order. It carries out effects **in the order in which they were
+returned, over all calls**. Durability rests on five rules:
 
-1. *Epoch and vote before anything else.* After a :class:`StoreState` nothing that comes behind it, in this list or in a
-   later one, is carried out before the state is durable. So no vote, no request and no batch of an epoch leaves a
-   replica that could forget that epoch. (Elections are rare: a driver may simply block.) If it cannot be stored, the
-   replica must stop.
+1. *Epoch and vote before anything else.* After a :class:`StoreState`, the driver carries out no later effect, from this
+   list or a later one, before the state is durable. So no vote, request or batch of an epoch leaves a replica that
+   could forget that epoch. (Elections are rare: a driver may simply block.) If the state cannot be stored, the replica
+   must stop.
 2. *The log is written in order.* :class:`Append`, :class:`Truncate`, :class:`DeleteBefore` and
-   :class:`InstallSnapshot` take effect on the disk in their order: if an append is durable, so is every truncation and
-   append before it, and nothing is deleted that a truncation which is not durable has to cut off. Appends need not be
-   durable one by one: the driver syncs a group of them, and says so by :class:`Stored`.
-3. *A follower acknowledges by its next fetch*, which the role sends only when :class:`Stored` has come for all that it
-   has. So a fetch offset is durable.
-4. *The leader counts itself only up to what is stored.* It sends batches to followers before they are durable with
-   itself, since the others may be a majority without it; what it has lost in a crash, it fetches.
-5. *What is committed may be ahead of what this replica has stored.* :class:`Commit` says what the state machine may
-   apply. A snapshot can be ahead of the stored log therefore: see :class:`Started`.
+   :class:`InstallSnapshot` take effect on the disk in their order. If an append is durable, so are all truncations and
+   appends before it. Nothing is deleted that a truncation still has to remove. The driver may sync several appends
+   together, and reports it by :class:`Stored`.
+3. *A follower acknowledges by its next fetch.* The role sends that only when :class:`Stored` has covered its whole log.
+   So a fetch offset is durable.
+4. *The leader counts itself only up to what is stored.* It sends batches to followers before they are durable locally,
+   since the others may be a majority without it. What it loses in a crash, it fetches again.
+5. *A commit may be ahead of the local disk.* :class:`Commit` says what the state machine may apply. So a snapshot can
+   be ahead of the stored log: see :class:`Started`.
 
-A failed or short write or sync of any of these stops the replica for good (it is never tried again): it must not go on
-with what may never become durable.
+If any such write or sync fails or is short, the replica stops permanently. It is never retried: the replica must not go
+on with data that may never become durable.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from fencepost.quorum.rules import Error
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened."""
+    """An event, the input of a role."""
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """Something to be done."""
+    """An effect, for the driver to carry out."""
 
 
 class QuorumSettings(msgspec.Struct, frozen=True, gc=False):
-    """Times in microseconds, and what a replica does of itself. Names and meanings are those of Kafka's
+    """Settings of a replica. Times are in microseconds. Names and meanings are those of Kafka's
     ``controller.quorum.*``.
 
-    ``election_timeout``: how long a voter waits for a leader or for votes, up to twice as long. ``fetch_timeout``: how
-    long a follower goes without an answer of its leader; a leader resigns when 1.5 times that has passed without
-    fetches by a majority. ``election_backoff``: the longest wait after a lost election. ``request_timeout``: how long
-    an answer is waited for. ``retry_backoff``: how long after a request failed it is sent again. ``fetch_max_wait``:
-    how long a leader keeps a fetch for which it has nothing; well below ``fetch_timeout``. ``high_watermark_wait``: how
-    long it keeps a fetch for which it has nothing but another high watermark, unless that is wanted, see
-    :class:`SendHighWatermark`; the next records bring it, too. ``records_kept``: how many records ahead of a snapshot
-    stay in the log. ``begin_quorum_needs_voter``: an observer does not follow a leader that presents itself; it finds
-    it. ``auto_join``: an observer that has caught up asks to be made a voter, every ``join_retry``; as often, a voter
-    that is reached elsewhere than the voters say tells where.
+    ``election_timeout``: a voter waits for a leader or for votes between one and two times this long.
+    ``fetch_timeout``: how long a follower waits for an answer of its leader; a leader resigns after 1.5 times that
+    without fetches by a majority. ``election_backoff``: the longest wait after a lost election. ``request_timeout``:
+    how long to wait for a response. ``retry_backoff``: the wait before a failed request is repeated.
+    ``fetch_max_wait``: how long a leader holds a fetch without news; well below ``fetch_timeout``.
+    ``high_watermark_wait``: how long it holds a fetch with no news but a high watermark, since the next records bring
+    that too; see :class:`SendHighWatermark`. ``records_kept``: records before a snapshot that stay in the log.
+    ``begin_quorum_needs_voter``: an observer does not follow a leader that announces itself; it finds it.
+    ``auto_join``: an observer that has caught up asks to become a voter, every ``join_retry``. As often, a voter
+    reports an endpoint that differs from the configuration.
     """
 
     election_timeout: int = 1_000_000
@@ -78,8 +78,9 @@ class QuorumSettings(msgspec.Struct, frozen=True, gc=False):
 
 
 class ElectionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The state that a replica may never forget: its epoch, its vote in that epoch, and the leader of the epoch, if it
-    knew one."""
+    """What a replica must never forget: its epoch, its vote in that epoch, and the leader of the epoch, if it knew
+    one.
+    """
 
     epoch: int = 0
     voted: ReplicaKey | None = None
@@ -87,10 +88,10 @@ class ElectionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Trace(Effect, frozen=True, gc=False):
-    """Write to the trace that the role has done something, at the place among its effects where it has.
+    """Write a step of the role to the trace. Its place among the effects matters.
 
-    ``action`` is the name of the step in the protocol `running-quorum`; see docs/hold/traces.md for the fields. Roles
-    have this effect only if they are made with ``traces``.
+    ``action`` is the step's name in the protocol `running-quorum`; docs/hold/traces.md lists the fields. Only roles
+    with ``traces`` emit it.
     """
 
     action: str
@@ -101,13 +102,13 @@ class Trace(Effect, frozen=True, gc=False):
 
 
 class Started(Event, frozen=True, gc=False):
-    """The process has begun; comes first. ``election`` is what was last stored, ``ElectionState()`` if nothing was.
-    ``log`` is from now on the role's.
+    """The process has begun; always the first event. ``election`` is the last stored state, or ``ElectionState()``. The
+    role owns ``log`` from now on.
 
-    The snapshot of ``log`` is the latest durable one. If the log in the files does not reach its end (the replica
-    crashed after it had applied more than it had stored, or between the installation of a fetched snapshot and the
-    removal of the old log) the driver removes the whole log and begins the index at the end of the snapshot. A cluster
-    begins with voters who have the snapshot at (0, 0) with all of them in it; an observer begins with the empty one.
+    The snapshot of ``log`` is the latest durable one. The stored log may end before it: the replica crashed after it
+    applied more than it had stored, or while it replaced the log by a fetched snapshot. Then the driver deletes the
+    whole log and starts the index at the end of the snapshot. The first voters of a cluster start with a snapshot at
+    (0, 0) that names them all; an observer starts with the empty one.
     """
 
     election: ElectionState
@@ -115,18 +116,19 @@ class Started(Event, frozen=True, gc=False):
 
 
 class Resign(Event, frozen=True, gc=False):
-    """The replica is about to be stopped: a leader resigns, and tells the others (EndQuorum), the one with the longest
-    log first."""
+    """The replica is about to stop. A leader resigns and notifies the others (EndQuorum), the one with the longest log
+    first.
+    """
 
 
 # -- other replicas ---------------------------------------------------------------------------------------------------
 
 
 class Send(Effect, frozen=True, gc=False):
-    """Send a request to the replica at an endpoint (``host:port``), over a connection that is opened if there is none.
+    """Send a request to an endpoint (``host:port``), over a connection that is opened if necessary.
 
-    At most one :class:`ResponseReceived` comes of it. The role repeats what needs to be repeated: a driver that cannot
-    send it drops it, and says so by :class:`Disconnected`.
+    At most one :class:`ResponseReceived` follows. The role repeats requests, so the driver drops one that it cannot
+    send, and reports :class:`Disconnected`.
     """
 
     endpoint: str
@@ -134,23 +136,23 @@ class Send(Effect, frozen=True, gc=False):
 
 
 class ResponseReceived(Event, frozen=True, gc=False):
-    """A replica answered a request of this process, be it late."""
+    """A replica answered a request of this process, perhaps late."""
 
     response: Response
 
 
 class Disconnected(Event, frozen=True, gc=False):
-    """The connection to an endpoint broke or could not be opened: what was sent to it since the last answer may not
-    have come, or not be answered."""
+    """The connection to an endpoint broke or could not be opened. Requests since the last answer may be lost, or stay
+    unanswered.
+    """
 
     endpoint: str
 
 
 class RequestReceived(Event, frozen=True, gc=False):
-    """A request came, from another replica or an administrator. ``connection`` is the driver's number for where the
-    answer goes.
+    """A request came from another replica or an administrator. ``connection`` is the driver's number for the reply.
 
-    Each request has a number of its own. It is answered exactly once, at once or later, unless the replica stops.
+    Each request has its own number. It is answered exactly once, at once or later, unless the replica stops.
     """
 
     connection: int
@@ -158,17 +160,17 @@ class RequestReceived(Event, frozen=True, gc=False):
 
 
 class Reply(Effect, frozen=True, gc=False):
-    """Answer a request; nothing happens if whoever sent it is gone."""
+    """Answer a request. Does nothing if the requester is gone."""
 
     connection: int
     response: Response
 
 
 class ReplyWithBatches(Effect, frozen=True, gc=False):
-    """Answer a fetch with ``response``, its ``batches`` being those from ``response.log_end.offset`` on: at least one,
-    and more up to the limits of the driver.
+    """Answer a fetch with ``response`` and batches from ``response.log_end.offset`` on: at least one, and more up to
+    the driver's limits.
 
-    The batches are those in the log at this place among the effects, whether or not they are durable here.
+    They are the batches in the log at this place among the effects, durable here or not.
     """
 
     connection: int
@@ -176,9 +178,10 @@ class ReplyWithBatches(Effect, frozen=True, gc=False):
 
 
 class ReplyWithSnapshot(Effect, frozen=True, gc=False):
-    """Answer the fetch of a snapshot with ``response``, its ``size`` and ``data`` taken from the snapshot at
-    ``response.position``, up to the limits of the driver; with SNAPSHOT_NOT_FOUND if there is none any more, or
-    POSITION_OUT_OF_RANGE."""
+    """Answer a fetch of a snapshot with ``response``, and ``size`` and ``data`` of the snapshot from
+    ``response.position`` on, up to the driver's limits. The errors are SNAPSHOT_NOT_FOUND, if the snapshot is gone, and
+    POSITION_OUT_OF_RANGE.
+    """
 
     connection: int
     response: FetchSnapshotResponse
@@ -188,31 +191,32 @@ class ReplyWithSnapshot(Effect, frozen=True, gc=False):
 
 
 class Timer(enum.Enum):
-    """The kinds of timers, by the event that they wait for; there is at most one timer of a kind."""
+    """The kinds of timers, by what they wait for. There is at most one timer of each kind."""
 
     ELECTION = "election"
-    """A voter waits for a leader, a vote, or for its next attempt."""
+    """A voter waits for a leader, for votes, or for its next attempt."""
     FETCH = "fetch"
     """A follower waits for its leader."""
     RETRY = "retry"
-    """A replica that fetches waits for an answer, or until it asks again."""
+    """A replica that fetches waits for an answer, or before its next request."""
     VOTE_RETRY = "vote retry"
-    """A candidate asks those again that have not answered; a resigned leader tells them again that it has resigned."""
+    """A candidate asks voters that have not answered again; a resigned leader repeats its announcement."""
     CHECK_QUORUM = "check quorum"
-    """A leader looks whether a majority fetches."""
+    """A leader checks whether a majority fetches."""
     BEGIN_QUORUM = "begin quorum"
-    """A leader tells those voters that it leads which do not fetch."""
+    """A leader announces itself to voters that do not fetch."""
     WAITING_FETCHES = "waiting fetches"
-    """A leader answers the fetches for which it has nothing new."""
+    """A leader answers the fetches that have waited without news."""
     HIGH_WATERMARK = "high watermark"
-    """A leader answers those for which it has nothing new but its high watermark."""
+    """A leader answers fetches whose only news is the high watermark."""
     JOIN = "join"
-    """An observer asks to be made a voter; a voter that is reached elsewhere than the voters say tells where."""
+    """An observer asks to become a voter, or a voter reports its new endpoint."""
 
 
 class SetTimer(Effect, frozen=True, gc=False):
-    """Give back ``timer`` as a :class:`TimerFired` after at least ``at_least`` and at most ``at_most`` microseconds, as
-    the driver draws: evenly, and anew each time. It replaces the timer of this kind, which does not fire any more."""
+    """Give back ``timer`` as :class:`TimerFired` after a random time between ``at_least`` and ``at_most`` microseconds,
+    drawn uniformly each time. It replaces the timer of this kind.
+    """
 
     timer: Timer
     at_least: int
@@ -220,7 +224,7 @@ class SetTimer(Effect, frozen=True, gc=False):
 
 
 class CancelTimer(Effect, frozen=True, gc=False):
-    """A timer is not to fire; nothing happens if it is not set."""
+    """Cancel a timer, if it is set."""
 
     timer: Timer
 
@@ -235,57 +239,58 @@ class TimerFired(Event, frozen=True, gc=False):
 
 
 class StoreState(Effect, frozen=True, gc=False):
-    """Replace the stored election state, durably, before anything else is done: see the first rule above. There is no
-    event when it is done."""
+    """Replace the stored election state, durably, before any other effect: see the first rule above. No event reports
+    it.
+    """
 
     election: ElectionState
 
 
 class Append(Effect, frozen=True, gc=False):
-    """Add batches to the log. They can be read at once; a :class:`Stored` is to come when they are durable."""
+    """Append batches to the log. They can be read at once; :class:`Stored` reports when they are durable."""
 
     batches: tuple[Batch, ...]
 
 
 class Truncate(Effect, frozen=True, gc=False):
-    """Cut off all records from an offset on. What is cut off was never committed, so the state machine has not seen
-    it."""
+    """Remove all records from an offset on. They were never committed, so the state machine has not seen them."""
 
     end_offset: int
 
 
 class Stored(Event, frozen=True, gc=False):
-    """All of the log ahead of ``end.offset`` is durable, where ``end.epoch`` is the epoch of the last record ahead of
-    it.
+    """The log before ``end.offset`` is durable; ``end.epoch`` is the epoch of the last record before it.
 
-    It is said of the log as it is now: if some of what was synced has been cut off since the sync began, only of what
-    is left. After an :class:`Append` or a :class:`Truncate` one comes at last that reaches the end of the log as it is
-    then, unless that was said before. By the epoch the role makes sure of what is meant.
+    It describes the current log: records that were truncated since the sync began do not count. After an
+    :class:`Append` or :class:`Truncate`, some ``Stored`` finally reaches the end of the log, unless one had already.
+    The epoch lets the role check which log is meant.
     """
 
     end: OffsetAndEpoch
 
 
 class SnapshotTaken(Event, frozen=True, gc=False):
-    """The state machine of this replica has made a snapshot of what it has applied, and it is durable.
+    """The state machine has made a durable snapshot of what it has applied.
 
-    It ends where a :class:`Commit` did, so at the end of a batch. Its voters are
-    ``LogIndex.configuration_at(end.offset)``, asked when that commit is carried out.
+    It ends where a :class:`Commit` did, at the end of a batch. Its voters are
+    ``LogIndex.configuration_at(end.offset)``, read when that commit is carried out.
     """
 
     snapshot: Snapshot
 
 
 class DeleteBefore(Effect, frozen=True, gc=False):
-    """The log starts at this offset from now on: segments and older snapshots that are ahead of it may be deleted, at
-    any time, or never."""
+    """The log starts at this offset from now on. Earlier segments and snapshots may be deleted at any time, or
+    never.
+    """
 
     offset: int
 
 
 class WriteSnapshot(Effect, frozen=True, gc=False):
-    """Write bytes of a snapshot that is being fetched, from ``position`` on; at 0 begins a new file, whatever is there.
-    Need not be durable."""
+    """Write bytes of a snapshot that is being fetched, from ``position`` on; 0 begins a new file. Need not be
+    durable.
+    """
 
     snapshot: OffsetAndEpoch
     position: int
@@ -293,20 +298,21 @@ class WriteSnapshot(Effect, frozen=True, gc=False):
 
 
 class InstallSnapshot(Effect, frozen=True, gc=False):
-    """The snapshot is complete: make it durable, then drop the whole log, which starts and ends at the snapshot from
-    then on, then load the snapshot into the state machine. A :class:`SnapshotInstalled` is to come."""
+    """The fetched snapshot is complete. Make it durable, drop the whole log, so that it starts and ends at the
+    snapshot, and load the snapshot into the state machine. :class:`SnapshotInstalled` reports the end.
+    """
 
     snapshot: OffsetAndEpoch
 
 
 class SnapshotInstalled(Event, frozen=True, gc=False):
-    """A snapshot that was fetched is durable and loaded. What was wanted since, of the log, is behind it."""
+    """A fetched snapshot is durable and loaded. Effects on the log since then apply after it."""
 
     snapshot: Snapshot
 
 
 class SnapshotDamaged(Event, frozen=True, gc=False):
-    """A fetched snapshot cannot be read: it is fetched anew."""
+    """A fetched snapshot cannot be read, and is fetched again."""
 
     snapshot: OffsetAndEpoch
 
@@ -315,11 +321,10 @@ class SnapshotDamaged(Event, frozen=True, gc=False):
 
 
 class Proposed(Event, frozen=True, gc=False):
-    """The state machine of this replica wants records appended: an :class:`Accepted` or a :class:`Refused` with this
-    ``token`` comes of it, in the same call.
+    """The state machine of this replica proposes records, at least one. The same call returns :class:`Accepted` or
+    :class:`Refused` with this ``token``.
 
-    There is at least one record. Proposals that come while the disk is busy are best given together, one after another,
-    and synced together.
+    Proposals that come while the disk is busy should be given one after another and synced together.
     """
 
     token: int
@@ -327,23 +332,26 @@ class Proposed(Event, frozen=True, gc=False):
 
 
 class Distrusted(Effect, frozen=True, gc=False):
-    """A message came that no sound member sends. Nothing was done for it, and whoever runs this replica is to be told
-    the ``reason``: a disk has forgotten something, a member is broken, or a stranger speaks."""
+    """A message came that no sound member sends. It was ignored; the driver reports the ``reason`` to the operator: a
+    disk lost something, a member is broken, or a stranger sent it.
+    """
 
     reason: str
 
 
 class SendHighWatermark(Event, frozen=True, gc=False):
-    """A replica has clients that wait for a record which is committed by now: if this one leads, it is to send that
-    replica its high watermark."""
+    """A replica has clients that wait for a committed record. If this replica leads, it sends that one its high
+    watermark.
+    """
 
     replica: ReplicaKey
 
 
 class Accepted(Effect, frozen=True, gc=False):
-    """The records are in the log of the leader, the last one ahead of ``end_offset``, in ``epoch``. They are committed
-    when a :class:`Commit` reaches ``end_offset`` while the replica leads this epoch; after :class:`LostLeadership`
-    nobody knows whether they will be."""
+    """The records are in the leader's log, before ``end_offset``, in ``epoch``. They are committed when a
+    :class:`Commit` reaches ``end_offset`` while the replica leads this epoch. After :class:`LostLeadership` their fate
+    is unknown.
+    """
 
     token: int
     end_offset: int
@@ -351,45 +359,46 @@ class Accepted(Effect, frozen=True, gc=False):
 
 
 class Refused(Effect, frozen=True, gc=False):
-    """The replica does not lead: NOT_LEADER."""
+    """The replica does not lead, and the records are not in the log."""
 
     token: int
     error: Error
 
 
 class Commit(Effect, frozen=True, gc=False):
-    """All records ahead of ``offset`` are committed: the state machine applies those that it has not applied, in order.
-    It only grows while a process runs.
+    """All records before ``offset`` are committed: the state machine applies those that are new, in order. ``offset``
+    only grows while a process runs.
 
-    Control records are for nobody but the role.
+    Control records concern only the role.
     """
 
     offset: int
 
 
 class BecameLeader(Effect, frozen=True, gc=False):
-    """This replica leads, and everything that was ever committed is committed here (its first record of the epoch is):
-    after the commit ahead of this effect is applied, the state machine is up to date, and may serve."""
+    """This replica leads, and its first record of the epoch is committed, and so is everything that ever was. Once the
+    previous commit is applied, the state machine is up to date and may serve.
+    """
 
     epoch: int
 
 
 class LostLeadership(Effect, frozen=True, gc=False):
-    """This replica leads ``epoch`` no more; comes also if :class:`BecameLeader` never came."""
+    """This replica no longer leads ``epoch``. May come without a :class:`BecameLeader`."""
 
     epoch: int
 
 
 class LeaderChanged(Effect, frozen=True, gc=False):
-    """The leader of the epoch that this replica is in, as far as it knows: where to send what only a leader can do.
-    None: nobody is known to lead."""
+    """The leader of the replica's epoch, as far as it knows: where to send requests that only a leader can serve. None
+    if it knows of none.
+    """
 
     epoch: int
     leader: Node | None
 
 
 class VotersChanged(Effect, frozen=True, gc=False):
-    """The configuration that this replica goes by has changed; it may change back. ``is_voter``: whether the replica is
-    in it."""
+    """The configuration in use has changed; it may change back. ``is_voter``: whether the replica is in it."""
 
     is_voter: bool

@@ -1,8 +1,8 @@
 """A replica: voter or observer, follower, candidate or leader, as a state machine without I/O.
 
-It decides by :mod:`fencepost.quorum.rules`, changes its state by :mod:`fencepost.quorum.transitions` alone, and knows
-its log by :class:`fencepost.quorum.log.LogIndex`. See :mod:`fencepost.quorum.roles.interface` for what happens to it,
-what it wants done, and what must be durable when.
+:mod:`fencepost.quorum.rules` makes its decisions, and only :mod:`fencepost.quorum.transitions` changes its state. It
+knows its log by :class:`fencepost.quorum.log.LogIndex`. See :mod:`fencepost.quorum.roles.interface` for its events and
+effects, and for what must be durable when.
 """
 
 from __future__ import annotations
@@ -82,14 +82,13 @@ from fencepost.quorum.transitions import Cause, State, transition
 DEFAULTS = QuorumSettings()
 
 IDLE_TICKS = 6
-"""An observer that has not fetched while a leader has looked so often after its voters, which is every half of the
-fetch timeout, is forgotten."""
+"""A leader forgets an observer that has not fetched for this number of checks. It checks every half fetch timeout."""
 
 _WITH_ELECTION_TIMER = frozenset({State.UNATTACHED, State.VOTED, State.PROSPECTIVE, State.CANDIDATE, State.RESIGNED})
 
 
 class Progress:
-    """How far the log of another replica goes, as its leader knows it."""
+    """How far the log of another replica reaches, as its leader knows it."""
 
     __slots__ = ("caught_up", "end", "end_before", "idle", "wanted")
 
@@ -97,16 +96,16 @@ class Progress:
         self.end = -1
         """Its end offset; -1 if it has not fetched in this epoch."""
         self.end_before: int | None = None
-        """The end of the leader's log when it fetched."""
+        """The end of the leader's log at its last fetch."""
         self.caught_up = False
         self.wanted = -1
-        """The high watermark that the leader sends it as soon as it asks; a later one may wait."""
+        """The high watermark that the leader sends it at its next fetch; a later one may wait."""
         self.idle = 0
-        """How often the leader has looked since it fetched, or since the leader was elected."""
+        """Checks of the leader since its last fetch, or since the election."""
 
 
 class Ballot:
-    """The votes, or pre-votes, that other voters have given it in an election."""
+    """The votes, or pre-votes, that other voters gave in an election."""
 
     __slots__ = ("granted", "refused", "rounds")
 
@@ -114,23 +113,23 @@ class Ballot:
         self.granted: set[ReplicaKey] = set()
         self.refused: set[ReplicaKey] = set()
         self.rounds = 0
-        """Elections in a row without a leader."""
+        """Consecutive elections without a leader."""
 
     def open(self, me: ReplicaKey) -> None:
-        """Begin another election: the replica ``me`` grants itself its vote."""
+        """Begin another election. The replica ``me`` votes for itself."""
         self.granted, self.refused = {me}, set()
 
 
 class Resignation:
-    """The announcement of a leader that it has resigned, until its epoch is over."""
+    """A leader's announcement that it has resigned, until its epoch is over."""
 
     __slots__ = ("acknowledged", "successors")
 
     def __init__(self) -> None:
         self.successors: tuple[ReplicaKey, ...] = ()
-        """The other voters, the one with the longest log first."""
+        """The other voters, longest log first."""
         self.acknowledged: set[ReplicaKey] = set()
-        """The voters that need not hear of it again."""
+        """The voters that need no further announcement."""
 
 
 class Following:
@@ -142,17 +141,17 @@ class Following:
         self.heard = False
         """Whether the leader has answered a fetch."""
         self.fetching: OffsetAndEpoch | None = None
-        """The end of the log in the fetch that is under way."""
+        """The end of the log in the current fetch."""
         self.asked = 0
         """How many endpoints were asked for the leader."""
         self.snapshot: tuple[OffsetAndEpoch, int] | None = None
-        """The snapshot that is being fetched, and how many bytes of it are here."""
+        """The snapshot that is being fetched, and how many of its bytes have arrived."""
         self.installing: OffsetAndEpoch | None = None
-        """The snapshot that is fetched and not loaded yet."""
+        """The snapshot that is fetched and not yet loaded."""
 
 
 class Leading:
-    """The state of a leader while it leads."""
+    """The state of a leader."""
 
     __slots__ = ("answers_later", "change", "epoch_start", "fetched", "is_up", "progress", "waiting")
 
@@ -160,22 +159,22 @@ class Leading:
         self.epoch_start = epoch_start
         self.progress: dict[ReplicaKey, Progress] = {}
         self.fetched: set[ReplicaKey] = set()
-        """The replicas that have fetched since a majority last had."""
+        """The replicas that have fetched since the last majority of fetches."""
         self.waiting: dict[ReplicaKey, tuple[int, Fetch]] = {}
-        """The fetches that wait for something new: connection and request."""
+        """The fetches that wait for news: connection and request."""
         self.answers_later = False
-        """Whether some of these wait for nothing but the high watermark, and are answered soon."""
+        """Whether some of them have a new high watermark, and will be answered soon."""
         self.is_up = False
         """Whether it has committed a record of its epoch."""
         self.change: tuple[int, AddVoter | RemoveVoter] | None = None
-        """The change of the voters that is to be answered when it is committed: connection and request."""
+        """The change of voters to answer when it is committed: connection and request."""
 
 
 class Replica:
-    """One replica of the log, on the host and with the directory of ``me``.
+    """One replica of the log; ``me`` is its host and directory.
 
-    ``bootstrap`` are endpoints to ask for the leader where no configuration helps. ``protections`` are for the
-    simulator, which plants faults by them. ``traces``: it says what it does, by :class:`.Trace`.
+    ``bootstrap``: endpoints to ask for the leader when no configuration helps. ``protections``: the simulator turns
+    some off to plant faults. ``traces``: emit :class:`.Trace` effects.
     """
 
     def __init__(
@@ -198,7 +197,7 @@ class Replica:
         self.leader: Node | None = None
         self.log = LogIndex(EMPTY_SNAPSHOT)
         self.stored_end = 0
-        """The log is durable up to here."""
+        """The log is durable up to this offset."""
         self.high_watermark = 0
         self._stored = ElectionState()
         self._ballot = Ballot()
@@ -206,17 +205,17 @@ class Replica:
         self._following = Following()
         self._leading: Leading | None = None
         self._entry: Node | None = None
-        """Its entry among the voters that it has last looked at."""
+        """Its entry in the voters, as it last checked."""
         self._effects: list[Effect] = []
 
     def receive(self, event: Event) -> list[Effect]:
         """Take an event. Returns the effects to carry out, in order.
 
-        No message ends it: what no sound member sends is refused, or left, see :class:`.Distrusted`. Raises
-        :class:`fencepost.quorum.transitions.IllegalTransition` for a defect of its own; then the replica must be
-        stopped, and none of it be done.
+        No message stops it: messages that no sound member sends are refused or ignored, see :class:`.Distrusted`.
+        Raises :class:`fencepost.quorum.transitions.IllegalTransition` for a defect of its own. Then the replica must be
+        stopped, and its effects discarded.
         """
-        getattr(self, _ON_EVENT[type(event)].__name__)(event)  # a subclass may have another: tests plant faults by that
+        getattr(self, _ON_EVENT[type(event)].__name__)(event)  # tests override handlers in subclasses to plant faults
         effects, self._effects = self._effects, []
         return effects
 
@@ -224,12 +223,12 @@ class Replica:
 
     @property
     def voters(self) -> VoterSet:
-        """The configuration that it goes by."""
+        """The configuration in use."""
         return self.log.voters
 
     @property
     def is_voter(self) -> bool:
-        """Whether it is a voter, and not an observer."""
+        """Whether it is a voter; otherwise it is an observer."""
         return self.key in self.log.voters
 
     @property
@@ -243,25 +242,24 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """Whether it leads its epoch, or believes so."""
+        """Whether it leads its epoch, as far as it knows."""
         return self.state is State.LEADER
 
     @property
     def known_leader(self) -> Node | None:
-        """The leader of its epoch, unless it has given it up."""
+        """The leader of its epoch, unless it has given up on it."""
         return None if self.state is State.PROSPECTIVE else self.leader
 
     @property
     def _durable_end(self) -> OffsetAndEpoch:
-        """The end of what is durable, of the log or in the snapshot. The leader may count it."""
+        """The durable end of the log or snapshot. A leader may count it."""
         snapshot = self.log.snapshot.end
         if self.stored_end <= snapshot.offset:
             return snapshot
         return OffsetAndEpoch(self.stored_end, self.log.epoch_ahead_of(self.stored_end))
 
     def forget_tries(self, asked: int = 0) -> None:
-        """The next election is put off no longer for those that were lost before it, and a leader is looked for as
-        after so many endpoints that were asked."""
+        """Reset the backoff of elections, and the count of endpoints that were asked for a leader."""
         self._ballot.rounds, self._following.asked = 0, asked
 
     def _do(self, *effects: Effect) -> None:
@@ -336,10 +334,10 @@ class Replica:
         shortest = max(1, longest // 20)
         self._do(SetTimer(Timer.ELECTION, shortest, min(longest, shortest << min(self._ballot.rounds, 20))))
 
-    # -- from one state to another -------------------------------------------------------------------------------------
+    # -- transitions ---------------------------------------------------------------------------------------------------
 
     def _change(self, cause: Cause, epoch: int, voted: ReplicaKey | None, leader: Node | None) -> None:
-        """Go where the table leads, and store what must not be forgotten."""
+        """Make the transition in the table, and store the election state if it changed."""
         before, led = self.state, self._leading
         over = self.epoch
         known = self.known_leader
@@ -361,7 +359,7 @@ class Replica:
             self._do(LeaderChanged(self.epoch, self.known_leader))
 
     def _leave(self, led: Leading, epoch: int) -> None:
-        """It leads no more: the fetches and the change of voters that wait for it are answered so."""
+        """It no longer leads: answer the waiting fetches and the waiting change of voters accordingly."""
         self._leading = None
         for timer in (Timer.CHECK_QUORUM, Timer.BEGIN_QUORUM, Timer.WAITING_FETCHES, Timer.HIGH_WATERMARK):
             self._do(CancelTimer(timer))
@@ -372,8 +370,9 @@ class Replica:
         self._do(LostLeadership(epoch))
 
     def _become_unattached(self, epoch: int) -> None:
-        """There is a later epoch, in which it has not voted. Its election timer goes on, so that elections do not put
-        each other off."""
+        """There is a later epoch, in which it has not voted. Its election timer goes on, so that elections do not
+        postpone each other.
+        """
         was_waiting = self.state in _WITH_ELECTION_TIMER and self.may_campaign
         self._trace("learn_epoch", epoch=epoch)
         self._change(Cause.LATER_EPOCH, epoch, None, None)
@@ -385,7 +384,7 @@ class Replica:
         self._wait_for_leader()
 
     def _become_prospective(self) -> None:
-        """Ask the other voters whether they would vote for it."""
+        """Ask the other voters for pre-votes."""
         self._trace("ask_for_pre_votes")
         self._change(Cause.TIMED_OUT, self.epoch, self.voted, self.leader)
         self._ballot.rounds += 1
@@ -394,7 +393,7 @@ class Replica:
         self._ask_for_votes()
 
     def _become_candidate(self) -> None:
-        """Go to the next epoch, vote for itself, and ask the others for their votes."""
+        """Begin the next epoch, vote for itself, and ask the others for their votes."""
         self._trace("send_request_vote", epoch=self.epoch + 1)
         self._change(Cause.PRE_VOTES_WON, self.epoch + 1, self.key, None)
         self._ballot.open(self.key)
@@ -402,9 +401,9 @@ class Replica:
         self._ask_for_votes()
 
     def _become_leader(self) -> None:
-        """Begin the epoch with a record of its own, by which all before it is committed, and tell the voters."""
+        """Begin the epoch with a control record, whose commit commits everything before it, and notify the voters."""
         voters = self.voters
-        # A replica that begins with an empty log finds the configuration in it, and where this replica is reached.
+        # A replica with an empty log finds the configuration here, with this replica's endpoint.
         mine = voters.node(self.key)
         is_first = self.log.voters_offset < 0 and self.log.snapshot.end.offset == 0
         has_moved = mine is not None and (is_first or mine != self.me)
@@ -438,7 +437,7 @@ class Replica:
             self._join_later()
 
     def _become_resigned(self) -> None:
-        """Lead no more, and say so, so that the others need not wait to find out."""
+        """Stop leading, and announce it, so that the others need not wait for a timeout."""
         led = self._leading
         assert led is not None
         ends = {key: led.progress[key].end if key in led.progress else -1 for key in self.voters.keys - {self.key}}
@@ -452,8 +451,7 @@ class Replica:
         self._ask_again()
 
     def _lose_leader(self) -> None:
-        """An observer, or a leader that was removed, looks for another leader; it stays in its epoch and keeps its
-        vote."""
+        """An observer, or a removed leader, looks for another leader. It stays in its epoch and keeps its vote."""
         voted = self.voted if self.protections.votes_are_kept else None
         self._trace("lose_leader", epoch=self.epoch, voted=None if voted is None else str(voted))
         self._change(Cause.LEADER_LOST, self.epoch, voted, None)
@@ -496,7 +494,7 @@ class Replica:
         self._do(SetTimer(Timer.FETCH, timeout, timeout + timeout // 4))
 
     def _retry(self) -> None:
-        """A fetch was not answered in time, or is to be sent again after it failed."""
+        """A fetch was not answered in time, or has to be repeated after a failure."""
         if self.state is State.FOLLOWER:
             self._following.fetching = None
             self._send_fetch()
@@ -516,7 +514,7 @@ class Replica:
     # -- elections -----------------------------------------------------------------------------------------------------
 
     def _ask_for_votes(self) -> None:
-        """Ask those voters that have not answered, and again those that do not, until the election is over."""
+        """Ask voters that have not answered, repeatedly, until the election is over."""
         self._count_votes()
         if self.state not in (State.PROSPECTIVE, State.CANDIDATE):
             return
@@ -556,7 +554,7 @@ class Replica:
                 self._back_off()
 
     def _return_to_leader(self) -> None:
-        """The others hear from the leader, or so it seems: go on fetching from it."""
+        """The others seem to hear from the leader: go on fetching from it."""
         self._trace("return_to_leader")
         self._change(Cause.PRE_VOTES_LOST, self.epoch, self.voted, self.leader)
         self._follow()
@@ -603,7 +601,7 @@ class Replica:
         if not asks_first and self.state is not State.CANDIDATE:
             return
         if self._election() is not Election.OPEN:
-            return  # it waits to try again
+            return  # waits for its next attempt
         if response.error is Error.NONE and response.granted:
             self._ballot.granted.add(response.source)
             self._trace("get_pre_vote" if asks_first else "get_vote", peer=str(response.source), epoch=self.epoch)
@@ -626,8 +624,9 @@ class Replica:
         self._do(Reply(connection, BeginQuorumResponse(self.key, self.epoch, self.known_leader, error)))
 
     def _end_quorum(self, connection: int, request: EndQuorum) -> None:
-        """The leader has resigned: the voter with the longest log stands for election at once, and the others in their
-        turn."""
+        """The leader has resigned. The voter with the longest log stands for election at once, and the others follow in
+        turn.
+        """
         error = Error.NONE
         if request.epoch < self.epoch:
             error = Error.FENCED_LEADER_EPOCH
@@ -642,8 +641,9 @@ class Replica:
         self._do(Reply(connection, EndQuorumResponse(self.key, self.epoch, self.known_leader, error)))
 
     def _turn_after(self, successors: tuple[ReplicaKey, ...]) -> int:
-        """How long it waits to succeed a leader that has resigned: the first one not at all, each other twice as long
-        as the one before."""
+        """How long to wait before standing for election after a leader resigned: the first successor not at all, each
+        later one twice as long as the one before.
+        """
         longest = self.settings.election_backoff
         if self.key not in successors:
             return longest
@@ -655,11 +655,12 @@ class Replica:
             self._resignation.acknowledged.add(response.source)
 
     def _learn(self, epoch: int, leader: Node | None, asked: ReplicaKey | None = None) -> bool:
-        """Another replica has reported its epoch, and the leader if it knows one; whether that can be. ``asked``: the
-        replica to which the leader announced itself."""
+        """Learn another replica's epoch, and its leader if it knows one. Returns whether the report is possible.
+        ``asked``: the replica to which the leader announced itself.
+        """
         known = (
             self._stored.leader if self._stored.epoch == self.epoch else None
-        )  # this replica, too, if it has resigned
+        )  # this replica included, if it has resigned
         mine = None if known is None else known.key
         learnt = rules.learns(self.epoch, mine, epoch, None if leader is None else leader.key, self.key)
         if learnt is Learnt.CONTRADICTION:
@@ -683,7 +684,7 @@ class Replica:
         self._do(Distrusted(f"{self.key} {reason}"))
 
     def _leader_has_moved(self, leader: Node) -> None:
-        """The leader is the same, and reached at another endpoint."""
+        """The leader is the same, with another endpoint."""
         self.leader = leader
         self._stored = ElectionState(self.epoch, self.voted, leader)
         self._do(StoreState(self._stored), LeaderChanged(self.epoch, leader))
@@ -697,7 +698,7 @@ class Replica:
         if not self._learn(response.epoch, response.leader):
             return
         if response.error is not Error.NONE and (self.epoch, self.state) != before:
-            return  # that was what there is to learn from a refusal
+            return  # a refusal teaches no more than that
         handler = _ON_RESPONSE.get(type(response))
         if handler is not None:
             getattr(self, handler.__name__)(response)
@@ -713,7 +714,7 @@ class Replica:
         return batch
 
     def _voters_changed(self) -> None:
-        """It goes by another configuration, or the same one at another place."""
+        """The configuration in use, or its offset, has changed."""
         entry = self.voters.node(self.key)
         if entry == self._entry:
             return
@@ -732,7 +733,7 @@ class Replica:
         self._do(SetTimer(Timer.CHECK_QUORUM, timeout, timeout))
 
     def _check_quorum(self) -> None:
-        """No majority has fetched for 1.5 times the fetch timeout: somebody else leads by now, or nobody can."""
+        """No majority has fetched for 1.5 fetch timeouts: another replica leads by now, or nobody can."""
         led = self._leading
         if led is None:
             return
@@ -744,7 +745,7 @@ class Replica:
             self._restart_check()
 
     def _announce_to_voters(self) -> None:
-        """Announce its leadership to those voters that have not fetched since it last looked."""
+        """Announce its leadership to voters that have not fetched since the last check."""
         led = self._leading
         assert led is not None
         for node in self.voters.nodes:
@@ -780,7 +781,7 @@ class Replica:
         if not self.stored_end < end.offset <= self.log.end_offset:
             return
         if self.log.epoch_ahead_of(end.offset) != end.epoch:
-            return  # what was stored has been cut off since
+            return  # truncated since the sync
         self.stored_end = end.offset
         if self.traces:
             self._trace("sync", end=_pair(end))
@@ -790,7 +791,7 @@ class Replica:
             self._send_fetch()
 
     def _advance(self) -> None:
-        """Commit what a majority of the voters has, and do what waits for that."""
+        """Commit what a majority of the voters has, and do what waited for that."""
         led = self._leading
         assert led is not None
         ends = []
@@ -825,7 +826,7 @@ class Replica:
         """The high watermark that a leader reports: -1 before it has committed a record of its epoch."""
         return self.high_watermark if self._leading is not None and self._leading.is_up else -1
 
-    # -- fetches of others ---------------------------------------------------------------------------------------------
+    # -- fetches by others ---------------------------------------------------------------------------------------------
 
     def _fetch(self, connection: int, request: Fetch) -> None:
         end = request.log_end
@@ -871,7 +872,7 @@ class Replica:
         self._answer_waiting()
 
     def _heard_from(self, key: ReplicaKey) -> Progress:
-        """A replica fetches: it follows this one."""
+        """A replica fetches, so it follows this one."""
         led = self._leading
         assert led is not None
         progress = led.progress.setdefault(key, Progress())
@@ -890,8 +891,9 @@ class Replica:
         diverging: OffsetAndEpoch | None = None,
         snapshot: OffsetAndEpoch | None = None,
     ) -> None:
-        """Answer a fetch: with an error, with where the log of the fetching replica diverges, with a snapshot to fetch
-        instead, or else with the batches that follow the end of its log, if there are any."""
+        """Answer a fetch: with an error, with where the logs diverge, with a snapshot to fetch instead, or with the
+        batches that follow, if there are any.
+        """
         response = FetchResponse(
             self.key,
             self.epoch,
@@ -910,8 +912,8 @@ class Replica:
             self._do(Reply(connection, response))
 
     def _answer_waiting(self) -> None:
-        """Answer those for whom there is something new by now; those for whom that is a high watermark which nobody
-        waits for, a little later.
+        """Answer waiting fetches that have news. If the only news is a high watermark that nobody waits for, answer a
+        little later.
         """
         led = self._leading
         if led is None:
@@ -966,8 +968,9 @@ class Replica:
     # -- fetching ------------------------------------------------------------------------------------------------------
 
     def _send_fetch(self) -> None:
-        """Fetch what follows the log, which says that all of it is stored; or go on with a snapshot. Nothing happens if
-        it is too early for that."""
+        """Fetch what follows the log, which is stored, or the next part of a snapshot. Does nothing if it is too
+        early.
+        """
         if (
             self.state is not State.FOLLOWER
             or self._following.installing is not None
@@ -980,14 +983,14 @@ class Replica:
             snapshot, position = self._following.snapshot
             request: Request = FetchSnapshot(self.epoch, self.key, snapshot, position)
         elif self.stored_end < self.log.end_offset:
-            return  # it goes on when that is stored
+            return  # goes on when that is stored
         else:
             self._following.fetching = self.log.end
             request = Fetch(self.epoch, self.key, self.log.end, self.high_watermark)
         self._do(Send(self.leader.endpoint, request), SetTimer(Timer.RETRY, timeout, timeout))
 
     def _ask_for_leader(self) -> None:
-        """An observer without a leader fetches from one endpoint after the other, of which none leads or one does."""
+        """An observer without a leader asks one endpoint after another."""
         known = {node.endpoint: None for node in self.voters.nodes if node.key != self.key}
         endpoints = [*known, *(endpoint for endpoint in self.bootstrap if endpoint not in known)]
         if not endpoints:
@@ -999,8 +1002,9 @@ class Replica:
         self._do(SetTimer(Timer.RETRY, timeout, timeout))
 
     def _from_leader(self, response: Response) -> bool:
-        """Whether a response to a fetch is good: of the leader of this epoch, and no refusal. After a refusal it
-        fetches again soon."""
+        """Check a response to a fetch: it must be from the leader of this epoch, and no refusal. After a refusal, fetch
+        again soon.
+        """
         if self.state is not State.FOLLOWER or response.epoch != self.epoch:
             if not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED):
                 self._retry_soon()
@@ -1037,7 +1041,7 @@ class Replica:
         self._send_fetch()
 
     def _objection(self, response: FetchResponse) -> str:
-        """Why no leader that has what is committed gives this answer; empty if one does."""
+        """The reason why no leader with all committed records sends this answer; empty if one does."""
         committed = f"and records before {self.high_watermark} are committed"
         if response.diverging is not None:
             offset = self._parting(response.diverging)
@@ -1050,7 +1054,7 @@ class Replica:
         return "" if self.log.takes(response.batches, self.epoch) else f"sends what does not follow {self.log.end}"
 
     def _parting(self, diverging: OffsetAndEpoch) -> int:
-        """The offset at which the log parts from that of the leader, which has sent ``diverging``."""
+        """The offset at which the log diverges from that of the leader that sent ``diverging``."""
         same = self.log.end_of_epoch(diverging.epoch)
         return rules.truncation_point((diverging.offset, diverging.epoch), (same.offset, same.epoch))
 
@@ -1084,7 +1088,7 @@ class Replica:
         if not self._from_leader(response) or self._following.snapshot != (response.snapshot, response.position):
             return
         if response.error is not Error.NONE:
-            self._following.snapshot = None  # the leader has another by now: fetch, and it will tell
+            self._following.snapshot = None  # the leader has another one: the next fetch will tell
             self._retry_soon()
             return
         end = response.position + len(response.data)
@@ -1187,7 +1191,7 @@ class Replica:
         if isinstance(request, AddVoter):
             self._do(Send(request.voter.endpoint, BeginQuorum(self.epoch, self.me, request.voter.key)))
         self._answer_waiting()
-        self._advance()  # a majority of fewer voters may have more
+        self._advance()  # a smaller majority may have more
 
     def _answer_change(self, connection: int, request: AddVoter | RemoveVoter, error: Error) -> None:
         if isinstance(request, AddVoter):
@@ -1198,16 +1202,15 @@ class Replica:
 
     @property
     def _has_to_join(self) -> bool:
-        """Whether it has something to ask of its leader: that it is made a voter, or that the voters say where it is
-        reached."""
+        """Whether it needs something from its leader: to become a voter, or to have its endpoint recorded."""
         return self.settings.auto_join if self._entry is None else self._entry != self.me
 
     def _join_later(self) -> None:
         self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
 
     def _join(self) -> None:
-        """An observer asks its leader to be made a voter, and its predecessor on this
-        host no more, again and again. A voter that is reached elsewhere than the voters say tells it where.
+        """Repeat a request to the leader. An observer asks to be made a voter, and to have its predecessor on this host
+        removed. A voter reports its new endpoint.
 
         It learns the outcome from its log, not from the answer.
         """

@@ -1,2 +1,1 @@
-"""Whole quorums under seeded faults, on virtual time: the same role that servers run, on a simulated network and
-simulated disks."""
+"""Whole quorums under seeded faults in virtual time: the servers' role, on a simulated network and simulated disks."""

@@ -1,4 +1,4 @@
-"""The case of one run: its seed, and the values that the seed draws."""
+"""The parameters of one run, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import msgspec
 from fencepost.quorum.roles.interface import QuorumSettings
 
 FAULTY = 2_500_000
-"""Microseconds during which things go wrong."""
+"""Microseconds during which faults happen."""
 
 DEADLINE = 12_000_000
-"""When, at the latest, every replica has to have everything that is committed, and a record that was proposed after the
-faults."""
+"""The time by which every replica must have all committed records, and a record proposed after the faults."""
 
 SETTINGS = QuorumSettings(
     election_timeout=100_000,
@@ -25,18 +24,19 @@ SETTINGS = QuorumSettings(
     fetch_max_wait=50_000,
     join_retry=100_000,
 )
-"""A tenth of the times of a real quorum, so that much happens in little virtual time."""
+"""A tenth of a real quorum's timeouts, so that much happens in little virtual time."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run.
+    """The parameters of one run.
 
-    ``hosts`` of which the first ``voters`` are the voters of the beginning, and the others observers. Rates are events
-    in a second of virtual time, chances are of each message or sync. ``auto_join``: observers ask to be made voters,
-    and nobody else does. ``records_kept`` ahead of a snapshot, of which there is one every ``snapshot_every`` records,
-    sent in pieces of ``piece`` bytes; so many ``snapshots`` are kept. ``fetch`` bytes of batches are in an answer,
-    ``cache`` bytes of them in memory, and ``segment`` in a file of the log. ``rot``: a bit of a disk changes.
+    There are ``hosts`` hosts; the first ``voters`` of them are the first voters, and the others observers. Rates are
+    events in a second of virtual time; chances are for each message or sync. ``auto_join``: observers ask to become
+    voters, and nobody else adds them. ``records_kept``: records to keep before a snapshot. ``snapshot_every``: records
+    between snapshots. ``piece``: bytes of a snapshot in a message. ``snapshots``: how many to keep. ``fetch``: bytes of
+    batches in an answer. ``cache``: bytes of batches in memory. ``segment``: bytes of a log file. ``rot``: flipped bits
+    on a disk.
     """
 
     seed: int
@@ -64,7 +64,7 @@ class Case:
 
 
 def drawn(seed: int) -> Case:
-    """The case of a seed: some kinds of faults, often or seldom, and none at all in one of twenty."""
+    """Draw the case of a seed: some kinds of faults, often or seldom. One case in twenty has none."""
     random = Random(seed).random
 
     hosts = 1 + int(random() * 5.99)

@@ -1,6 +1,4 @@
-"""A quorum of simulated hosts, its network, its clients and its administrator, and what goes wrong; and many of them,
-one for each seed.
-"""
+"""A simulated quorum: hosts, network, clients, an administrator, and faults. A campaign has one for each seed."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run. ``promise`` is the one that was broken, empty if none was; ``digest`` is of all that was
-    committed."""
+    """The outcome of a run. ``promise``: the broken promise, or empty. ``digest``: a hash of everything committed."""
 
     case: Case
     promise: str
@@ -45,8 +42,9 @@ class Outcome:
 
 
 class Cluster(Hosts):
-    """One run. ``protections`` are left out in the roles, to see that the judge notices. ``report`` hears every step,
-    and ``trace`` what the hosts write into a trace."""
+    """One run. Roles run with these ``protections``; tests leave some out to see that the judge notices. ``report``
+    receives every step, and ``trace`` what the hosts trace.
+    """
 
     def __init__(
         self, case: Case, protections: Protections = ALL, report: Report | None = None, trace: SimTrace | None = None
@@ -63,10 +61,10 @@ class Cluster(Hosts):
         self.by_endpoint.update((host.endpoint, host) for host in self.hosts)
         self.join(self.hosts[: case.voters])
 
-    # -- the run -------------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """Run to the end, or to the first promise that is broken."""
+        """Run to the end, or to the first broken promise."""
         promise = details = ""
         try:
             for host in self.hosts:
@@ -112,7 +110,7 @@ class Cluster(Hosts):
         )
 
     def _again(self, rate: float, call: Any) -> None:
-        """Call something now and then, so often in a second, until the faults are over."""
+        """Call something at random times, ``rate`` times a second on average, until the faults end."""
 
         def now() -> None:
             if self.faulty:
@@ -135,7 +133,7 @@ class Cluster(Hosts):
         )
 
     def _heal(self) -> None:
-        """Nothing goes wrong from now on, and what went wrong is repaired."""
+        """End all faults, and repair what they did."""
         self.faulty = False
         self.network.heal()
         self.slow_syncs = 0.0
@@ -148,7 +146,7 @@ class Cluster(Hosts):
         self.schedule.after(100_000, self._propose_final)
 
     def _repair(self) -> None:
-        """The administrator has those voters removed that are no more."""
+        """Have the administrator remove voters whose replica is gone."""
         if self.final_end:
             return
         for host in self.hosts:
@@ -168,7 +166,7 @@ class Cluster(Hosts):
     # -- clients and administrators ------------------------------------------------------------------------------------
 
     def _propose(self) -> None:
-        """A client of a host that believes to be leader has some records appended."""
+        """Have a client of a host that believes it leads append some records."""
         leaders = [host for host in self.hosts if host.alive and host.replica.leads]
         if leaders:
             self._propose_to(leaders[int(self.random() * len(leaders))])
@@ -177,7 +175,7 @@ class Cluster(Hosts):
         self._tokens += 1
         count = 1 + int(self.random() * 2.5)
         records = tuple(b"r%d.%d" % (self._tokens, number) for number in range(count))
-        if self.random() < 0.2:  # more than a sector of a disk
+        if self.random() < 0.2:  # more than a disk sector
             records = (*records[:-1], records[-1] + b" " * int(self.random() * 1_500))
         self.judge.proposed.update(records)
         host.propose(records)
@@ -192,8 +190,9 @@ class Cluster(Hosts):
         self.schedule.after(50_000, self._propose_final)
 
     def _change_voters(self) -> None:
-        """An administrator has a voter removed or, unless they ask for it themselves, added: by the leader, or whoever
-        is asked instead."""
+        """Have an administrator remove a voter, or add one unless voters ask for it themselves. It asks the leader, or
+        another host.
+        """
         alive = [host for host in self.hosts if host.alive]
         leaders = [host for host in alive if host.replica.leads]
         if not alive:
@@ -219,22 +218,22 @@ class Cluster(Hosts):
                 self.happened(host.endpoint, f"is asked to add voter {request.voter.key}")
             else:
                 self.happened(host.endpoint, f"is asked to remove voter {request.voter}")
-            host.asked(request, self._answered)
+            host.request_received(request, self._answered)
 
     def _answered(self, response: Response) -> None:
         self.changes += not response.error.value
 
     def _is_intact(self, key: ReplicaKey) -> bool:
-        """Whether the disk of a replica is still there."""
+        """Return whether a replica's disk still exists."""
         return any(host.key == key for host in self.hosts)
 
     def _survives(self, voters: VoterSet, lost: ReplicaKey | None = None) -> bool:
-        """Whether a configuration has a majority whose disks are still there."""
+        """Return whether a majority of a configuration's disks still exists."""
         intact = [key for key in voters.keys if key != lost and self._is_intact(key)]
         return 2 * len(intact) > len(voters)
 
     def may_change(self, host: SimHost, request: Any) -> bool:
-        """See :class:`.Hosts`: administrators do not ask for what leaves no configuration that can go on."""
+        """See :class:`.Hosts`: administrators make no request that leaves no viable configuration."""
         voters = host.replica.voters
         if isinstance(request, RemoveVoter) and request.voter in voters:
             return len(voters) == 1 or self._survives(voters.without(request.voter))
@@ -245,7 +244,7 @@ class Cluster(Hosts):
     # -- faults --------------------------------------------------------------------------------------------------------
 
     def _some_host(self) -> SimHost:
-        """Any host, and one that believes to be leader more often than others."""
+        """A random host; one that believes it leads is more likely."""
         leaders = [host for host in self.hosts if host.alive and host.replica.leads]
         among = leaders if leaders and self.random() < 0.4 else self.hosts
         return among[int(self.random() * len(among))]
@@ -253,7 +252,7 @@ class Cluster(Hosts):
     def _crash(self) -> None:
         host = self._some_host()
         if host.alive:
-            host.disk.left = int(self.random() * 24)  # in the middle of what it writes, or between that
+            host.disk.left = int(self.random() * 24)  # within a write, or between two
             self.schedule.after(int(100_000 * self.random() ** 2), self._crash_now, host, host.loop)
 
     def _crash_now(self, host: SimHost, loop: SimLoop) -> None:
@@ -278,11 +277,11 @@ class Cluster(Hosts):
             host.lose_disk()
 
     def _may_lose(self, host: SimHost) -> bool:
-        """Whether a majority is left of every configuration that may yet count, if a host's disk is lost."""
+        """Return whether every configuration that may still count keeps a majority if a host loses its disk."""
         return all(self._survives(voters, host.key) for other in self.hosts for voters in other.configurations)
 
     def _rot(self) -> None:
-        """A host crashes, and finds another bit on its disk than it has written."""
+        """A host crashes, and a bit on its disk is flipped."""
         host = self._some_host()
         if host.alive and host.disk.free > CAPACITY // 2 and self._may_lose(host):
             host.crash()
@@ -290,7 +289,7 @@ class Cluster(Hosts):
             host.start()
 
     def _fill(self) -> None:
-        """A disk has hardly any room for a while."""
+        """A disk is almost full for a while."""
         disk = self._some_host().disk
         disk.free = int(self.random() * 8_000)
         self.schedule.after(int(self.random() * 200_000), setattr, disk, "free", CAPACITY)
@@ -301,7 +300,7 @@ class Cluster(Hosts):
         host.disk.fails = host.dice
 
     def _part(self) -> None:
-        """For a while some hosts do not hear some others, or neither hears the other."""
+        """For a while some hosts cannot reach others, in one direction or both."""
         side = {host.endpoint for host in self.hosts if self.random() < 0.5}
         if self.random() < 0.4:
             side = {self._some_host().endpoint}
@@ -326,8 +325,8 @@ class Cluster(Hosts):
 def simulate(
     case: Case | int, protections: Protections = ALL, report: Report | None = None, trace: SimTrace | None = None
 ) -> Outcome:
-    """Run a case, or the one that a seed draws, to its end. ``report`` hears every step, and ``trace`` what the hosts
-    write into a trace. The same case has the same outcome in every process, traced or not.
+    """Run a case, or the case of a seed, to its end. ``report`` receives every step, and ``trace`` what the hosts
+    trace. A case has the same outcome in every process, traced or not.
     """
     cluster = Cluster(drawn(case) if isinstance(case, int) else case, protections, report, trace)
     with unlogged():
@@ -336,7 +335,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class Campaign(seeds.Campaign[Outcome]):
-    """The seeds of quorums."""
+    """A campaign of quorums, one for each seed."""
 
     protections: Protections = ALL
     counted: ClassVar[tuple[str, ...]] = ("committed", "epochs")
@@ -352,7 +351,7 @@ class Campaign(seeds.Campaign[Outcome]):
 
 
 def run_of(outcome: Outcome) -> seeds.Run[Outcome]:
-    """The part of a run that a campaign keeps."""
+    """The part of a run that a campaign stores."""
     hashed = hashlib.blake2b(repr(outcome).encode(), digest_size=8).hexdigest()
     counts = {"committed": outcome.committed, "epochs": outcome.epochs}
     what = outcome.details.removeprefix(f"{outcome.promise}: ")

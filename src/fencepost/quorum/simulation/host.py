@@ -1,8 +1,8 @@
-"""A host: its disk, and the node on it, which is the one that servers run; and what hosts have around them.
+"""A host: its disk, and the servers' node on it; and the environment of hosts.
 
-The node writes the files of a server (:mod:`fencepost.quorum.files`) to a disk of bytes, and comes back from what a
-crash has left of them. Only its loop and its threads are virtual: what a thread does takes its time, and is then done
-at once, unless the process ends in the middle of it.
+The node writes a server's files (:mod:`fencepost.quorum.files`) to a disk of bytes, and recovers from what a crash
+leaves. Only its loop and threads are virtual: the work of a thread takes time and then happens at once, unless the
+process ends in the middle of it.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from fencepost.simulation.trace import SimTrace
 
 CLUSTER = "simulated"
 TRACED_AS = f"{SUBJECT}{CLUSTER}"
-"""The name of the quorum in traces."""
+"""The subject of the quorum in traces."""
 
 UNIT = 2_048
-"""Bytes by which a file of a log grows."""
+"""Bytes by which a log file grows."""
 
 Report = Callable[[int, str, str], None]
-"""Takes a step of a run: the virtual time in microseconds, where it happens, and what."""
+"""Receives a step of a run: the virtual time in microseconds, the place, and the description."""
 
 
 class Hosts:
-    """The surroundings of the hosts of a run, which talk to each other: the case, the time, the judge, and who hears of
-    its steps. A subclass hears of records that are committed.
+    """The environment of the hosts of a run: the case, the time, the judge, the network, and the receiver of steps. A
+    subclass receives committed records.
     """
 
     def __init__(
@@ -87,17 +87,17 @@ class Hosts:
         self.by_endpoint: dict[str, SimHost] = {}
 
     def new_directory(self) -> str:
-        """The id of a directory that there was never before."""
+        """A new directory id."""
         self._directories += 1
         return f"d{self._directories}"
 
     def happened(self, where: str, what: str) -> None:
-        """Report a step, if somebody listens."""
+        """Report a step, if there is a receiver."""
         if self.report is not None:
             self.report(self.schedule.now, where, what)
 
     def acknowledged(self, record: bytes, end_offset: int) -> None:
-        """A client hears that its record is committed."""
+        """A client learns that its record is committed."""
         raise NotImplementedError
 
     def ended(self, host: SimHost) -> None:
@@ -105,28 +105,28 @@ class Hosts:
         raise NotImplementedError
 
     def join(self, voters: Sequence[SimHost]) -> None:
-        """Some hosts are the voters of the beginning."""
+        """Make some hosts the first voters."""
         beginning = Snapshot(OffsetAndEpoch(0, 0), VoterSet.of(Node(host.key, host.endpoint) for host in voters))
         for host in voters:
             host.join(beginning)
 
     def may_change(self, host: SimHost, request: Any) -> bool:
-        """Whether a request of an administrator may come to a host."""
+        """Return whether an administrator's request may reach a host."""
         return True
 
     def send(self, source: SimHost, endpoint: str, request: Request) -> None:
-        """Send a request from a host to another, which answers it or not."""
+        """Send a request from a host to another, which may answer."""
         dest, loop, node = self.by_endpoint[endpoint], source.loop, source.node
 
         def answered(response: Any) -> None:
-            loop.does(node.answered, response)
+            loop.does(node.response_received, response)
 
         def reply(response: Response) -> None:
             self.network.response(dest.endpoint, source.endpoint, response, answered)
 
         def arrive(arrived: Any) -> None:
             if dest.alive and self.may_change(dest, arrived):
-                dest.asked(arrived, reply)
+                dest.request_received(arrived, reply)
             elif not dest.alive and not loop.has_ended:
                 source.unreachable(endpoint)
 
@@ -135,15 +135,15 @@ class Hosts:
 
 
 class HostLoop(SimLoop):
-    """The loop of the process of a host, by the clock of the host."""
+    """The event loop of a host's process, on the clock of the host."""
 
     def __init__(self, host: SimHost) -> None:
         super().__init__(host.environment.schedule, 1_000_000 * host.rate)
         self.host = host
 
     def does(self, call: Callable[..., object], *arguments: Any) -> None:
-        """See :class:`.SimLoop`. Nothing on this loop is a task, and nobody asks which loop is running: to say so takes
-        longer than much of what is done.
+        """See :class:`.SimLoop`. It runs no tasks, and nobody asks for the running loop, so it skips the costly
+        bookkeeping.
         """
         if self.has_ended:
             return
@@ -186,7 +186,7 @@ class SimWorker(Worker):
 
 
 class SimNode(QuorumNode):
-    """The node of a server, with a judge that looks at what it does."""
+    """A server's node, with a judge that watches it."""
 
     def __init__(
         self, host: SimHost, loop: Any, contents: Contents, machine: StateMachine, tracer: Tracer | None
@@ -235,7 +235,7 @@ class SimNode(QuorumNode):
     def _synced(self, error: BaseException | None) -> None:
         super()._synced(error)
         if not self.stopped:
-            self.host.said.log = self.log.stored_end
+            self.host.claims.log = self.log.stored_end
 
     def _append(self, effect: Append) -> None:
         ahead = self.log.epoch_ahead_of(effect.batches[0].base_offset)
@@ -247,13 +247,13 @@ class SimNode(QuorumNode):
         super()._append(effect)
 
     def _truncate(self, effect: Truncate) -> None:
-        said = self.host.said
-        if said.log is not None and said.log.offset > effect.end_offset:
-            said.log = OffsetAndEpoch(effect.end_offset, self.log.epoch_ahead_of(effect.end_offset))
+        claims = self.host.claims
+        if claims.log is not None and claims.log.offset > effect.end_offset:
+            claims.log = OffsetAndEpoch(effect.end_offset, self.log.epoch_ahead_of(effect.end_offset))
         super()._truncate(effect)
 
     def _install(self, effect: InstallSnapshot) -> None:
-        self.host.said.log = None  # what it had may be another log than that of the snapshot
+        self.host.claims.log = None  # its log may differ from that of the snapshot
         super()._install(effect)
 
     def _commit(self, effect: Commit) -> None:
@@ -263,13 +263,13 @@ class SimNode(QuorumNode):
 
     def _send(self, effect: Send) -> None:
         request = effect.request
-        self.host.says(getattr(request, "epoch", 0))
+        self.host.message_sent(getattr(request, "epoch", 0))
         if isinstance(request, Vote) and not request.pre_vote:
-            self.host.votes(request.epoch, self.me.key)
+            self.host.vote_sent(request.epoch, self.me.key)
         super()._send(effect)
 
     def _reply(self, connection: int, response: Any) -> None:
-        self.host.says(response.epoch)
+        self.host.message_sent(response.epoch)
         if isinstance(response, FetchResponse) and response.error is Error.INVALID_REQUEST:
             raise Violation("batches are where the role has them", f"{self.me.key}: {response}")
         super()._reply(connection, response)
@@ -291,7 +291,7 @@ class SimMachine:
         self.state = host.environment.judge.applies(host.key, node.applied, batch, self.state)
         if host.environment.case.settings.high_watermark_wait:
             for number, each in enumerate(node.replica.voters.nodes):
-                if (batch.end_offset + number) % 3 == 0:  # as if it had clients that wait for this
+                if (batch.end_offset + number) % 3 == 0:  # as if its clients waited for this
                     node.send_high_watermark(each.key)
 
     def snapshot(self) -> Iterator[Sequence[bytes]]:
@@ -310,7 +310,7 @@ class SimMachine:
     def became_leader(self, epoch: int) -> None:
         """See :class:`.StateMachine`."""
 
-    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+    def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
         """See :class:`.StateMachine`."""
 
     def link_lost(self, endpoint: str) -> None:
@@ -321,9 +321,8 @@ class SimMachine:
         self.host.failed(error)
 
 
-class Said:
-    """What a replica has said that it keeps: the end of its ``log`` that is stored, None if that is not known, and its
-    ``epoch``."""
+class Claims:
+    """What a replica has claimed to store: the end of its ``log``, None if unknown, and its ``epoch``."""
 
     def __init__(self) -> None:
         self.log: OffsetAndEpoch | None = None
@@ -331,7 +330,7 @@ class Said:
 
 
 class SimHost:
-    """A host that may crash, and lose its disk. ``rate``: how many microseconds pass while its clock counts one."""
+    """A host that may crash and lose its disk. ``rate``: microseconds for each microsecond of its clock."""
 
     loop: SimLoop
     node: SimNode
@@ -344,29 +343,29 @@ class SimHost:
         self.dice = Random(f"{environment.case.seed} host {host_id}")
         self.alive = False
         self.is_damaged = False
-        """Whether its disk has another bit than was written, which it may refuse."""
+        """Whether its disk has a flipped bit, so that it may refuse the disk."""
         self._take_empty_disk()
         self.replica = self.new_replica()
 
     def _take_empty_disk(self) -> None:
         self.disk = SimDisk()
         self.key = ReplicaKey(self.host_id, self.environment.new_directory())
-        self.said = Said()
+        self.claims = Claims()
         self.is_damaged = False
 
     @property
     def applied(self) -> int:
-        """How far the state machine of the process has come."""
+        """How far the process's state machine has applied."""
         return self.node.applied
 
     @property
     def configurations(self) -> tuple[VoterSet, VoterSet]:
-        """The one of what is stored of its log, and the last one in it, which a crash may lose."""
+        """The configuration in the stored part of its log, and the last one in the log, which a crash may lose."""
         log = self.replica.log
         return log.configuration_at(self.replica.stored_end), log.voters
 
     def new_replica(self) -> Replica:
-        """A replica that knows nothing yet."""
+        """A replica with no knowledge yet."""
         environment = self.environment
         me, traces = Node(self.key, self.endpoint), environment.trace is not None
         return Replica(me, environment.case.settings, environment.endpoints, environment.protections, traces)
@@ -376,20 +375,20 @@ class SimHost:
         self.environment.happened(self.endpoint, what)
 
     def sync_time(self) -> int:
-        """Microseconds that the disk takes."""
+        """Microseconds of a sync."""
         time = 50 + 450 * self.dice.random()
         if self.environment.slow_syncs and self.dice.random() < self.environment.slow_syncs:
             time += 150_000 * self.dice.random() ** 2
         return int(time)
 
-    # -- the process ---------------------------------------------------------------------------------------------------
+    # -- processes -----------------------------------------------------------------------------------------------------
 
     def new_loop(self) -> SimLoop:
-        """The loop of a process that begins."""
+        """The loop of a new process."""
         return HostLoop(self)
 
     def start(self) -> None:
-        """Begin a process with what is on the disk, or refuse that."""
+        """Start a process on the contents of the disk, or refuse the disk."""
         self.alive = True
         self.loop = self.new_loop()
         self.loop.does(self._begin)
@@ -410,18 +409,18 @@ class SimHost:
             self.opened(contents)
 
     def opened(self, contents: Contents) -> None:
-        """Go on with what is on the disk."""
+        """Go on with the contents of the disk."""
         self.begin(contents, SimMachine(self, contents.state))
 
     def begin(self, contents: Contents, machine: StateMachine) -> QuorumNode:
-        """Take part, with a state machine that has the state of ``contents``."""
+        """Start the node, with a state machine that has the state of ``contents``."""
         self.node = SimNode(self, self.loop, contents, machine, self._tracer())
         self.replica = self.node.replica
         self.node.start()
         return self.node
 
     def join(self, snapshot: Snapshot = EMPTY_SNAPSHOT) -> Meta:
-        """Have the files of a replica that begins with a snapshot."""
+        """Create the files of a replica that begins with a snapshot."""
         meta = Meta(self.key, CLUSTER)
         join_cluster(self.disk, meta, snapshot, UNIT)
         return meta
@@ -438,13 +437,15 @@ class SimHost:
         return contents
 
     def _check(self, contents: Contents) -> None:
-        """What the replica has said that it keeps is there, and its snapshot is what was applied."""
-        said, log = self.said, contents.log
-        if contents.election.epoch < said.epoch:
-            raise Violation("what is stored survives", f"{self.key}: {contents.election} for epoch {said.epoch}")
-        if said.log is not None and log.start.offset <= said.log.offset:
-            if log.end.offset < said.log.offset or log.epoch_ahead_of(said.log.offset) != said.log.epoch:
-                raise Violation("what is stored survives", f"{self.key}: a log up to {log.end} for {said.log}")
+        """Check that the replica has everything that it claimed to store, and that its snapshot matches what was
+        applied.
+        """
+        claims, log = self.claims, contents.log
+        if contents.election.epoch < claims.epoch:
+            raise Violation("what is stored survives", f"{self.key}: {contents.election} for epoch {claims.epoch}")
+        if claims.log is not None and log.start.offset <= claims.log.offset:
+            if log.end.offset < claims.log.offset or log.epoch_ahead_of(claims.log.offset) != claims.log.epoch:
+                raise Violation("what is stored survives", f"{self.key}: a log up to {log.end} for {claims.log}")
         self.environment.judge.loads(self.key, contents.snapshot.end.offset, (contents.state or [b""])[0])
 
     def _tracer(self) -> Tracer | None:
@@ -455,7 +456,7 @@ class SimHost:
         return Tracer(self.key, lambda action, fields: trace.node_did(node, action, fields, TRACED_AS))
 
     def crash(self) -> None:
-        """The process is killed, or its machine loses power, and what is not durable is lost."""
+        """The process is killed, or the machine loses power. What is not durable is lost."""
         power = self.dice.random() < 0.7
         self.happened("loses power" if power else "is killed")
         if power:
@@ -464,7 +465,7 @@ class SimHost:
         self._end()
 
     def failed(self, error: BaseException) -> None:
-        """The node has ended: the disk failed, and so the process ends; or there is a fault."""
+        """The node has stopped: because of the disk, so that the process ends; or because of a defect."""
         if isinstance(error, OSError):
             self.fails(error)
         elif isinstance(error, IllegalTransition | ValueError):
@@ -479,7 +480,7 @@ class SimHost:
         self._end()
 
     def lose_disk(self) -> None:
-        """The disk is replaced by an empty one, on which there is no process yet."""
+        """The disk is replaced by an empty one. No process runs yet."""
         self.happened(f"loses its disk, with {self.key}")
         self._take_empty_disk()
         self.environment.wipes += 1
@@ -494,7 +495,7 @@ class SimHost:
     # -- messages and clients ------------------------------------------------------------------------------------------
 
     def propose(self, records: Sequence[bytes]) -> None:
-        """A client has records appended, and hears of the last one when they are committed."""
+        """Have a client append records, and learn when the last one is committed."""
 
         def outcome(future: asyncio.Future[OffsetAndEpoch]) -> None:
             if future.exception() is None:
@@ -502,37 +503,37 @@ class SimHost:
 
         self.loop.does(lambda: self.node.propose(records).add_done_callback(outcome))
 
-    def asked(self, request: AnyRequest, reply: Respond) -> None:
-        """A request came, which ``reply`` answers."""
+    def request_received(self, request: AnyRequest, reply: Respond) -> None:
+        """A request came; ``reply`` answers it."""
 
         def respond(response: Any) -> None:
             if isinstance(response, VoteResponse) and response.granted and not response.pre_vote:
                 assert isinstance(request, Vote)
-                self.votes(response.epoch, request.candidate)
+                self.vote_sent(response.epoch, request.candidate)
             reply(response)
 
-        self.loop.does(self.node.asked, request, respond)
+        self.loop.does(self.node.request_received, request, respond)
 
     def send(self, endpoint: str, request: Request) -> None:
         """A request leaves."""
         self.environment.send(self, endpoint, request)
 
     def unreachable(self, endpoint: str) -> None:
-        """Nobody is there."""
+        """An endpoint is unreachable."""
         self.environment.schedule.after(200, self.loop.does, self.node.disconnected, endpoint)
 
-    def says(self, epoch: int) -> None:
-        """A message leaves that tells of an epoch, which the replica must not forget."""
-        self.said.epoch = max(self.said.epoch, epoch)
+    def message_sent(self, epoch: int) -> None:
+        """A message with an epoch leaves: the replica must remember that epoch."""
+        self.claims.epoch = max(self.claims.epoch, epoch)
 
-    def votes(self, epoch: int, candidate: ReplicaKey) -> None:
+    def vote_sent(self, epoch: int, candidate: ReplicaKey) -> None:
         """A vote leaves."""
         self.environment.judge.votes_for(self.key, epoch, candidate, read_election(self.disk.kept()))
 
     # -- the disk ------------------------------------------------------------------------------------------------------
 
     def damage(self) -> None:
-        """A bit changes of what is proven to be durable: what is not looks like a torn write then."""
+        """Flip a bit that is proven durable. Elsewhere it would look like a torn write."""
         places = [(name, size) for name in self.disk.names() if (size := self._proven(name))]
         name, size = places[int(self.dice.random() * len(places))]
         bit = int(self.dice.random() * size * 8)
@@ -541,7 +542,7 @@ class SimHost:
         self.is_damaged = True
 
     def _proven(self, name: str) -> int:
-        """How many bytes of a file are proven to be durable, and count."""
+        """How many bytes of a file are proven durable, and count."""
         if name in (META, STATE) or name.endswith(SUFFIX):
             return self.disk.size(name)
         if not name.endswith(JOURNAL):
@@ -550,7 +551,7 @@ class SimHost:
 
 
 def step_of(effect: Effect) -> str:
-    """The step of a replica, in words. Empty for the steps of every moment: fetches and their answers, and timers."""
+    """A description of an effect. Empty for frequent ones: fetches and their answers, and timers."""
     match effect:
         case StoreState(election=election):
             vote = f", votes for {election.voted}" if election.voted is not None else ""

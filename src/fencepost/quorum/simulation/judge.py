@@ -1,4 +1,4 @@
-"""The promises of a quorum, which a run must keep whatever goes wrong."""
+"""The promises of a quorum, which a run must keep under all faults."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Violation(Exception):
 
 @dataclass
 class Judge:
-    """The record of all that the replicas together have done so far.
+    """The record of all that the replicas together have done.
 
-    ``committed``: the batches that some replica took for committed, in order. ``chained``: the hash of the state
-    machine after each of them, from its start.
+    ``committed``: the batches that any replica took for committed, in order. ``chained``: the hash of the state machine
+    from the start, and after each of them.
     """
 
     leaders: dict[int, ReplicaKey] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Judge:
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """The end of what is committed."""
+        """The end of the committed records."""
         return (
             OffsetAndEpoch(self.committed[-1].end_offset, self.committed[-1].epoch)
             if self.committed
@@ -46,8 +46,9 @@ class Judge:
         )
 
     def votes_for(self, key: ReplicaKey, epoch: int, candidate: ReplicaKey, stored: ElectionState) -> None:
-        """A replica says that it votes for somebody, perhaps itself: for nobody else in that epoch, and it has stored
-        that."""
+        """A replica votes, perhaps for itself: it must have stored the vote, and must not vote for another in that
+        epoch.
+        """
         first = self.votes.setdefault((key, epoch), candidate)
         if first != candidate:
             raise Violation("one vote an epoch", f"{key} votes for {first} and {candidate} in epoch {epoch}")
@@ -55,26 +56,25 @@ class Judge:
             raise Violation("votes are stored first", f"{key} votes for {candidate} in epoch {epoch}, with {stored}")
 
     def leads(self, key: ReplicaKey, epoch: int, log: ReplicatedLog) -> None:
-        """A replica begins an epoch as its leader: nobody else does, and its log has all that was committed before."""
+        """A replica begins an epoch as its leader: no other does, and its log has everything committed before."""
         first = self.leaders.setdefault(epoch, key)
         if first != key:
             raise Violation("one leader an epoch", f"{first} and {key} lead epoch {epoch}")
         end = self.end
         if end.epoch >= epoch or log.start.offset >= end.offset:
-            return  # a later leader may have committed it, which the first has not heard of
+            return  # a later leader, unknown to this one, may have committed it
         if log.end.offset < end.offset or log.epoch_ahead_of(end.offset) != end.epoch:
             raise Violation("leaders have what is committed", f"{key} leads epoch {epoch} without {end}")
 
     def appends(self, key: ReplicaKey, batch: Batch, epoch_ahead: int) -> None:
-        """A replica has a batch behind a record of an epoch: so has every other with this batch."""
+        """A replica has a batch after a record of an epoch: every replica with this batch must have the same."""
         place = batch.base_offset, batch.epoch
         known = self.appended.setdefault(place, (batch, epoch_ahead))
         if known != (batch, epoch_ahead):
             raise Violation("logs match", f"{key} has {batch} behind epoch {epoch_ahead}; others {known}")
 
     def applies(self, key: ReplicaKey, offset: int, batch: Batch, state: bytes) -> bytes:
-        """The state machine of a replica goes on from an offset by a batch that it takes for committed. Returns its new
-        state."""
+        """A state machine applies a batch at an offset, as committed. Returns its new state."""
         if batch.base_offset != offset:
             raise Violation("commits are in order", f"{key} has applied up to {offset} and goes on with {batch}")
         place = self.ends.get(offset)
@@ -93,12 +93,12 @@ class Judge:
         return state
 
     def loads(self, key: ReplicaKey, offset: int, state: bytes) -> None:
-        """The state machine of a replica has a state at an offset, perhaps that of a snapshot."""
+        """A state machine has a state at an offset, perhaps from a snapshot."""
         if self.chained.get(offset) != state:
             raise Violation("state machines are equal", f"that of {key} at {offset}")
 
     def at_the_end(self) -> None:
-        """Everything that was acknowledged is committed, once, and nothing else that nobody proposed."""
+        """Everything that was acknowledged is committed once, and only proposed records are."""
         records = [record for batch in self.committed for record in batch.records]
         once = set(records)
         if len(once) != len(records):
@@ -111,7 +111,7 @@ class Judge:
 
 
 def after(state: bytes, batch: Batch) -> bytes:
-    """The state machine: a hash of all records so far, in their order."""
+    """The state machine: a hash of all records in order."""
     digest = hashlib.blake2b(state, digest_size=8)
     digest.update(b"%d" % batch.base_offset)
     for record in batch.records:

@@ -16,9 +16,7 @@ _decode_response = msgspec.msgpack.Decoder(AnyResponse).decode
 
 
 class SimNetwork:
-    """Messages between hosts, known by their endpoints. Each is bytes on its way, and arrives in its own time or not at
-    all.
-    """
+    """Messages between endpoints, as bytes. Each arrives after its own delay, or not at all."""
 
     def __init__(self, schedule: Schedule, random: Random, loss: float, slow: float) -> None:
         self.schedule = schedule
@@ -26,21 +24,21 @@ class SimNetwork:
         self.loss = loss
         self.slow = slow
         self.cut: set[tuple[str, str]] = set()
-        """Pairs of endpoints, from the first to the second of which nothing comes."""
+        """Pairs of endpoints: messages from the first to the second are lost."""
         self.sent = 0
 
     def request(self, source: str, dest: str, request: Request, arrive: Callable[[Request], None]) -> bool:
-        """Send a request; whether it is on its way."""
+        """Send a request. Returns whether it is on its way."""
         data = _encode(request)
         return self._send(source, dest, lambda: arrive(_decode_request(data)))
 
     def response(self, source: str, dest: str, response: Response, arrive: Callable[[Response], None]) -> bool:
-        """Send an answer; whether it is on its way."""
+        """Send a response. Returns whether it is on its way."""
         data = _encode(response)
         return self._send(source, dest, lambda: arrive(_decode_response(data)))
 
     def heal(self) -> None:
-        """From now on everything arrives, and soon."""
+        """End all faults: everything arrives, and soon."""
         self.cut.clear()
         self.loss = self.slow = 0.0
 

@@ -1,3 +1,1 @@
-"""Ledgers as rows for Spark: what is read, where a query stands, and how the work is divided. Only :mod:`.source` needs
-PySpark.
-"""
+"""Ledgers and logs as a Spark data source: options, offsets, partitions, rows. Only :mod:`.source` needs PySpark."""

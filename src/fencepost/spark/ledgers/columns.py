@@ -1,4 +1,4 @@
-"""Entries as columns of Arrow: a batch of entries becomes a batch of rows, and no entry is looked at by itself."""
+"""Converts batches of entries to Arrow record batches, without a Python object for each entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES = {
     "bookies": "array<string>",
     "fragment": "bigint",
 }
-"""The columns and their types, in Spark's words."""
+"""The columns and their Spark types."""
 
 ON_REQUEST = ("bookies", "fragment")
 OF_LOGS = ("time", "key")
@@ -40,8 +40,8 @@ def columns(include_bookies: bool, decoder: str | None, log: str | None) -> dict
 
 
 class Rows:
-    """Makes rows of the columns of ``schema``, which is one of Arrow, with the decoder that has this name; of entries
-    of a ``log`` if that has a name.
+    """Creates rows with the columns of an Arrow ``schema`` and this decoder. ``log``: the name of the log, or None for
+    entries of a ledger.
     """
 
     def __init__(self, schema: Any, decoder: str | None, log: str | None) -> None:
@@ -51,10 +51,10 @@ class Rows:
         self.decoder = decoder
 
     def of(self, part: Range, metadata: LedgerMetadata, batch: EntryBatch) -> Any:
-        """The rows of a batch of entries, which are some of a ``part``: a :class:`pyarrow.RecordBatch`.
+        """The rows of a batch of entries of a ``part``: a :class:`pyarrow.RecordBatch`.
 
-        Raises :class:`ValueError` if the decoder gives something else than a value for each entry, and
-        :class:`LogFormatError` for entries that are none of a log.
+        Raises :class:`ValueError` if the decoder does not return one value for each entry, and :class:`LogFormatError`
+        for entries that are not those of a log.
         """
         frames = None if self.log is None else Frames(batch.data, batch.offsets, part.created)
         arrays = [self._column(field, part.ledger, metadata, batch, frames) for field in self.schema]
@@ -78,13 +78,13 @@ class Rows:
             return _numbers(np.full(count, fragment.first_entry_id, np.int64))
         if field.name == "bookies":
             size, quorum = len(fragment.ensemble), metadata.write_quorum
-            places = (
+            positions = (
                 np.arange(quorum)
                 + (np.arange(batch.first, batch.first + count) % size if quorum < size else np.zeros(count, np.int64))[
                     :, None
                 ]
             )
-            bookies = pa.array(list(fragment.ensemble), pa.string()).take(pa.array((places % size).ravel()))
+            bookies = pa.array(list(fragment.ensemble), pa.string()).take(pa.array((positions % size).ravel()))
             return pa.ListArray.from_arrays(np.arange(0, (count + 1) * quorum, quorum, dtype=np.int32), bookies).cast(
                 field.type
             )
@@ -117,25 +117,25 @@ class Rows:
 
 
 def _binary(kind: Any, data: memoryview, offsets: memoryview, validity: Any = None) -> Any:
-    places = np.frombuffer(offsets, np.int64)
+    positions = np.frombuffer(offsets, np.int64)
     buffers = [
         validity,
-        pa.py_buffer(places if kind == pa.large_binary() else places.astype(np.int32)),
+        pa.py_buffer(positions if kind == pa.large_binary() else positions.astype(np.int32)),
         pa.py_buffer(data),
     ]
-    return pa.Array.from_buffers(kind, len(places) - 1, buffers)
+    return pa.Array.from_buffers(kind, len(positions) - 1, buffers)
 
 
 def _keys(frames: Frames) -> Any:
-    """The keys of entries; null where there is none."""
+    """The keys of entries; null for entries without one."""
     has_key = frames.key_starts >= 0
     if not has_key.any():
         return pa.nulls(len(frames), pa.binary())
     starts = np.where(has_key, frames.key_starts, frames.starts)
     offsets = np.zeros(len(frames) + 1, np.int64)
     np.cumsum(frames.starts - starts, out=offsets[1:])
-    places = np.repeat(starts - offsets[:-1], frames.starts - starts) + np.arange(offsets[-1])
-    keys = np.frombuffer(frames.data, np.uint8)[places]
+    positions = np.repeat(starts - offsets[:-1], frames.starts - starts) + np.arange(offsets[-1])
+    keys = np.frombuffer(frames.data, np.uint8)[positions]
     return _binary(pa.binary(), keys.data, offsets.data, pa.array(has_key).buffers()[1])
 
 

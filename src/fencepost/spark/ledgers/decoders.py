@@ -1,8 +1,8 @@
-"""Decoders: what becomes of the bytes of entries before they are the column ``value``.
+"""Decoders: functions that turn the bytes of entries into the column ``value``.
 
-A decoder is a function that is given the column of a batch as a :class:`pyarrow.BinaryArray`, and gives an array that
-is as long. Its attribute ``type`` is the column's type in Spark's words (``"string"``, ``"struct<id: bigint, name:
-string>"``); without one that is ``"binary"``.
+A decoder takes the column of a batch as a :class:`pyarrow.BinaryArray`, and returns an array of the same length. Its
+attribute ``type`` is the column's Spark type (``"string"``, ``"struct<id: bigint, name: string>"``); ``"binary"`` by
+default.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BINARY = "binary"
 
 
 def utf8(values: Any) -> Any:
-    """Text in UTF-8. Raises :class:`pyarrow.ArrowInvalid` for bytes that are none."""
+    """Text in UTF-8. Raises :class:`pyarrow.ArrowInvalid` for other bytes."""
     import pyarrow as pa
 
     return values.cast(pa.string())
@@ -29,11 +29,11 @@ def utf8(values: Any) -> Any:
 utf8.type = "string"  # type: ignore[attr-defined]
 
 NAMED: dict[str, Decoder] = {"utf8": utf8, "pulsar": pulsar}
-"""The decoders that have a name of their own."""
+"""The built-in decoders."""
 
 
 def decoder_of(name: str) -> Decoder:
-    """The decoder that has this name, or that is at this path: ``package.module:function``, or with dots alone.
+    """The decoder with this name or path: ``package.module:function``, or with dots only.
 
     Raises :class:`fencepost.OptionError` if there is none.
     """
@@ -44,15 +44,15 @@ def decoder_of(name: str) -> Decoder:
     if not module or not function:
         raise OptionError(f"option decoder is {name!r}, which is not known: {wanted}")
     try:
-        found = getattr(importlib.import_module(module), function)
+        function_at = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise OptionError(f"option decoder is {name!r}, which cannot be imported ({error}): {wanted}") from None
-    if not callable(found):
+    if not callable(function_at):
         raise OptionError(f"option decoder is {name!r}, which is no function: {wanted}")
-    decoder: Decoder = found
+    decoder: Decoder = function_at
     return decoder
 
 
 def type_of(name: str | None) -> str:
-    """The type that the column ``value`` has with this decoder, in Spark's words."""
+    """The Spark type of the column ``value`` with this decoder."""
     return BINARY if name is None else str(getattr(decoder_of(name), "type", BINARY))

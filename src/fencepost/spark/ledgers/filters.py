@@ -1,4 +1,4 @@
-"""The ledgers and entries that a query needs, by its own conditions."""
+"""The ledgers and entries that a query needs, from its conditions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The values of a column that can be wanted: from ``first`` to ``last`` (None: no end), and only those ``among``
-    some if that is not None.
+    """The values of a column that a query may need: from ``first`` to ``last`` (None: no end), and only those in
+    ``among`` unless that is None.
     """
 
     first: int = 0
@@ -18,7 +18,7 @@ class Wanted(msgspec.Struct, frozen=True):
     among: frozenset[int] | None = None
 
     def has(self, value: int) -> bool:
-        """Whether a value can be wanted."""
+        """Return whether the query may need a value."""
         return (
             self.first <= value
             and (self.last is None or value <= self.last)
@@ -26,12 +26,12 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
     def within(self, first: int, stop: int) -> tuple[int, int]:
-        """The part from a ``first`` to before a ``stop`` value that can be wanted, not regarding ``among``."""
+        """The part of ``first`` to before ``stop`` that the query may need, ignoring ``among``."""
         first = max(first, self.first)
         return first, max(first, stop if self.last is None else min(stop, self.last + 1))
 
     def narrowed(self, first: int = 0, last: int | None = None, among: Iterable[int] | None = None) -> Wanted:
-        """Those of them that another condition allows too."""
+        """Restrict the values by another condition."""
         lasts = [each for each in (self.last, last) if each is not None]
         sets = [frozenset(each) for each in (self.among, among) if each is not None]
         return Wanted(max(self.first, first), min(lasts, default=None), frozenset.intersection(*sets) if sets else None)
@@ -41,9 +41,9 @@ ANY = Wanted()
 
 
 def take(condition: Any, ledgers: Wanted, entries: Wanted) -> tuple[Wanted, Wanted, bool]:
-    """The ledgers and entries that one condition of a query leaves, and whether what is left is all that it says.
+    """Restrict the ledgers and entries by one condition of a query. Also returns whether the restriction is exact.
 
-    ``condition``: a filter of :mod:`pyspark.sql.datasource`, of any kind; all of a query have to hold.
+    ``condition``: any filter of :mod:`pyspark.sql.datasource`. All conditions of a query must hold.
     """
     kind, attribute = type(condition).__name__, getattr(condition, "attribute", ())
     if attribute not in (("ledger",), ("entry",)):

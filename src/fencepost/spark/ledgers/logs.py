@@ -1,4 +1,4 @@
-"""Logs: the ledgers of a log one after another, and the offsets of queries in a log."""
+"""Queries of logs: the ledgers of a log in order, and offsets in it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from fencepost.spark.ledgers.reading import lost
 from fencepost.spark.ledgers.stream import Stream
 
 NONE = -1
-"""The ledger of an offset before the first one of a log."""
+"""The ledger of an offset before the first ledger of a log."""
 
 
 class LogOffset(msgspec.Struct, frozen=True):
-    """All ledgers before the one at ``place``, counted in the life of the log, were read, and of that one all entries
-    before ``entry``; ``ended``: the ledger has no more, and is closed.
+    """A query has read all ledgers before number ``place`` in the life of the log, and the entries before ``entry`` of
+    that one. ``ended``: that ledger is closed and has no more.
     """
 
     place: Annotated[int, msgspec.Meta(ge=NONE)]
@@ -39,13 +39,13 @@ class LogOffset(msgspec.Struct, frozen=True):
     ended: bool = False
 
     def to_json(self, log: str) -> dict[str, Any]:
-        """As Spark keeps it in a checkpoint."""
+        """The content for Spark's checkpoint."""
         return {"format": FORMAT, "log": log, **msgspec.structs.asdict(self)}
 
     @classmethod
     def of_json(cls, content: Any, log: str) -> LogOffset:
-        """The offset of which :meth:`to_json` gave the content. Raises :class:`fencepost.SystemFailure` for anything
-        else, and for another log.
+        """Parse the content of :meth:`to_json`. Raises :class:`fencepost.SystemFailure` for other content, and for
+        another log.
         """
         try:
             if (content["format"], content["log"]) != (FORMAT, log):
@@ -59,8 +59,8 @@ class LogOffset(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """The entries of a ledger of a log from ``first`` to before ``stop``; ``ended``: there it is closed. ``created``:
-    see :class:`.Range`.
+    """The entries of a log's ledger from ``first`` to before ``stop``. ``ended``: the ledger is closed at ``stop``.
+    ``created``: see :class:`.Range`.
     """
 
     place: int
@@ -76,7 +76,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """A log, as the driver looks at it."""
+    """A log, as the driver sees it."""
 
     def __init__(self, store: LedgerClient, options: ReadOptions) -> None:
         assert options.log is not None
@@ -93,8 +93,8 @@ class Log:
             raise NoSuchLogError(f"option log: {error}") from None
 
     async def at(self, option: str, where: Position | End) -> LogOffset:
-        """The offset of a place ``where`` an option has a query begin or end. Raises :class:`fencepost.OptionError` if
-        the place is not in the log.
+        """The offset where an option has a query begin or end. Raises :class:`fencepost.OptionError` if the place is
+        not in the log.
         """
         chain = await self.chain()
         if where is EARLIEST or (isinstance(where, End) and not chain.links):
@@ -110,16 +110,16 @@ class Log:
         return LogOffset(chain.trimmed + index, ledger, entry, ended and entry == stop)
 
     async def start(self) -> LogOffset:
-        """The offset at which a query begins that has no checkpoint: that of its cursor if there is one, else that of
-        option ``startingOffsets``.
+        """The first offset of a query without a checkpoint: its cursor's if it has one, or else that of the option
+        ``startingOffsets``.
 
-        Raises :class:`LogTrimmedError` if the log was trimmed behind the cursor, unless ``failOnDataLoss`` is false.
+        Raises :class:`LogTrimmedError` if the log was trimmed past the cursor, unless ``failOnDataLoss`` is false.
         """
         name = self.options.cursor
-        found = None if name is None else await self.nodes.read_cursor(name)
-        if found is None:
+        node = None if name is None else await self.nodes.read_cursor(name)
+        if node is None:
             return await self.at("startingOffsets", self.options.log_start)
-        before = acknowledged_of(found.data).before
+        before = acknowledged_of(node.data).before
         chain = await self.chain()
         index = chain.index(before.ledger)
         if index is None:
@@ -135,17 +135,17 @@ class Log:
         return LogOffset(chain.trimmed + index, before.ledger, entry, ended and entry == stop)
 
     async def pieces(self, start: LogOffset, end: LogOffset | None = None) -> AsyncIterator[Piece]:
-        """The entries from ``start`` on, one ledger after the other; up to ``end``, if there is one, which is taken to
-        be confirmed.
+        """The entries from ``start`` on, ledger by ledger; up to ``end`` if that is not None. Entries before ``end``
+        are confirmed.
 
         Raises :class:`LogTrimmedError` and others if some of these entries are gone, unless ``failOnDataLoss`` is
-        false; and :class:`fencepost.SystemFailure` if the log is another one than it was.
+        false; and :class:`fencepost.SystemFailure` if the log was replaced by another.
         """
         chain = await self.chain()
         index = start.place - chain.trimmed
         if index >= len(chain.links) or (0 <= index and start.ledger not in (NONE, chain.links[index].ledger)):
             raise SystemFailure(
-                f"log {self.name} is another one than that which was read: it does not have ledger {start.ledger} at"
+                f"log {self.name} is not the log that was read: it does not have ledger {start.ledger} at"
                 f" place {start.place}. Begin with another checkpointLocation"
             )
         first = start.entry
@@ -162,8 +162,8 @@ class Log:
         stop_at = len(chain.links) if end is None else min(len(chain.links), end.place - chain.trimmed + 1)
         for some in range(index, stop_at, AT_ONCE):
             links = [chain.links[at].ledger for at in range(some, min(some + AT_ONCE, stop_at))]
-            found = await asyncio.gather(*(self._stop_of(each, chain) for each in links))
-            for at, (ledger, (stop, ended)) in enumerate(zip(links, found, strict=True), some):
+            stops = await asyncio.gather(*(self._stop_of(each, chain) for each in links))
+            for at, (ledger, (stop, ended)) in enumerate(zip(links, stops, strict=True), some):
                 place = chain.trimmed + at
                 if end is not None and place == end.place:
                     stop, ended = end.entry, end.ended
@@ -187,8 +187,8 @@ class Log:
     async def after(
         self, start: LogOffset, cap: LogOffset | None, max_entries: int | None, max_bytes: int | None
     ) -> LogOffset:
-        """The offset after one batch from ``start`` on, of at most so many entries and so many bytes, or of one entry;
-        not past the ``cap``.
+        """The offset after one batch from ``start`` on. A batch has at most ``max_entries`` entries and ``max_bytes``
+        bytes, but at least one entry, and does not pass the ``cap``.
         """
         offset, read = start, 0
         if cap is not None and (cap.place, cap.entry, cap.ended) <= (start.place, start.entry, start.ended):
@@ -208,7 +208,7 @@ class Log:
                         before,
                         lambda entry, ledger=piece.ledger: self.ledgers.length_before(ledger, entry + 1),  # type: ignore[misc]
                     )
-                    if stop == piece.first and not read:  # an entry that is larger than the limit is read by itself
+                    if stop == piece.first and not read:  # a larger entry is a batch of its own
                         stop += 1
                     after = await self.ledgers.length_before(piece.ledger, stop)
                 max_bytes = max(0, max_bytes - (after - before))
@@ -221,22 +221,22 @@ class Log:
     async def parts(
         self, start: LogOffset, end: LogOffset, ledgers: Wanted = ANY, entries: Wanted = ANY
     ) -> list[tuple[Range, ...]]:
-        """The work of reading from ``start`` to ``end``, as far as it is wanted."""
+        """The partitions from ``start`` to ``end``, without entries that the query does not need."""
         wanted = []
         async for piece in self.pieces(start, end):
             first, stop = entries.within(piece.first, piece.stop)
             if ledgers.has(piece.ledger) and first < stop:
                 wanted.append(self.ledgers.span(piece.ledger, first, stop, piece.created))
-        found = await asyncio.gather(*wanted)
-        return parts([span for span in found if span is not None], self.options.partition_bytes)
+        spans = await asyncio.gather(*wanted)
+        return parts([span for span in spans if span is not None], self.options.partition_bytes)
 
     async def end(self, start: LogOffset) -> LogOffset:
-        """The offset of a query that has read all entries that are confirmed now."""
+        """The offset after all entries that are confirmed now."""
         return await self.after(start, None, None, None)
 
 
 async def batch(store: LedgerClient, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
-    """The work of a query that is no stream; raises as :func:`fencepost.spark.ledgers.planning.batch`."""
+    """The partitions of a batch query. Raises as :func:`fencepost.spark.ledgers.planning.batch`."""
     log = Log(store, options)
     try:
         start = await log.start()
@@ -270,7 +270,7 @@ class LogStream(Stream):
         return self.store.run(begin).to_json(self.log.name)
 
     async def _opened_cursor(self, at: Position | End) -> Cursor:
-        """The cursor, which is made at a place of the log if there is none."""
+        """Open the cursor; if there is none, create it at this place."""
         assert self.options.cursor is not None
         if self.cursor is None:
             log = logs.Log(self.log.ledgers.store, self.log.name, self.options.password)
@@ -278,13 +278,13 @@ class LogStream(Stream):
         return self.cursor
 
     def committed(self, end: dict[str, Any]) -> None:
-        """Move the cursor up to the end of a batch that was committed; it does not go back."""
+        """Move the cursor to the end of a committed batch, but never back."""
         offset = LogOffset.of_json(end, self.log.name)
 
         async def move(_: LedgerClient) -> None:
             if offset.ledger != NONE:
                 cursor = await self._opened_cursor(EARLIEST)
-                # before the first entry that is the position before it
+                # Before the first entry: acknowledge up to the previous position.
                 await cursor.acknowledge_up_to(Position(offset.ledger, offset.entry - 1))
 
         if self.options.cursor is not None:

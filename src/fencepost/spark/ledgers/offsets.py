@@ -1,4 +1,4 @@
-"""The offsets of a streaming query in each ledger, and the limits of one batch."""
+"""The offsets of a streaming query in each ledger, and the limits of a batch."""
 
 from __future__ import annotations
 
@@ -15,31 +15,29 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """The entry before which everything was read, by ledger: of ledgers that may get more (``ledgers``), and of those
-    that are closed and were read to their end (``ended``), which are not looked at any more.
+    """For each ledger, the entry before which everything was read: of open ledgers (``ledgers``), and of closed ones
+    that were read to their end (``ended``). The driver does not look at the latter again.
     """
 
     ledgers: Mapping[int, int] = {}
     ended: Mapping[int, int] = {}
 
     def stop(self, ledger: int) -> int:
-        """The entry before which everything was read: 0 in a ledger that the query has not met."""
+        """The entry before which everything was read; 0 in a ledger that is new to the query."""
         return self.ledgers.get(ledger, self.ended.get(ledger, 0))
 
     def all(self) -> dict[int, int]:
-        """Every ledger with the entry before which everything was read, in the order of their ids."""
+        """Every ledger with the entry before which everything was read, in the order of ledger ids."""
         return dict(sorted({**self.ledgers, **self.ended}.items()))
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it in a checkpoint: equal offsets are equal text."""
+        """The content for Spark's checkpoint. Equal offsets have equal text."""
         ledgers, ended = ({str(ledger): each[ledger] for ledger in sorted(each)} for each in (self.ledgers, self.ended))
         return {"format": FORMAT, "ledgers": ledgers, "ended": ended}
 
     @classmethod
     def of_json(cls, content: Any) -> Offsets:
-        """The offsets of which :meth:`to_json` gave the content. Raises :class:`fencepost.SystemFailure` for anything
-        else.
-        """
+        """Parse the content of :meth:`to_json`. Raises :class:`fencepost.SystemFailure` for other content."""
         try:
             if content["format"] != FORMAT:
                 raise ValueError
@@ -53,9 +51,7 @@ class Offsets(msgspec.Struct, frozen=True):
 
 
 def moved(start: Offsets, available: Offsets, stops: Mapping[int, int]) -> Offsets:
-    """The offsets of a query that has read up to the ``stops``. A ledger has ended when it is read up to the entry
-    where it is closed.
-    """
+    """The offsets of a query that has read up to the ``stops``. A closed ledger ends once it is read to its end."""
     reached = {**start.all(), **stops}
     ended = {
         ledger: stop
@@ -66,7 +62,7 @@ def moved(start: Offsets, available: Offsets, stops: Mapping[int, int]) -> Offse
 
 
 def capped(available: Offsets, cap: Offsets | None) -> Offsets:
-    """The available offsets, limited to those of an earlier time, the ``cap``; all of them without one."""
+    """The available offsets, limited to the ``cap``, which are earlier ones; without it, all of them."""
     if cap is None:
         return available
     stops = {ledger: min(stop, available.stop(ledger)) for ledger, stop in cap.all().items()}
@@ -75,31 +71,31 @@ def capped(available: Offsets, cap: Offsets | None) -> Offsets:
 
 
 def shares(available: Mapping[int, int], limit: int) -> dict[int, int]:
-    """The amount that each may have so that all together have at most ``limit``: in proportion to the available
-    amounts, and no less in total.
+    """Divide ``limit`` in proportion to the available amounts. The shares add up to the limit, or to the total if that
+    is less.
     """
     total = sum(available.values())
     if total <= limit:
         return dict(available)
-    given = {each: amount * limit // total for each, amount in available.items()}
-    left = limit - sum(given.values())
+    shared = {each: amount * limit // total for each, amount in available.items()}
+    left = limit - sum(shared.values())
     for each, amount in available.items():
-        if left and given[each] < amount:
-            given[each] += 1
+        if left and shared[each] < amount:
+            shared[each] += 1
             left -= 1
-    return given
+    return shared
 
 
 async def stop_within(
     first: int, stop: int, room: int, length_before: int, length_of: Callable[[int], Awaitable[int]]
 ) -> int:
-    """The entry before which to stop so that the entries from ``first`` on have at most ``room`` bytes of data,
-    ``stop`` at the latest.
+    """The entry to stop before, so that the entries from ``first`` on have at most ``room`` bytes of data; at most
+    ``stop``.
 
-    ``length_of``: the bytes of data of the ledger up to and including an entry, which is asked for a logarithmic number
-    of entries; ``length_before``: those before ``first``.
+    ``length_of``: the bytes of data of the ledger up to and including an entry; it is called a logarithmic number of
+    times. ``length_before``: the bytes before ``first``.
     """
-    low, high = first, stop  # all before `low` fit, and the entry at `high` does not, unless `high` is the end
+    low, high = first, stop  # all before `low` fit; the entry at `high` does not, unless `high` is the end
     while low < high:
         middle = (low + high) // 2
         if await length_of(middle) - length_before <= room:

@@ -1,6 +1,4 @@
-"""The options of ``spark.read.format("fencepost")`` and of ``df.write.format("fencepost")``, from the text that Spark
-hands over.
-"""
+"""Parses the options of ``spark.read.format("fencepost")`` and ``df.write.format("fencepost")``."""
 
 from __future__ import annotations
 
@@ -37,16 +35,16 @@ NAMES = (
     "decoder",
     "password",
 )
-"""All options, as users write them. Spark does not look at their case."""
+"""All options for reading, as users write them. Spark ignores their case."""
 
 WRITE_NAMES = ("metadata", "log", "writeId", "leadTimeout", "failOnDataLoss", "password")
-"""All options of what is written."""
+"""All options for writing."""
 
 SPARKS_OWN = ("checkpointLocation", "queryName")
-"""Options of a stream that is written which are Spark's own."""
+"""Spark's own options for writing a stream."""
 
 PARTITION = 64 * 1024 * 1024
-"""Bytes that a partition has by default, at most."""
+"""The most bytes of a partition, by default."""
 
 _LARGEST = (1 << 63) - 1
 """The largest id of a ledger or an entry."""
@@ -59,9 +57,7 @@ T = TypeVar("T")
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Ledgers that are wanted: one that has to be there (``is_one``), or all that there are from ``first`` to
-    ``last``.
-    """
+    """Ledgers to read: one that must exist (``is_one``), or all existing ones from ``first`` to ``last``."""
 
     first: int
     last: int
@@ -69,15 +65,13 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """The place to begin or to end in each ledger: the next entry by ledger, and EARLIEST or LATEST for those that are
-    not named.
-    """
+    """Where to begin or end in each ledger: the next entry by ledger, and EARLIEST or LATEST for all others."""
 
     otherwise: str
     ledgers: Mapping[int, int | str] = {}
 
     def of(self, ledger: int, latest: int) -> int:
-        """The next entry of a ledger whose entries before ``latest`` can be read."""
+        """The next entry in a ledger whose entries before ``latest`` can be read."""
         where = self.ledgers.get(ledger, self.otherwise)
         if isinstance(where, int):
             return where
@@ -86,7 +80,7 @@ class Offset(msgspec.Struct, frozen=True):
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a read. ``metadata``: the address of the cluster. ``runs``: the ledgers, or else the ``log``, with
-    the places to begin and to end. The rest is as users know it, see docs/run/spark.md.
+    the places to begin and end. docs/run/spark.md describes the others.
     """
 
     metadata: str
@@ -109,8 +103,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The log to write to. ``write_id``: the name of a write that is no stream, if it is to be made once only.
-    ``lead_timeout``: seconds to wait for leading the log. ``fail_on_data_loss``: write to no log with missing ledgers.
+    """The options of a write. ``write_id``: names a write that is no stream, so that it is done only once.
+    ``lead_timeout``: seconds to wait for the lead of the log. ``fail_on_data_loss``: refuse a log with missing ledgers.
     """
 
     metadata: str
@@ -121,19 +115,17 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""
 
 
-def parse_write(given: Mapping[str, str], streams: bool) -> WriteOptions:
-    """The options of a write as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which
-    names the option.
+def parse_write(options: Mapping[str, str], streams: bool) -> WriteOptions:
+    """Parse the options of a write, by names in any case. Raises :class:`fencepost.OptionError`, which names the
+    option.
     """
-    texts = _by_names({name: text for name, text in given.items() if name.lower() not in _SPARKS_OWN}, WRITE_NAMES)
+    texts = _by_names({name: text for name, text in options.items() if name.lower() not in _SPARKS_OWN}, WRITE_NAMES)
     if "log" not in texts:
         raise OptionError("option log is missing: give the name of the log that is to be written")
     _checked("log", texts["log"], "a log")
     if "writeId" in texts:
         if streams:
-            raise OptionError(
-                "option writeId is for what is no stream: a stream is known by the id that its checkpoint has"
-            )
+            raise OptionError("option writeId is not for streams: the id in its checkpoint identifies a stream")
         _checked("writeId", texts["writeId"], "a write")
     try:
         lead_timeout = units.seconds(texts.get("leadTimeout", "60"))
@@ -152,11 +144,11 @@ def parse_write(given: Mapping[str, str], streams: bool) -> WriteOptions:
 _SPARKS_OWN = {name.lower() for name in SPARKS_OWN}
 
 
-def _by_names(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """The options by their names as users write them."""
+def _by_names(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """The options by their names in the documentation."""
     known = {name.lower(): name for name in names}
     texts: dict[str, str] = {}
-    for name, text in given.items():
+    for name, text in options.items():
         if name.lower() not in known:
             raise OptionError(f"option {name} is not known: there are {', '.join(names)}")
         texts[known[name.lower()]] = text
@@ -172,11 +164,11 @@ def _checked(option: str, name: str, what: str) -> None:
         raise OptionError(f"option {option}: {error}") from None
 
 
-def parse(given: Mapping[str, str]) -> ReadOptions:
-    """The options as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which names the
+def parse(options: Mapping[str, str]) -> ReadOptions:
+    """Parse the options of a read, by names in any case. Raises :class:`fencepost.OptionError`, which names the
     option.
     """
-    texts = _by_names(given, NAMES)
+    texts = _by_names(options, NAMES)
     if sum(name in texts for name in ("ledger", "ledgers", "log")) != 1:
         raise OptionError(
             "give one of the options ledger, ledgers and log: an id, ids and ranges of ids as 3,7,10-20,30-, or a name"
@@ -207,7 +199,7 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
 
 
 def _of_ledgers(texts: Mapping[str, str]) -> dict[str, Any]:
-    """The options of reading ledgers."""
+    """Parse the options for ledgers."""
     chosen = "ledger" if "ledger" in texts else "ledgers"
     runs = _runs(chosen, texts[chosen])
     offsets = {name: _offset(name, texts[name]) for name in ("startingOffsets", "endingOffsets") if name in texts}
@@ -222,21 +214,21 @@ def _of_ledgers(texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_log(texts: Mapping[str, str]) -> dict[str, Any]:
-    """The options of reading a log."""
-    found: dict[str, Any] = {"log": texts["log"]}
+    """Parse the options for a log."""
+    options: dict[str, Any] = {"log": texts["log"]}
     _checked("log", texts["log"], "a log")
     if "cursor" in texts:
         _checked("cursor", texts["cursor"], "a cursor")
-        found["cursor"] = texts["cursor"]
+        options["cursor"] = texts["cursor"]
     for option, name in (("startingOffsets", "log_start"), ("endingOffsets", "log_end")):
         if option in texts:
             try:
-                found[name] = position_of(texts[option])
+                options[name] = position_of(texts[option])
             except OptionError as error:
                 raise OptionError(f"option {option}: {error}") from None
-    if found.get("log_end") is End.EARLIEST:
+    if options.get("log_end") is End.EARLIEST:
         raise OptionError(_NO_END)
-    return found
+    return options
 
 
 def _number(name: str, text: str) -> int:
@@ -254,15 +246,15 @@ def _flag(name: str, text: str) -> bool:
 def _runs(name: str, text: str) -> tuple[Run, ...]:
     runs = []
     for word in text.split(","):
-        found = _RUN.fullmatch(word.strip())
-        if found is None or (name == "ledger" and (found[2] or "," in text)):
+        match = _RUN.fullmatch(word.strip())
+        if match is None or (name == "ledger" and (match[2] or "," in text)):
             wanted = "the id of one ledger" if name == "ledger" else "ids and ranges of ids as 3,7,10-20,30-"
             raise OptionError(f"option {name} is {text!r}: give {wanted}")
-        first = int(found[1])
-        last = int(found[3]) if found[3] else _LARGEST if found[2] else first
+        first = int(match[1])
+        last = int(match[3]) if match[3] else _LARGEST if match[2] else first
         if last < first or last > _LARGEST:
             raise OptionError(f"option {name} has {word.strip()!r}, which is no range of ids")
-        runs.append(Run(first, last, is_one=not found[2]))
+        runs.append(Run(first, last, is_one=not match[2]))
     return tuple(runs)
 
 

@@ -1,4 +1,6 @@
-"""The work of a query, divided: each part has ranges of entries, each of one fragment of one ledger."""
+"""Divides the entries of a query into parts: each has ranges of entries, and each range is in one fragment of a
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 OVERHEAD = 64
-"""Bytes that an entry counts for besides its data."""
+"""Bytes that an entry counts for in addition to its data."""
 
 OPENING = 64 * 1024
-"""Bytes that a range counts for besides its entries: the ledger has to be opened."""
+"""Bytes that a range counts for in addition to its entries, since its ledger has to be opened."""
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Entries of a ledger from ``first`` to ``last``, both included, of the fragment that begins with the entry
-    ``fragment``. All are confirmed. ``created``: the time that the ledger has in the list of its log, in milliseconds
-    since 1970.
+    """Entries of a ledger from ``first`` to ``last``, both included, in the fragment that begins with the entry
+    ``fragment``. All are confirmed. ``created``: the ledger's time in the chain of its log, in milliseconds since 1970.
     """
 
     ledger: int
@@ -27,8 +28,8 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Entries of a ledger from ``first`` to before ``stop`` that are to be read. ``fragments``: the first entry of
-    each, ascending. ``mean``: bytes that an entry has on average. ``created``: see :class:`Range`.
+    """Entries of a ledger to read, from ``first`` to before ``stop``. ``fragments``: the first entry of each fragment,
+    ascending. ``mean``: the average bytes of an entry. ``created``: see :class:`Range`.
     """
 
     ledger: int
@@ -40,33 +41,33 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def ranges(span: Span, most: int) -> list[Range]:
-    """The entries of a span in ranges of about the same size, each in one fragment and of at most ``most`` bytes, or of
+    """Divide a span into ranges of about the same size, each in one fragment. A range has at most ``most`` bytes, or
     one entry.
     """
     per = max(1, most // (span.mean + OVERHEAD))
-    found = []
+    divided = []
     for fragment, following in zip(span.fragments, [*span.fragments[1:], span.stop], strict=True):
         first, stop = max(fragment, span.first), min(following, span.stop)
         count = -(-(stop - first) // per)
         for number in range(count):
             start, end = (first + (stop - first) * each // count for each in (number, number + 1))
-            found.append(Range(span.ledger, fragment, start, end - 1, span.created))
-    return found
+            divided.append(Range(span.ledger, fragment, start, end - 1, span.created))
+    return divided
 
 
 def parts(spans: Iterable[Span], most: int) -> list[tuple[Range, ...]]:
-    """The entries of all spans in parts of about ``most`` bytes at most: many small ledgers are one part, a large one
-    is several.
+    """Divide spans into parts of at most about ``most`` bytes. Many small ledgers are one part; a large one is
+    several.
     """
-    found: list[tuple[Range, ...]] = []
+    divided: list[tuple[Range, ...]] = []
     together: list[Range] = []
     size = 0
     for span in spans:
         for each in ranges(span, most):
             of_range = OPENING + (each.last - each.first + 1) * (span.mean + OVERHEAD)
             if together and size + of_range > most:
-                found.append(tuple(together))
+                divided.append(tuple(together))
                 together, size = [], 0
             together.append(each)
             size += of_range
-    return [*found, tuple(together)] if together else found
+    return [*divided, tuple(together)] if together else divided

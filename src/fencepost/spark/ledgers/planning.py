@@ -1,6 +1,4 @@
-"""The driver's part of a read: it looks up the ledgers, and the entries of each that can be read. The driver itself
-reads no more than single entries.
-"""
+"""The driver's part of a read: it looks up the ledgers and their readable entries. It reads only single entries."""
 
 from __future__ import annotations
 
@@ -20,27 +18,25 @@ from fencepost.spark.ledgers.parts import Range, Span, parts
 from fencepost.spark.ledgers.reading import lost
 
 AT_ONCE = 64
-"""Ledgers that are looked up at once."""
+"""The most ledgers that are looked up at once."""
 
 MANY = 10_000
-"""Entries of a ledger that is not closed, from which on the driver looks how large they are before it divides them."""
+"""If an open ledger has more entries than this, the driver checks their size before it divides them."""
 
 
 class Ledgers:
-    """The ledgers of a query, as the driver looks at them: those that are not closed stay open to it, and no ledger is
-    fenced.
-    """
+    """The ledgers of a query. The driver keeps open ledgers open, and fences none."""
 
     def __init__(self, store: LedgerClient, options: ReadOptions) -> None:
         self.store = store
         self.options = options
         self._readers: dict[int, LedgerReader] = {}
-        """The ledgers that were not closed when they were last looked at."""
+        """Readers of ledgers that were not closed at the last look-up."""
         self._closed: dict[int, LedgerMetadata] = {}
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def close(self) -> None:
-        """Look at no ledger any more."""
+        """Close all readers."""
         for reader in self._readers.values():
             await reader.close()
         self._readers.clear()
@@ -48,19 +44,20 @@ class Ledgers:
     # -- looking up ---------------------------------------------------------------------------------------------------
 
     async def present(self) -> list[int]:
-        """The ledgers that the options ask for, in order: each that is named, and of a range those that there are."""
-        found = {run.first for run in self.options.runs if run.is_one}
+        """The ledgers that the options name, in order: all single ones, and the existing ones of each range."""
+        ledgers = {run.first for run in self.options.runs if run.is_one}
         ranges = [run for run in self.options.runs if not run.is_one]
         if ranges:
             async for ledger in self.store.list_ledgers():
                 if any(run.first <= ledger <= run.last for run in ranges):
-                    found.add(ledger)
-        return sorted(found)
+                    ledgers.add(ledger)
+        return sorted(ledgers)
 
     async def available(self, ledgers: Iterable[int], known: Offsets | None = None) -> Offsets:
-        """The entry before which all can be read of each ledger; it is one of ``ended`` if the ledger is closed. What
-        has ended in the ``known`` offsets is not looked at. Raises :class:`NoSuchLedgerError` for one that is gone;
-        with ``failOnDataLoss`` false it has ended where it is known to.
+        """The entry of each ledger before which all can be read; closed ledgers are among ``ended``.
+
+        Ledgers that have ended in the ``known`` offsets are skipped. Raises :class:`NoSuchLedgerError` for a deleted
+        ledger; with ``failOnDataLoss`` false, it ends at its known entry.
         """
         known = known or Offsets()
         wanted = [ledger for ledger in ledgers if ledger not in known.ended]
@@ -87,7 +84,7 @@ class Ledgers:
         return stop, has_ended
 
     async def stop_of(self, ledger: int) -> tuple[int, bool]:
-        """The entry before which all can be read of a ledger, and whether it is closed there. Raises as
+        """The entry before which all of a ledger can be read, and whether it is closed there. Raises as
         :meth:`metadata`.
         """
         async with self._at_once:
@@ -98,7 +95,7 @@ class Ledgers:
             return await self._readers[ledger].read_last_add_confirmed() + 1, self._readers[ledger].is_closed
 
     async def metadata(self, ledger: int) -> LedgerMetadata:
-        """The metadata of a ledger. One that is not closed is open from then on. Raises :class:`NoSuchLedgerError` and
+        """The metadata of a ledger. An open ledger gets a reader. Raises :class:`NoSuchLedgerError` and
         :class:`UnauthorizedAccessError`.
         """
         if ledger in self._closed:
@@ -114,7 +111,7 @@ class Ledgers:
     # -- offsets ------------------------------------------------------------------------------------------------------
 
     async def at(self, offset: Offset) -> Offsets:
-        """The offsets of a query that begins at the ``offset``."""
+        """The offsets of a query that begins at ``offset``."""
         available = await self.available(await self.present())
         stops = {ledger: offset.of(ledger, stop) for ledger, stop in available.all().items()}
         _must_be_there("startingOffsets", stops, available)
@@ -123,8 +120,8 @@ class Ledgers:
     async def limited(
         self, start: Offsets, available: Offsets, max_entries: int | None, max_bytes: int | None
     ) -> Offsets:
-        """The offsets after one batch from ``start`` on, of at most so many entries and so many bytes of data, or of
-        one entry.
+        """The offsets after one batch from ``start`` on. A batch has at most ``max_entries`` entries and ``max_bytes``
+        bytes of data, but at least one entry.
         """
         stops = {ledger: stop for ledger, stop in available.all().items() if stop > start.stop(ledger)}
         if max_entries is not None:
@@ -148,17 +145,17 @@ class Ledgers:
             )
             for ledger, stop in stops.items()
         }
-        found = await self._all(within)
+        limits = await self._all(within)
         moving = [ledger for ledger, stop in stops.items() if stop > start.stop(ledger)]
-        if moving and all(found[ledger] == start.stop(ledger) for ledger in moving):
-            found[moving[0]] += 1  # an entry that is larger than the limit is read by itself
-        return found
+        if moving and all(limits[ledger] == start.stop(ledger) for ledger in moving):
+            limits[moving[0]] += 1  # a larger entry is a batch of its own
+        return limits
 
     async def _all(self, works: Mapping[int, Coroutine[Any, Any, int]]) -> dict[int, int]:
         return dict(zip(works, await asyncio.gather(*works.values()), strict=True))
 
     async def length_before(self, ledger: int, entry: int) -> int:
-        """The bytes of data that a ledger has before an entry, from its metadata or the header of the entry before."""
+        """The bytes of data before an entry of a ledger, from the metadata or the previous entry's header."""
         if entry == 0:
             return 0
         metadata = await self.metadata(ledger)
@@ -173,13 +170,13 @@ class Ledgers:
                 return int(batch.lengths[0])
         raise AssertionError("a batch or an error comes")
 
-    # -- the work -----------------------------------------------------------------------------------------------------
+    # -- partitions ----------------------------------------------------------------------------------------------------
 
     async def parts(
         self, starts: Mapping[int, int], stops: Mapping[int, int], ledgers: Wanted = ANY, entries: Wanted = ANY
     ) -> list[tuple[Range, ...]]:
-        """The work of reading each ledger from its start (0 if it has none) to before its stop, as far as it is
-        wanted.
+        """The partitions for each ledger from its start (0 by default) to before its stop, without entries that the
+        query does not need.
         """
         spans = []
         for ledger, stop in sorted(stops.items()):
@@ -187,12 +184,12 @@ class Ledgers:
                 first, stop = entries.within(starts.get(ledger, 0), stop)
                 if first < stop:
                     spans.append(self.span(ledger, first, stop))
-        found = await asyncio.gather(*spans)
-        return parts([span for span in found if span is not None], self.options.partition_bytes)
+        present = await asyncio.gather(*spans)
+        return parts([span for span in present if span is not None], self.options.partition_bytes)
 
     async def span(self, ledger: int, first: int, stop: int, created: int = 0) -> Span | None:
-        """Entries of a ledger, and how it is divided; None if it is gone and ``failOnDataLoss`` is false. ``created``:
-        see :class:`.Range`.
+        """Entries of a ledger, with what is needed to divide them; None if the ledger was deleted and
+        ``failOnDataLoss`` is false. ``created``: see :class:`.Range`.
         """
         try:
             async with self._at_once:
@@ -220,9 +217,9 @@ def _must_be_there(name: str, stops: Mapping[int, int], available: Offsets) -> N
 
 
 async def batch(store: LedgerClient, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
-    """The work of a query that is no stream: all entries that can be read when it begins.
+    """The partitions of a batch query: all entries that can be read when it begins.
 
-    Raises :class:`fencepost.OptionError` for offsets beyond that, and :class:`StoreError`.
+    Raises :class:`fencepost.OptionError` for offsets beyond them, and :class:`StoreError`.
     """
     looked_at = Ledgers(store, options)
     try:

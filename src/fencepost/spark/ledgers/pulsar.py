@@ -1,19 +1,19 @@
 """The decoder ``pulsar``: messages of Apache Pulsar, whose brokers keep a topic in ledgers of BookKeeper.
 
-An entry is, as Pulsar's ``Commands`` and `its specification
-<https://pulsar.apache.org/docs/developing-binary-protocol/>`_ have it:
+The format of an entry is that of Pulsar's ``Commands`` and `its specification
+<https://pulsar.apache.org/docs/developing-binary-protocol/>`_:
 
 ==========================  =======================================================================================
 bytes                       what
 ==========================  =======================================================================================
-2, 4, so many               0x0e02, a size, and a ``BrokerEntryMetadata``, if brokers are set up to add one
+2, 4, size                  0x0e02, a size, and a ``BrokerEntryMetadata``, if brokers add one
 2, 4                        0x0e01, and the CRC32C of all that follows, if the producer has sent one
-4, so many                  a size, and a ``MessageMetadata``
+4, size                     a size, and a ``MessageMetadata``
 the rest                    the payload, which may be compressed
 ==========================  =======================================================================================
 
-The payload is one message, or with ``num_messages_in_batch`` so many: of each a size of four bytes, a
-``SingleMessageMetadata``, and ``payload_size`` bytes. All numbers are big endian.
+The payload is one message, or a batch of ``num_messages_in_batch`` messages. Each message of a batch has a size of four
+bytes, a ``SingleMessageMetadata``, and ``payload_size`` bytes. All numbers are big endian.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ import pyarrow as pa
 from fencepost.ledger.protobuf import message_classes
 
 BROKER, CHECKSUM = b"\x0e\x02", b"\x0e\x01"
-"""The numbers that the optional parts of an entry begin with."""
+"""The magic numbers of the optional parts of an entry."""
 
 LARGEST = 1 << 28
-"""Bytes of a payload that is not compressed, at most: the largest message of a broker is of 5 MiB by default."""
+"""The most bytes of a decompressed payload. A broker's largest message is 5 MiB by default."""
 
 _KEY_VALUE = {"key": (1, "required string"), "value": (2, "required string")}
 
@@ -75,17 +75,17 @@ _Metadata, _Single = _MESSAGES["MessageMetadata"], _MESSAGES["SingleMessageMetad
 
 NONE, ZLIB = 0, 2
 CODECS = {1: "lz4_raw", 3: "zstd", 4: "snappy"}
-"""The codecs of Arrow by Pulsar's numbers of them."""
+"""Arrow's codecs by Pulsar's numbers."""
 
 _SIZE = struct.Struct(">I")
 
 
 def pulsar(values: Any) -> Any:
-    """The messages of entries, an array of them for each: an entry has one, or a batch of them; markers of brokers have
-    none.
+    """The messages of entries, as an array for each entry: its single message, or those of its batch. Markers of
+    brokers have none.
 
-    Raises :class:`ValueError` for an entry that is none of Pulsar's or is damaged, and for payloads that are encrypted,
-    chunks of a larger message, or compressed by what is not known here.
+    Raises :class:`ValueError` for an entry that is damaged or not Pulsar's, and for payloads that are encrypted, chunks
+    of a larger message, or compressed by an unknown codec.
     """
     timestamp = pa.timestamp("us", tz="UTC")
     message = {
@@ -153,7 +153,7 @@ def _batch(metadata: Any, payload: bytes) -> list[dict[str, Any]]:
 
 
 def _message(metadata: Any, single: Any, payload: bytes) -> dict[str, Any]:
-    """A message; ``single`` has what it has of its own, of a batch or not."""
+    """A message. ``single`` has its own metadata, in a batch or not."""
     return {
         "key": _key(single),
         "properties": [*{each.key: each.value for each in single.properties}.items()],
@@ -177,7 +177,7 @@ def _key(single: Any) -> bytes | None:
 
 
 def _size(data: bytes, at: int, what: str) -> int:
-    """A size of four bytes, of what follows and is there."""
+    """Decode a size of four bytes, and check that so much data follows."""
     if at + 4 > len(data):
         raise ValueError(f"an entry ends before the size of the {what}: it is none of Pulsar's")
     size: int = _SIZE.unpack_from(data, at)[0]
@@ -189,7 +189,7 @@ def _size(data: bytes, at: int, what: str) -> int:
 
 
 def _check(entry: bytes, at: int) -> None:
-    """Whether the checksum at a place is that of all after it."""
+    """Raise unless the checksum at an offset is that of everything after it."""
     import google_crc32c
 
     if at + 4 > len(entry) or _SIZE.unpack_from(entry, at)[0] != google_crc32c.value(entry[at + 4 :]):
@@ -200,9 +200,9 @@ def _parsed(kind: Any, data: bytes, what: str) -> Any:
     from google.protobuf.message import DecodeError
 
     try:
-        found = kind.FromString(data)
-        if found.IsInitialized():
-            return found
+        message = kind.FromString(data)
+        if message.IsInitialized():
+            return message
     except DecodeError:
         pass
     raise ValueError(f"the {what} cannot be read: the entry is none of Pulsar's")
@@ -236,8 +236,8 @@ _DAMAGED = (OSError, ValueError, zlib.error)
 
 
 def _fits(payload: bytes, size: int, codec: str) -> bool:
-    """Whether a payload has so many bytes at most. Arrow fills what a payload lacks with anything, so the size is to be
-    known.
+    """Return whether a payload decompresses to at most ``size`` bytes. Arrow fills a shorter payload with garbage, so
+    the size must be known.
     """
     try:
         pa.decompress(payload, size, codec, asbytes=True)

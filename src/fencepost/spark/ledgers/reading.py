@@ -1,4 +1,4 @@
-"""The executors' part of a read: they read the ranges of a part from the bookies themselves."""
+"""The executors' part of a read: they read the ranges of a part directly from the bookies."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from fencepost.spark.ledgers.options import ReadOptions
 from fencepost.spark.ledgers.parts import Range
 
 PREFETCH, PREFETCH_BYTES = 9_000, 32 * 1024 * 1024
-"""Entries, and bytes, that are asked for ahead. A bookie of BookKeeper refuses reads while 10,000 wait for the thread
-that a ledger has there (``maxPendingReadRequestsPerThread``).
+"""The most entries and bytes to request ahead. A bookie of BookKeeper refuses reads while 10,000 wait for the thread of
+a ledger (``maxPendingReadRequestsPerThread``).
 """
 
 WAITS = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds that are waited when bookies do not answer or are asked for too much at once, and half as much is asked for
-each time. A task fails that has come no further by then.
+"""Seconds to wait when bookies do not answer or refuse reads. Each retry halves the requests in flight. A task that
+makes no progress in all of them fails.
 """
 
 MANY = 50_000
-"""Entries of a part, for which the compiled loops are waited for."""
+"""The number of entries in a part for which it pays to wait for the compiled loops."""
 
 PATIENCE = 5.0
-"""Seconds that they are waited for, at most: they may have to be compiled."""
+"""The most seconds to wait for them: they may have to be compiled."""
 
 LOST = (NoSuchLedgerError, NoSuchEntryError, DigestMismatchError)
-"""Errors that say that data are gone: the ledger was deleted, or no bookie has an entry, or none an undamaged copy."""
+"""Errors that mean lost data: the ledger was deleted, or no bookie has the entry undamaged."""
 
 _STORES: dict[tuple[int, str], SyncClient] = {}
-"""The connections of this process, which later tasks use too."""
+"""The connections of this process, which later tasks reuse."""
 
 
 def store_at(metadata: str) -> SyncClient:
@@ -55,12 +55,12 @@ def store_at(metadata: str) -> SyncClient:
 
 
 def lost(error: StoreError) -> StoreError:
-    """An error that says that data are gone, and how to go on without them."""
+    """An error of lost data, with advice how to go on without them."""
     return type(error)(f"{error}. Set option failOnDataLoss to false to go on without what is gone")
 
 
 def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[Range, LedgerMetadata, EntryBatch]]:
-    """The entries of a part in batches, each with the range that it is of and the metadata of the ledger. Raises
+    """Read the entries of a part in batches, each with its range and the ledger's metadata. Raises
     :class:`StoreError`.
     """
     _get_loops_ready(sum(each.last - each.first + 1 for each in part))
@@ -68,8 +68,8 @@ def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[Range, L
 
 
 def _get_loops_ready(entries: int) -> None:
-    """Have the compiled loops of the client loaded, and wait for them if they will be worth it: until then it is slow,
-    and holds them up.
+    """Load the compiled loops of the client, and wait for them if the part is large enough. Without them the client is
+    slow, and slows their compilation down.
     """
     if entries >= WORTH:
         LOOPS.carried(WORTH)
@@ -95,8 +95,8 @@ async def batches(
 async def _entries(
     store: LedgerClient, options: ReadOptions, wanted: Range
 ) -> AsyncIterator[tuple[LedgerMetadata, EntryBatch]]:
-    """The entries of a range in batches. Those of other tasks may be more than bookies bear: they are asked again, for
-    less.
+    """Read the entries of a range in batches. Other tasks may overload the bookies, so requests are repeated with fewer
+    in flight.
     """
     first, last, prefetch = wanted.first, wanted.last, PREFETCH
     failed_at, waits = first, [*WAITS]
@@ -116,7 +116,7 @@ async def _entries(
                 last = last if end is None else min(last, end)
                 first += 1  # all before it were read
             except ReadError:
-                if first > failed_at:  # it goes on, if slowly
+                if first > failed_at:  # slow progress is progress
                     failed_at, waits = first, [*WAITS]
                 if not waits:
                     raise

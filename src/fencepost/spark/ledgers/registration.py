@@ -1,4 +1,4 @@
-"""The format ``fencepost``, made known to a session of Spark."""
+"""Registers the format ``fencepost`` in a Spark session."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from fencepost.errors import SystemFailure, naming_extra
 
 PYSPARK = (4, 2)
-"""The oldest PySpark whose streams can be told how much to read."""
+"""The oldest PySpark whose streams have read limits."""
 
 
 def register(spark: Any) -> None:
-    """Make ``spark.read.format("fencepost")`` and ``spark.readStream.format("fencepost")`` known to a session.
+    """Register the data source ``fencepost`` in a session.
 
-    A session whose Python has Fencepost installed knows them already: Spark finds the module ``pyspark_fencepost``.
-    Raises :class:`fencepost.SystemFailure` for a PySpark before 4.2.
+    A session whose Python has Fencepost installed has it already: Spark finds the module ``pyspark_fencepost``. Raises
+    :class:`fencepost.SystemFailure` for a PySpark before 4.2.
     """
     with naming_extra("the data source fencepost", "spark"):
         import pyspark

@@ -1,8 +1,8 @@
 """The data source ``fencepost`` of PySpark: ``spark.read.format("fencepost")`` and
 ``spark.readStream.format("fencepost")``, and the same with ``write``.
 
-Planning, reading and writing are in the modules beside this one, which are imported when they are needed: any session
-of Spark that finds :mod:`pyspark_fencepost` imports this module.
+Every session of Spark that finds :mod:`pyspark_fencepost` imports this module. So it imports the modules for planning,
+reading and writing only when they are needed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NAME = "fencepost"
 
 
 class Part(InputPartition):  # type: ignore[misc]
-    """Ranges of entries that one task reads."""
+    """Ranges of entries for one task."""
 
 
 class FencepostSource(DataSource):  # type: ignore[misc]
@@ -52,15 +52,15 @@ class FencepostSource(DataSource):  # type: ignore[misc]
         return NAME
 
     def schema(self) -> str:
-        """The columns. Raises :class:`fencepost.OptionError`, as all that follows."""
+        """The columns. Raises :class:`fencepost.OptionError`, like the methods below."""
         options = self._options()
         from fencepost.spark.ledgers.columns import columns
 
-        found = columns(options.include_bookies, options.decoder, options.log)
-        return ", ".join(f"{name} {kind}" for name, kind in found.items())
+        types = columns(options.include_bookies, options.decoder, options.log)
+        return ", ".join(f"{name} {kind}" for name, kind in types.items())
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """The reader of a batch."""
+        """The reader of a batch query."""
         options = self._options()
         for name in ("maxEntriesPerTrigger", "maxBytesPerTrigger"):
             if name in self.options:
@@ -104,7 +104,7 @@ class FencepostSource(DataSource):  # type: ignore[misc]
 
 
 def _checked(schema: Any, options: ReadOptions) -> Any:
-    """The schema, if it has columns that there are; a query that gives its own reads no others."""
+    """The schema, if all its columns exist. A query that gives a schema reads no other columns."""
     from fencepost.spark.ledgers.columns import columns
 
     there_are = columns(options.include_bookies, options.decoder, options.log)
@@ -124,7 +124,7 @@ def _read(options: ReadOptions, schema: Any, partition: InputPartition) -> Itera
     from fencepost.spark.ledgers.columns import Rows
     from fencepost.spark.ledgers.reading import read
 
-    if partition.value is None:  # Spark's own word for no work at all
+    if partition.value is None:  # Spark's value for no partition
         return
     rows = Rows(to_arrow_schema(schema, timezone="UTC"), options.decoder, options.log)
     for each, metadata, batch in read(options, partition.value):
@@ -143,21 +143,22 @@ class LedgerReader(DataSourceReader):  # type: ignore[misc]
 
     @property
     def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:
-        """Spark refuses a reader with this method where ``spark.sql.python.filterPushdown.enabled`` is off, lest
-        conditions are overlooked. Here conditions only spare work, and the reader is to be had either way.
+        """Take conditions from Spark, only if option ``filterPushdown`` says that the DataFrame is used once.
 
-        Spark 4.3 keeps one plan of a Python source for each ``load()``: the conditions of one query apply to the next
-        query of the same DataFrame too, and to the last of several in one query. So conditions are taken only
-        where option ``filterPushdown`` says that it is used once.
+        Spark 4.3 keeps one plan of a Python source for each ``load()``. So the conditions of one query also apply to
+        the next query of the same DataFrame, and those of one part of a query to its other parts.
+
+        While ``spark.sql.python.filterPushdown.enabled`` is off, Spark refuses a reader that has this method. This one
+        works without conditions too, so :class:`_WhereAllowed` hides the method from that check.
         """
         if self.options.filter_pushdown:
             return _WhereAllowed(self._push_filters)
-        found: Callable[[list[Any]], Iterable[Any]] = super().pushFilters
-        return found
+        inherited: Callable[[list[Any]], Iterable[Any]] = super().pushFilters
+        return inherited
 
     def _push_filters(self, filters: list[Any]) -> Iterable[Any]:
-        """Read only ledgers and entries that the conditions leave; those that are not wholly regarded are given
-        back.
+        """Restrict the read to ledgers and entries that satisfy the conditions. Returns the conditions that Spark still
+        has to apply.
         """
         from fencepost.spark.ledgers.filters import take
 
@@ -169,7 +170,7 @@ class LedgerReader(DataSourceReader):  # type: ignore[misc]
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The work, divided."""
+        """The partitions."""
         from fencepost.spark.ledgers import logs, planning
         from fencepost.spark.ledgers.reading import store_at
 
@@ -179,14 +180,12 @@ class LedgerReader(DataSourceReader):  # type: ignore[misc]
         return [Part(part) for part in work]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one part, on an executor."""
+        """The rows of one partition, on an executor."""
         return _read(self.options, self.schema, partition)
 
 
 class _WhereAllowed:
-    """A method that Spark takes for that of its own base class when it looks whether there is one, and that works when
-    Spark calls it.
-    """
+    """A method that looks inherited when Spark checks for an override, and works when Spark calls it."""
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
@@ -198,7 +197,7 @@ class _WhereAllowed:
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Follows ledgers as they are written, up to what is confirmed."""
+    """Follows ledgers as they are written, up to the last confirmed entry."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         self.options = options
@@ -206,7 +205,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self._stream: Stream | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Executors have connections of their own."""
+        """Connections are not sent to executors, which have their own."""
         return {**vars(self), "_stream": None}
 
     @property
@@ -220,7 +219,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return self._stream
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit of one batch."""
+        """The limit of a batch."""
         if self.options.max_entries is not None:
             return ReadMaxRows(self.options.max_entries)
         return ReadAllAvailable() if self.options.max_bytes is None else ReadMaxBytes(self.options.max_bytes)
@@ -231,13 +230,13 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The offsets after the next batch."""
-        is_all = isinstance(limit, ReadAllAvailable)  # whatever the options say
+        is_all = isinstance(limit, ReadAllAvailable)  # the limit overrides the options
         max_entries = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None if is_all else self.options.max_bytes
         return self.stream.after(start, max_entries, max_bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The offsets that were available last."""
+        """The offsets that were last available."""
         return None if self._stream is None else self._stream.seen
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -245,11 +244,11 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self.stream.end_at_present()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The work of a batch, divided."""
+        """The partitions of a batch."""
         return [Part(part) for part in self.stream.parts(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one part, on an executor."""
+        """The rows of one partition, on an executor."""
         return _read(self.options, self.schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -264,9 +263,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
 
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """The report of a task: the number of its partition, the batch that it belongs to, and the part of the batch that
-    it has written.
-    """
+    """The report of a task: the number of its partition, its batch, and the part of the batch that it has written."""
 
     def __init__(self, partition: int, batch: Batch, part: WrittenPart) -> None:
         self.partition = partition
@@ -314,8 +311,8 @@ class LogWriter(DataSourceArrowWriter):  # type: ignore[misc]
 class LogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Writes a stream to a log, batch after batch.
 
-    Spark makes another writer to commit a batch. So tasks report the query, by the id that Spark keeps in the
-    checkpoint of the query.
+    Spark uses another writer object to commit a batch. So tasks report the query, by the id that Spark stores in its
+    checkpoint.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -351,7 +348,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             abort(self.options, batch)
 
     def _batch(self, messages: Sequence[Written | None], number: int) -> set[Batch]:
-        """The batch that tasks report; none if there were no tasks, and so no rows."""
+        """The batch that tasks report; empty if there were no tasks, and so no rows."""
         batches = {each.batch for each in messages if each is not None}
         if any(batch.number != number for batch in batches) or len(batches) > 1:
             raise SystemFailure(f"Spark commits batch {number}, and its tasks have written {sorted(map(str, batches))}")

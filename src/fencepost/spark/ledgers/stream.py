@@ -1,4 +1,4 @@
-"""The driver's side of a streaming query: the next batch, from the offsets of the query."""
+"""The driver's side of a streaming query: it plans the next batch from the query's offsets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fencepost.spark.ledgers.planning import Ledgers
 from fencepost.spark.ledgers.reading import store_at
 
 PAUSE = 0.05
-"""Seconds between two questions for what is confirmed, at least: Spark asks as fast as it is answered."""
+"""The least seconds between two look-ups of confirmed entries. Spark asks again at once."""
 
 
 class Stream:
-    """A streaming query, for which ledgers are followed from its first batch on. Offsets are as Spark keeps them, see
-    :class:`.Offsets`.
+    """A streaming query, which follows ledgers from its first batch on. Offsets are in the form of Spark's checkpoint,
+    see :class:`.Offsets`.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -28,7 +28,7 @@ class Stream:
         self.cap: Offsets | None = None
         """The offsets at which the query ends, if it ends with the entries that are confirmed when it begins."""
         self.seen: dict[str, Any] | None = None
-        """The offsets that were available last."""
+        """The offsets that were last available."""
         self._asked_at = 0.0
 
     async def _begin(self, store: LedgerClient) -> Ledgers:
@@ -43,7 +43,7 @@ class Stream:
         self.cap = self._available(None)
 
     def pause(self) -> None:
-        """Wait until it is time to ask again."""
+        """Wait until the next look-up is due."""
         pause = self._asked_at + PAUSE - time.monotonic()
         if pause > 0:
             time.sleep(pause)
@@ -65,7 +65,7 @@ class Stream:
         return self.store.run(available)
 
     def parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Range, ...]]:
-        """The work of a batch."""
+        """The partitions of a batch."""
         begins, ends = Offsets.of_json(start), Offsets.of_json(end)
         stops = {ledger: stop for ledger, stop in ends.all().items() if stop > begins.stop(ledger)}
         starts = {ledger: begins.stop(ledger) for ledger in stops}
@@ -75,5 +75,5 @@ class Stream:
         """Spark has committed the batches up to ``end``."""
 
     def close(self) -> None:
-        """Follow the ledgers no longer."""
+        """Stop following the ledgers."""
         self.store.run(lambda _: self.ledgers.close())

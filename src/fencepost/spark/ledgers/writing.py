@@ -1,4 +1,4 @@
-"""Writing a log: each task writes ledgers of its own, and the driver attaches them, all at once and once; see
+"""Writing a log: each task writes its own ledgers, and the driver attaches them all at once, and only once; see
 :mod:`fencepost.log.batches`.
 """
 
@@ -21,15 +21,15 @@ COLUMNS = {"value": "the data of the entries", "key": "their keys"}
 TYPES = ("binary", "string")
 
 AT_ONCE = 10_000
-"""Rows that become entries at once."""
+"""The number of rows that become entries at once."""
 
 TIDY_EVERY = 100
-"""Batches of a stream after which ledgers of batches that were given up are looked for."""
+"""A stream deletes the ledgers of abandoned batches once in this number of batches."""
 
 
 class Batch(msgspec.Struct, frozen=True):
     """Rows that are written at once: the batch ``number`` of a ``writer``. ``remembered``: the batch may be written
-    again, and is to be in the log once.
+    again, and must be in the log once.
     """
 
     writer: str
@@ -37,29 +37,29 @@ class Batch(msgspec.Struct, frozen=True):
     remembered: bool
 
     def of(self, store: Client, options: WriteOptions) -> Batches:
-        """The batches of its writer."""
+        """The handle for the batches of its writer."""
         return store.log(options.log, password=options.password).batches(self.writer, remembered=self.remembered)
 
 
 def check_columns(columns: Iterable[tuple[str, str]]) -> None:
-    """Whether columns, by names and types in Spark's words, can be written. Raises :class:`fencepost.OptionError`."""
-    given = dict(columns)
-    for name, kind in given.items():
+    """Check that columns, by names and Spark types, can be written. Raises :class:`fencepost.OptionError`."""
+    types = dict(columns)
+    for name, kind in types.items():
         if name not in COLUMNS:
             there_are = " and ".join(f"{each}, {what}" for each, what in COLUMNS.items())
             raise OptionError(f"column {name} cannot be written to a log: there are {there_are}")
         if kind not in TYPES:
             raise OptionError(f"column {name} is {kind}: cast it to {' or '.join(TYPES)}")
-    if "value" not in given:
+    if "value" not in types:
         raise OptionError("there is no column value, which has the data of the entries")
 
 
 def write(options: WriteOptions, batch: Batch, rows: Iterator[Any]) -> Part:
-    """Write the rows of a partition, which come as batches of Arrow, into ledgers that are in no log yet; of a batch
-    that is there, nothing.
+    """Write the rows of a partition, given as Arrow batches, to ledgers that are not in the log yet. Writes nothing if
+    the batch is in the log.
 
-    Raises :class:`StoreError`, and :class:`fencepost.OptionError` for a row without a value; nothing is left of it
-    then.
+    Raises :class:`StoreError`, and :class:`fencepost.OptionError` for a row without a value. The written ledgers are
+    deleted then.
     """
     store = store_at(options.metadata)
     batches = store.run(lambda store: _batches(store, options, batch))
@@ -77,7 +77,7 @@ def write(options: WriteOptions, batch: Batch, rows: Iterator[Any]) -> Part:
 
 
 async def _batches(store: Client, options: WriteOptions, batch: Batch) -> Batches | None:
-    """The batches that this is one of; None if it is in the log."""
+    """The handle for the batch's writer; None if the batch is in the log."""
     batches = batch.of(store, options)
     try:
         return None if await batches.has(batch.number) else batches
@@ -86,7 +86,7 @@ async def _batches(store: Client, options: WriteOptions, batch: Batch) -> Batche
 
 
 def _entries(rows: Any) -> Iterator[tuple[list[bytes], list[bytes | None] | None]]:
-    """The data of rows, and their keys if there are any, some at a time."""
+    """Yield the data of rows, and their keys if there are any, in chunks."""
     import pyarrow as pa
 
     columns = {name: rows.column(name).cast(pa.large_binary()) for name in rows.schema.names}
@@ -99,7 +99,7 @@ def _entries(rows: Any) -> Iterator[tuple[list[bytes], list[bytes | None] | None
 
 
 def commit(options: WriteOptions, batch: Batch, parts: Sequence[Part]) -> None:
-    """Attach the written parts to the log, in this order, unless the batch is there. Raises :class:`StoreError`."""
+    """Attach the written parts to the log, in this order, unless the batch is in it. Raises :class:`StoreError`."""
 
     async def attach(store: Client) -> None:
         batches = batch.of(store, options)
