@@ -1,1 +1,1 @@
-"""The language a protocol is written in: constants, state, actions, networks, properties. Knows no engine."""
+"""The language of protocols: constants, state, actions, networks, properties. It imports no engine."""

@@ -1,8 +1,8 @@
-"""Actors: variables that hold an object of the author's own, such as the very role that a system runs.
+"""Actors: state variables that hold an object of the author's own class, such as the role that a real system runs.
 
-Every attribute of the object is a part of the state of its own (see :mod:`fencepost.language.kept`). An action that
-calls a method of it gets an object with the attributes that the method asks for, and what the method changes is written
-back. So the method's Python runs once for each combination of what it reads, and not once for each state.
+Each attribute of the object is its own part of the state (see :mod:`fencepost.language.kept`). When an action calls a
+method, the method runs on an object that loads attributes on demand, and its changes are written back. So the method's
+Python runs once for each combination of the attributes that it reads, not once for each state.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ T = TypeVar("T")
 
 
 def actor(make: Callable[..., T]) -> T:
-    """A state variable that holds an object; within :func:`per_key`, one for each key.
+    """A state variable that holds an object. Within :func:`per_key`, there is one object for each key.
 
     ``make(protocol)``, or ``make(protocol, key)``, makes the object of the initial state. Its attributes are parts of
-    the state: ``self.writer.epoch`` reads one, ``self.writer.receive(event)`` calls a method, and what that changes is
-    changed in the state. Assigning another object of the same class replaces it, as a restart does.
+    the state: ``self.writer.epoch`` reads one, and ``self.writer.receive(event)`` calls a method, whose changes become
+    changes of the state. Assigning another object of the same class replaces it, as a restart does.
 
-    All attributes are there from the start. They hold values, lists, deques, arrays, dicts, sets, ranges, functions of
-    a module, and structs, data classes or plain objects of these. What the object does must follow from its attributes
-    and from what it is given.
+    ``__init__`` must set every attribute. Attributes hold values, lists, deques, arrays, dicts, sets, ranges, functions
+    of a module, and structs, data classes or plain objects of these. The object's behaviour must depend only on its
+    attributes and on the arguments of its methods.
     """
     return ActorOf(make)  # type: ignore[return-value]
 
 
 class ActorOf(ShapeOf):
-    """A declaration by :func:`actor`, until the constants are known."""
+    """A declaration by :func:`actor`, before the constants are known."""
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self.make = make
@@ -47,7 +47,7 @@ class ActorOf(ShapeOf):
 
 
 class ActorShape(Struct):
-    """An object whose attributes are parts of the state of their own."""
+    """The layout of an object: each attribute is its own part of the state."""
 
     def __init__(self, initial: Any) -> None:
         self.kind = type(initial)
@@ -57,7 +57,7 @@ class ActorShape(Struct):
         super().__init__(self.kind, {name: Leaf(value) for name, value in self._kept(initial).items()})
 
     def _kept(self, thing: Any) -> dict[str, Value]:
-        """What the attributes of an object hold, those that it has got and that may have changed, as values."""
+        """The attributes of an object as values: those that it has loaded and that may have changed."""
         keeper, found = Keeper(thing, self.classes), dict[str, Value]()
         loaded = getattr(thing, _LOADED, {})
         for name, held in vars(thing).items():
@@ -76,7 +76,7 @@ class ActorShape(Struct):
             value = value.live()
             for name in self.parts:
                 getattr(value, name)
-        if value.__class__ is not self.kind:  # what a subclass does otherwise would be lost
+        if value.__class__ is not self.kind:  # a subclass's overrides would be lost
             raise NotAValue(f"a {value.__class__.__name__} where a {self.kind.__name__} belongs")
         missing = [name for name in self.parts if name not in vars(value)]
         if missing:
@@ -84,7 +84,7 @@ class ActorShape(Struct):
         self.write(cursor, path, value)
 
     def write(self, cursor: Cursor, path: tuple[Any, ...], thing: Any) -> None:
-        """Write what the attributes of an object hold that has changed."""
+        """Write the attributes that have changed."""
         for name, value in self._kept(thing).items():
             part = self.parts.get(name)
             if part is None:
@@ -134,7 +134,7 @@ class ActorView(RecordView):
         self._shape.write(self._cursor, self._path, live)
 
     def live(self) -> Any:
-        """An object that reads an attribute of the state when it is asked for it first."""
+        """An object that reads each attribute from the state on first access."""
         shape, cursor, path = self._shape, self._cursor, self._path
         kind: Any = shape.kind
         live: Any = object.__new__(_lazy(kind))
@@ -154,12 +154,13 @@ class ActorView(RecordView):
 
 
 _LOAD, _LOADED = "_fencepost_load", "_fencepost_loaded"
-"""How an object reads an attribute of the state, and those that it has read and that cannot change by themselves."""
+"""Names of two slots of the live object: its loader, and the attributes that it has loaded whose values are immutable.
+"""
 
 
 @cache
 def _lazy(kind: Any) -> Any:
-    """A class whose objects are of an author's class, and read their attributes when they are asked for them."""
+    """A subclass of the author's class whose objects load their attributes on first access."""
 
     def get(self: Any, name: str) -> Any:
         try:

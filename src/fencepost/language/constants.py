@@ -1,4 +1,4 @@
-"""The constants of a protocol: their types, and how a user's text becomes a value of one."""
+"""The constants of a protocol: their types, and the conversion of a user's text to a value."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from fencepost.text.plain import whole_number
 T = TypeVar("T")
 
 Symmetric = bool | Callable[[Any], str]
-"""Whether exchanging members of a constant changes nothing: a function of the protocol returns "", or why not."""
+"""Whether members of a constant may be exchanged. A function of the protocol returns "" for yes, or the reason why not.
+"""
 
 
 class Constant:
-    """A constant of a protocol: its default, its type, and how a user's text becomes a value of it."""
+    """A constant of a protocol: its default, its type, and the conversion of a user's text to its value."""
 
     def __init__(self, default: Any, doc: str = "", prefix: str | None = None, symmetric: Symmetric = False) -> None:
         self.prefix = prefix
@@ -41,7 +42,7 @@ class Constant:
 
     @property
     def kind(self) -> str:
-        """The type as a user reads it."""
+        """The type, in words for the user."""
         if self.prefix is not None:
             return "set of model values"
         if isinstance(self.default, enum.Enum):
@@ -62,9 +63,9 @@ class Constant:
         return OptionError(f"constant {self.name} is {kind}, not {given!r}{hint}")
 
     def convert(self, given: Any) -> Value:
-        """``given`` (from Python or, as text, from a command line) as a value of this constant.
+        """``given`` (from Python or, as text, from a command line), converted to a value of this constant.
 
-        Raises :class:`OptionError` if it is of another type.
+        Raises :class:`OptionError` if it has another type.
         """
         if self.prefix is not None:
             return self._model_values(given)
@@ -139,7 +140,8 @@ class Constant:
 
 
 def constant(default: T, doc: str = "") -> T:
-    """A constant: a number, a boolean, text, an enum member, a frozenset or a tuple. Its type is its default's."""
+    """A constant: a number, a boolean, text, an enum member, a frozenset or a tuple. Its type is that of its default.
+    """
     return cast(T, Constant(default, doc))
 
 
@@ -148,11 +150,12 @@ def model_values(
 ) -> tuple[ModelValue, ...]:
     """A constant set of model values, in declaration order: ``count`` of them (``b1``, ``b2``, ...) or the given names.
 
-    It can be empty only if it is by default (a ``count`` of 0): what has nobody to act holds too easily.
+    The set may be empty only if it is empty by default (a ``count`` of 0). Without members nothing acts, and properties
+    hold for no reason.
 
-    ``symmetric`` declares that no action and no property tells them apart, so that ``--symmetry`` may take states that
-    differ only in who is who for one. Where that depends on the constants it is a function of them: "" where it is so,
-    else the reason.
+    ``symmetric`` declares that no action and no property distinguishes the members. Then ``--symmetry`` may treat
+    states that differ only by an exchange of members as one state. If that depends on the constants, ``symmetric`` is a
+    function of the protocol that returns "" for yes, or the reason why not.
     """
     given = count if isinstance(count, int) else tuple(count)
     return cast("tuple[ModelValue, ...]", Constant(given, doc, prefix, symmetric))

@@ -1,4 +1,4 @@
-"""The contents of a value: the model values in it, which can be exchanged for others, and its classes; and of cells."""
+"""The contents of a value: its model values, which can be exchanged, and its classes. Also the contents of cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.language.values import Map, ModelValue, Record, Set, Value
 
 
 def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
-    """The value with model values exchanged for others, wherever in it they stand; ``swap`` says which for which."""
+    """The value with model values exchanged throughout, as ``swap`` maps them."""
     if isinstance(value, ModelValue):
         return swap.get(value, value)
     if isinstance(value, tuple):
@@ -26,7 +26,7 @@ def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
 
 
 def _parts(value: Value) -> Iterator[Value]:
-    """The values that a value is made of."""
+    """The direct parts of a value."""
     if isinstance(value, (tuple, frozenset)):
         yield from value
     elif isinstance(value, Record):
@@ -37,7 +37,7 @@ def _parts(value: Value) -> Iterator[Value]:
 
 
 def model_values_in(value: Value) -> Iterator[ModelValue]:
-    """Every model value that stands somewhere in a value."""
+    """Every model value in a value, at any depth."""
     if isinstance(value, ModelValue):
         yield value
     for part in _parts(value):
@@ -45,7 +45,7 @@ def model_values_in(value: Value) -> Iterator[ModelValue]:
 
 
 def classes_in(value: Value) -> Iterator[type]:
-    """Every class by whose name something in a value, or in the path of a slot, is encoded."""
+    """Every class whose name appears in the encoding of a value or of the path of a slot."""
     if isinstance(value, type):
         yield value
     elif isinstance(value, (enum.Enum, Record)):
@@ -55,7 +55,7 @@ def classes_in(value: Value) -> Iterator[type]:
 
 
 def content_of(cell: CellType) -> Any:
-    """What a function's own variable of an outer function holds; None if nothing was assigned to it yet."""
+    """The content of a closure's cell. None if nothing was assigned yet."""
     try:
         return cell.cell_contents
     except ValueError:

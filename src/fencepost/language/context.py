@@ -1,7 +1,7 @@
-"""The context of an action: ``require``, ``one_of``, and the cursor through which it reads and writes the state.
+"""The context of an action: ``require``, ``one_of``, and the cursor that reads and writes the state.
 
-The spec knows no engine. It knows a :class:`Cursor`, which `fencepost.semantics` provides: every read, write and choice
-of the author's Python goes through one.
+The language depends on no engine. Every read, write and choice of the author's Python goes through a :class:`Cursor`,
+which :mod:`fencepost.semantics` implements.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from fencepost.text.plain import printable
 T = TypeVar("T")
 
 MAX_WAYS = 1 << 15
-"""The most ways through its choices that one action may have in one state, and so the most options of one choice: more
-is taken for an infinite choice. Compiled loops keep a stack of so many branches.
+"""The most combinations of choices of one action in one state, and so the most options of one choice. More counts as an
+infinite choice. Compiled loops keep a stack of this many branches.
 """
 
 
 class Disabled(BaseException):
-    """The action is not enabled in this state. A BaseException, so that ``except Exception`` cannot swallow it."""
+    """The action is not enabled in this state. It is a BaseException, so that ``except Exception`` does not catch it.
+    """
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One part of a state that is read and written on its own.
+    """One part of a state, read and written separately.
 
-    ``path`` names it (``("bookie", b1, "fenced")``); ``default`` is what it holds until something is written to it.
-    ``constant`` slots exist in every state from the start; the others appear when first touched.
+    ``path`` names it (``("bookie", b1, "fenced")``); ``default`` is its content until the first write. ``constant``
+    slots exist in every state from the start. The others appear on first use.
     """
 
     path: tuple[Any, ...]
@@ -43,12 +44,12 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """The slot as a person reads it: ``bookie.b1.fenced``."""
+        """The slot's name for people: ``bookie.b1.fenced``."""
         return slot_name(self.path)
 
 
 def slot_name(path: tuple[Any, ...]) -> str:
-    """``bookie.b1.fenced`` for ``("bookie", b1, "fenced")``; a channel reads ``network.AddEntry[w1→b1]``."""
+    """``bookie.b1.fenced`` for ``("bookie", b1, "fenced")``. A channel is ``network.AddEntry[w1→b1]``."""
     return ".".join(printable(part) if isinstance(part, str) else _key_name(part) for part in path)
 
 
@@ -58,9 +59,9 @@ def _key_name(key: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that an action did, for the reader of a trace; never part of a state.
+    """Something that an action did, shown in traces. It is never part of a state.
 
-    ``kind`` is ``send`` (``lost``: it never arrives), ``receive`` or ``timeout``; ``passed`` has the messages.
+    ``kind`` is ``send`` (``lost``: it never arrives), ``receive`` or ``timeout``. ``passed`` holds the messages.
     """
 
     kind: str
@@ -71,15 +72,15 @@ class Event:
 
     @property
     def text(self) -> str:
-        """The messages, as a person reads them."""
+        """The messages, as text for people."""
         return ", ".join(map(show, self.passed))
 
 
 class Cursor(Protocol):
-    """One state being read, and perhaps changed, by one evaluation of the author's Python.
+    """The access of one evaluation of the author's Python to one state, which it reads and may change.
 
-    ``disabled``: the evaluation asked for something that is not so, and must end with :class:`Disabled`. A cursor with
-    ``every_choice`` is asked to choose even where there is one option.
+    ``disabled``: a ``require`` failed or a choice was empty, so the evaluation must end with :class:`Disabled`. A
+    cursor with ``every_choice`` is asked to choose even if there is only one option.
     """
 
     disabled: bool
@@ -94,7 +95,7 @@ class Cursor(Protocol):
 
 
 class Looking:
-    """A cursor with which nothing can be done but read."""
+    """A read-only cursor."""
 
     disabled = False
 
@@ -112,12 +113,12 @@ current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None
 
 
 def require(condition: bool) -> None:
-    """The enabling condition of an action: unless ``condition`` holds, the action cannot be taken in this state.
+    """The enabling condition of an action: the action can be taken in this state only if ``condition`` holds.
 
-    It is true or false, and anything else a mistake.
+    Raises :class:`fencepost.errors.Misbehaved` if ``condition`` is neither true nor false.
     """
     if condition is not True and not truth(condition, "asked require(...) of"):
-        # A cursor that looks for the reasons why an action is not enabled goes on to the next one.
+        # A cursor that collects the reasons why an action is not enabled goes on to the next condition.
         forgive = getattr(current.get(), "forgive", None)
         if forgive is None:
             raise _disabled()
@@ -126,22 +127,22 @@ def require(condition: bool) -> None:
 
 def _disabled() -> Disabled:
     cursor = current.get()
-    if cursor is not None:  # what ``except:`` and ``finally: return`` catch is known all the same
+    if cursor is not None:  # survives ``except:`` and ``finally: return``
         cursor.disabled = True
     return Disabled()
 
 
 def one_of(options: Iterable[T]) -> T:
-    """A nondeterministic choice: the action is explored once for each option, in canonical order for sets.
+    """A nondeterministic choice: the action is explored once for each option. Sets are in canonical order.
 
-    With no option the action is not enabled. Raises :class:`FencepostError` outside an action and for an infinite
+    Without options the action is not enabled. Raises :class:`FencepostError` outside an action, and for an infinite
     choice.
     """
     cursor = current.get()
     if cursor is None:
         raise FencepostError("one_of() can only be asked inside an action or the initial state")
     listed: Sequence[T]
-    is_told = getattr(cursor, "every_choice", False)  # which option to take, so that nobody goes all ways
+    is_told = getattr(cursor, "every_choice", False)  # the cursor knows its option, so a range need not be finite
     if isinstance(options, range):
         listed = options if is_told else options[: MAX_WAYS + 1]  # type: ignore[assignment]
     elif isinstance(options, (list, tuple, str)):
@@ -163,13 +164,11 @@ def one_of(options: Iterable[T]) -> T:
 
 
 _UNORDERED = (set, frozenset, Set, dict, Map)
-"""Collections of which one has to know the order before one can take an option by its number."""
+"""Collections that must be sorted before an option can be taken by its number."""
 
 
 class InOrder(Sequence[T]):
-    """The members of a collection in canonical order. They are sorted when the first one is asked for, and only
-    then.
-    """
+    """The members of a collection in canonical order, sorted on first access."""
 
     def __init__(self, members: Collection[T]) -> None:
         self._members = members

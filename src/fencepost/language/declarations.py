@@ -22,7 +22,7 @@ Pair = TypeVar("Pair", bound=Callable[..., tuple[bool, bool]])
 
 @dataclass
 class Declared:
-    """A method of a protocol that Fencepost runs: an action or a property."""
+    """A method of a protocol that Fencepost calls: an action or a property."""
 
     kind: str
     function: Callable[..., Any]
@@ -33,12 +33,12 @@ class Declared:
 
     @property
     def doc(self) -> str:
-        """The docstring, tidied; empty if there is none."""
+        """The cleaned docstring, or ""."""
         return inspect.getdoc(self.function) or ""
 
     def parameters(self, protocol: Any) -> list[dict[str, Value]]:
-        """Every binding of the parameters to members of their domains, in canonical order; one empty binding if
-        none.
+        """Every binding of the parameters to members of their domains, in canonical order. Without parameters: one
+        empty binding.
         """
         names = list(self.domains)
         domains: list[list[Any]] = []
@@ -57,8 +57,8 @@ class Declared:
         return [dict(zip(names, values, strict=True)) for values in itertools.product(*domains)]
 
     def is_on(self, protocol: Any) -> bool:
-        """Whether a check judges it by default: what its ``when`` says of the protocol. Raises
-        :class:`fencepost.NotAProtocol` if that cannot be told.
+        """Whether a check judges it by default: the result of its ``when``. Raises :class:`fencepost.NotAProtocol` if
+        ``when`` fails.
         """
         whose = f"{self.kind.replace('_', ' ')} {self.name} has a when that"
         try:
@@ -76,7 +76,7 @@ class Declared:
 
 
 def _decorated(kind: str, function: Any, **details: Any) -> Any:
-    """A method as a declaration, or the decorator that makes one, if only its details are given."""
+    """A method as a declaration. Without a method: the decorator that makes one."""
     if function is not None:
         return Declared(kind, function)
     return lambda f: Declared(kind, f, **details)
@@ -87,11 +87,10 @@ def action(function: F, /) -> F: ...
 @overload
 def action(*, by: Any = None, **domains: Any) -> Callable[[F], F]: ...
 def action(function: Any = None, /, *, by: Any = None, **domains: Any) -> Any:
-    """An action: it asks ``require(...)`` for what enables it, and assigns to the state.
+    """An action: it states its enabling conditions with ``require(...)``, and assigns to the state.
 
-    Each parameter of the method is drawn from the domain given for its name: ``@action(b=bookies)``, a constant, any
-    iterable, or a function of the protocol. ``by`` tells who acts, for the reader of a trace: a name, or a parameter's
-    name.
+    Each parameter of the method has a domain, given by name: ``@action(b=bookies)``. A domain is a constant, any
+    iterable, or a function of the protocol. ``by`` is the actor that traces show: a name, or a parameter's name.
     """
     return _decorated("action", function, domains=domains, by=by)
 
@@ -101,11 +100,11 @@ def invariant(function: Condition, /) -> Condition: ...
 @overload
 def invariant(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """A state invariant: it must be true in every state, for every binding of its parameters (declared as an action's
-    are).
+    """A state invariant: it must be true in every state, for every binding of its parameters. They are declared as for
+    :func:`action`.
 
-    The parts that it reads together are remembered together, so an invariant over all bookies is best written over
-    each: ``@invariant(b=bookies)``. ``when`` (a function of the protocol's constants) turns it off by default.
+    Results are cached by the parts that one call reads, so write an invariant over all bookies as one over each:
+    ``@invariant(b=bookies)``. ``when`` (a function of the protocol's constants) turns it off by default.
     """
     return _decorated("invariant", function, when=when, domains=domains)
 
@@ -115,8 +114,8 @@ def step_invariant(function: Condition, /) -> Condition: ...
 @overload
 def step_invariant(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors, for
-    every binding of its further parameters. ``when`` turns it off by default, as for :func:`invariant`.
+    """A step invariant: ``def fenced_stays(self, after)`` must be true for every state and each of its successors, and
+    for every binding of further parameters. ``when`` turns it off by default, as for :func:`invariant`.
     """
     return _decorated("step_invariant", function, when=when, domains=domains)
 
@@ -126,21 +125,20 @@ def sometimes(function: Condition, /) -> Condition: ...
 @overload
 def sometimes(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """A state that can be reached: it must be true in some reachable state, for every binding of its parameters in one
-    of its own.
+    """Reachability: for every binding of its parameters, it must be true in some reachable state.
 
-    The check tells the shortest behaviour that leads there, a witness, and goes on; it is violated if every state was
-    explored and it was true in none. Stateright calls it ``sometimes``; in TLA+ one asks TLC for it by the invariant
-    that it is never so. ``when`` turns it off by default, as for :func:`invariant`.
+    The check reports the shortest behaviour that leads there, a witness, and goes on. The property is violated if the
+    whole state space was explored and it was true in no state. Stateright also calls it ``sometimes``. In TLA+, one
+    gives TLC the negation as an invariant. ``when`` turns it off by default, as for :func:`invariant`.
     """
     return _decorated("sometimes", function, when=when, domains=domains)
 
 
 TEMPORAL = ("always_eventually", "eventually_always", "leads_to")
-"""The kinds of temporal properties: what must be true of every fair, endless behaviour."""
+"""The kinds of temporal properties, which must hold for every fair, endless behaviour."""
 
 JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
-"""The kinds of properties that a check judges, and that can be picked by name."""
+"""The kinds of properties that a check judges and that a user can select by name."""
 
 
 @overload
@@ -148,10 +146,10 @@ def always_eventually(function: Condition, /) -> Condition: ...
 @overload
 def always_eventually(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def always_eventually(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """Always eventually (TLA+: ``[]<>``): in every fair behaviour it is true again and again, for every binding of its
+    """Always eventually (TLA+: ``[]<>``): in every fair behaviour it is true infinitely often, for every binding of its
     parameters.
 
-    ``when`` turns it off by default, as for :func:`invariant`. Fair: see :attr:`Protocol.fairness`.
+    ``when`` turns it off by default, as for :func:`invariant`. For fairness see :attr:`Protocol.fairness`.
     """
     return _decorated("always_eventually", function, when=when, domains=domains)
 
@@ -161,9 +159,7 @@ def eventually_always(function: Condition, /) -> Condition: ...
 @overload
 def eventually_always(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def eventually_always(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and stays true from
-    there on.
-    """
+    """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and then stays true."""
     return _decorated("eventually_always", function, when=when, domains=domains)
 
 
@@ -172,19 +168,19 @@ def leads_to(function: Pair, /) -> Pair: ...
 @overload
 def leads_to(*, when: When = None, **domains: Any) -> Callable[[Pair], Pair]: ...
 def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """Leads to (TLA+: ``~>``): the method returns a pair of truths, and whenever the first holds the second holds then
+    """Leads to (TLA+: ``~>``): the method returns a pair of booleans. Whenever the first holds, the second holds then
     or later.
     """
     return _decorated("leads_to", function, when=when, domains=domains)
 
 
 def constraint(function: Condition, /) -> Condition:
-    """A state constraint: states in which it is false are checked but neither counted nor explored further."""
+    """A state constraint: states in which it is false are checked, but neither counted nor explored further."""
     return cast(Condition, Declared("constraint", function))
 
 
 def step_constraint(function: Condition, /) -> Condition:
-    """A step constraint: ``def f(self, after)``; steps of which it is false are not taken."""
+    """A step constraint, ``def f(self, after)``: steps for which it is false are not taken."""
     return cast(Condition, Declared("step_constraint", function))
 
 
@@ -194,7 +190,8 @@ def assumption(function: Condition, /) -> Condition:
 
 
 def initial(function: F, /) -> F:
-    """Sets up the initial state, starting from the declared values; with ``one_of`` there is a set of them."""
+    """Sets up the initial state, starting from the declared values. With ``one_of`` there are several initial states.
+    """
     return cast(F, Declared("initial", function))
 
 
@@ -208,7 +205,7 @@ def view(function: F, /) -> F:
 
 @dataclass(frozen=True)
 class Fairness:
-    """A declaration by :func:`weak` or :func:`strong`; no ``actions`` stands for all of them."""
+    """A declaration by :func:`weak` or :func:`strong`. No ``actions`` means all of them."""
 
     strong: bool
     actions: tuple[str, ...]
@@ -216,18 +213,19 @@ class Fairness:
 
 
 def weak(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:
-    """Weak fairness (TLA+: ``WF``): what stays enabled is taken at last. Part of :attr:`Protocol.fairness`.
+    """Weak fairness (TLA+: ``WF``): an action that stays enabled is taken eventually. Part of
+    :attr:`Protocol.fairness`.
 
-    By default each of the actions is fair by itself, for each binding of its parameters. ``per`` names parameters: then
-    the actions are fair together, one condition for each value of those (PlusCal's fair process: ``per=("p",)``).
-    Without actions it means all of them, so ``weak(per=())`` only says that the protocol does not stop while a step is
-    possible.
+    By default there is one condition for each action and each binding of its parameters. ``per`` names parameters: then
+    there is one condition for each value of those, and it covers all the actions (PlusCal's fair process:
+    ``per=("p",)``). Without actions it covers all of them, so ``weak(per=())`` only says that the protocol does not
+    stop while a step is possible.
     """
     return _fairness(False, actions, per)
 
 
 def strong(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:
-    """Strong fairness (TLA+: ``SF``): what is enabled again and again is taken at last. Arguments as for
+    """Strong fairness (TLA+: ``SF``): an action that is enabled infinitely often is taken eventually. Arguments as for
     :func:`weak`.
     """
     return _fairness(True, actions, per)
@@ -247,8 +245,8 @@ def _fairness(strong: bool, actions: Sequence[Any], per: Sequence[str] | None) -
 
 @dataclass(frozen=True)
 class Configuration:
-    """Named values for the constants, with the verdict that is expected: ``holds``, ``deadlock`` or the name of what is
-    violated.
+    """Named values for the constants, with the expected verdict: ``holds``, ``deadlock`` or the name of the violated
+    property.
     """
 
     constants: Mapping[str, Any]
@@ -257,20 +255,20 @@ class Configuration:
 
 
 NO_VERDICT = ("action", "constraint", "step_constraint", "initial", "view")
-"""The kinds of declarations that are no properties: a check has no verdict about them."""
+"""The kinds of declarations that are not properties: a check gives no verdict on them."""
 
 
 def configuration(expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
     """A named configuration of a protocol, for ``--config``; see :attr:`Protocol.configurations`.
 
-    ``expect`` is the verdict that a check is to have: ``holds``, the name of a property that is violated, or
-    ``deadlock``, for which the check then looks too.
+    ``expect`` is the expected verdict: ``holds``, the name of a violated property, or ``deadlock``, which makes the
+    check look for deadlocks.
     """
     return Configuration(constants, expect, doc)
 
 
 def varied(known: Mapping[str, Configuration], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Configuration]:
-    """Those of the ``known`` configurations that are named, with more constants, or another ``expect`` or ``doc``."""
+    """The ``known`` configurations that ``changes`` names, with its constants, ``expect`` or ``doc`` applied."""
     return {
         name: configuration(**{"expect": known[name].expect, "doc": known[name].doc, **change, **known[name].constants})
         for name, change in changes.items()

@@ -1,4 +1,4 @@
-"""Values out of the bytes that :func:`fencepost.language.values.encode` gives them."""
+"""The inverse of :func:`fencepost.language.values.encode`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fencepost.language.values import Map, Set, Value
 
 
 def decode(code: bytes, named: Callable[[str, str], Any]) -> Value:
-    """The value that :func:`encode` gave these bytes. ``named(kind, name)`` finds a model value (``m``), an enum member
-    (``e``, ``module:Class.MEMBER``) or a record class (``r``, ``module:Class``). Raises ValueError if the bytes are no
-    value.
+    """The value that :func:`encode` encoded as these bytes. ``named(kind, name)`` looks up a model value (``m``), an
+    enum member (``e``, ``module:Class.MEMBER``) or a record class (``r``, ``module:Class``). Raises ValueError if the
+    bytes encode no value.
     """
     value, end = _decode(code, 0, named)
     if end != len(code):

@@ -1,9 +1,9 @@
-"""State variables: how a declaration becomes slots, and the views through which the author's Python uses them.
+"""State variables: the slots of a declaration, and the views through which the author's Python uses them.
 
 - a plain value is one slot;
-- a :class:`Record` as a variable's type is a slot per field, nested as deep as it goes;
-- :func:`per_key` over a constant is one of these for each key;
-- :func:`table` is a map whose keys appear as they are written, a slot per key and one for the set of keys;
+- a :class:`Record` as a variable's type is a slot per field, at any depth;
+- :func:`per_key` over a constant is one of these per key;
+- :func:`table` is a map whose keys appear on first write: a slot per key and one for the set of keys;
 - a network (see `network`) is a slot per channel.
 """
 
@@ -39,15 +39,15 @@ T = TypeVar("T")
 _KEYS_OF_MAP = "the set of keys of a per_key(...)"
 
 Keys = Iterable[Any] | Callable[[Any], Iterable[Any]]
-"""Keys of a map: a constant of the protocol, any iterable, or a function of the protocol."""
+"""The keys of a map: a constant of the protocol, any iterable, or a function of the protocol."""
 
 
 KEYS = type("keys", (), {})
-"""The last part of the path of a table's set of keys: a type, so that it is never the same as a key."""
+"""The last part of the path of a table's set of keys. It is a type, so it never equals a key."""
 
 
 class Shape:
-    """The layout of a variable in slots. Made once per protocol from its declaration, with the constants known."""
+    """The layout of a variable in slots. Built once per protocol from the declaration, when the constants are known."""
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         """The slots that exist in every state."""
@@ -62,7 +62,7 @@ class Shape:
         raise NotImplementedError
 
     def reset(self, cursor: Cursor, path: tuple[Any, ...]) -> None:
-        """Assign what the variable was declared with."""
+        """Assign the declared initial value."""
         for slot in self.slots(path):
             cursor.write(slot, slot.default)
 
@@ -71,15 +71,15 @@ class Shape:
         raise NotImplementedError
 
     def element(self, key: Any) -> Shape | None:
-        """The shape of the part under a key, or with the name of a field; None if there is none."""
+        """The shape of the part under a key, or of the field with this name. None if there is none."""
         return None
 
     def permuted(self, path: tuple[Any, ...], swap: Mapping[ModelValue, ModelValue]) -> tuple[Any, ...]:
-        """The path of the slot that plays the part of the one at ``path`` once model values are exchanged."""
+        """The path that the slot at ``path`` has after an exchange of model values."""
         return tuple(permute(part, swap) for part in path)
 
     def place(self, path: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The path as a value, in which exchanging model values gives what :meth:`permuted` gives of the path."""
+        """The path as a value. Exchanging model values in it agrees with :meth:`permuted`."""
         return path
 
 
@@ -108,7 +108,7 @@ class Leaf(Shape):
 
 
 class Struct(Shape):
-    """A record whose fields are parts of the state of their own."""
+    """A record whose fields are separate parts of the state."""
 
     def __init__(self, record: type[Record], parts: dict[str, Shape]) -> None:
         self.record = record
@@ -141,7 +141,7 @@ class Struct(Shape):
 
 
 class EachOf(Mapping[Any, Shape]):
-    """One shape for all numbers of a range, however long it is."""
+    """One shape for all numbers of a range of any length."""
 
     def __init__(self, keys: range, shape: Shape) -> None:
         self.keys_of = keys
@@ -160,14 +160,14 @@ class EachOf(Mapping[Any, Shape]):
 
 
 class PerKeyShape(Shape):
-    """The same shape once for each key of a constant set."""
+    """A shape for each key of a constant set."""
 
     def __init__(self, elements: Mapping[Any, Shape]) -> None:
         self.elements = elements
         self._keys = {} if isinstance(elements, EachOf) else {key: (key, encode(key)) for key in elements}
 
     def element(self, key: Any) -> Shape | None:
-        """Of the keys 1 and 2, True is none."""
+        """Compares keys as values: ``True`` is not the key 1."""
         if not self._keys:
             return self.elements.get(key)
         known = self._keys.get(key)
@@ -197,7 +197,7 @@ class PerKeyShape(Shape):
 
 
 class TableShape(Shape):
-    """A map whose keys appear as they are written."""
+    """A map whose keys appear on first write."""
 
     def __init__(self, default: Mapping[Any, Any]) -> None:
         items = default if isinstance(default, Mapping) else finite(default, "what a table(...) begins with")
@@ -211,12 +211,12 @@ class TableShape(Shape):
         return slot if slot is not None else self._slots.setdefault(path, Slot((*path, KEYS), Set(self.default)))
 
     def cell(self, path: tuple[Any, ...], key: Any) -> Slot:
-        """The slot of what a table holds under a key."""
-        code = encode(key)  # by content: the keys 1 and True are two
+        """The slot of a table's value for a key."""
+        code = encode(key)  # by content: 1 and True are two keys
         at = (path, code)
         slot = self._slots.get(at)
         if slot is None:
-            # One element, or none: a table may hold None, and an absent key must not look like it.
+            # A tuple of one element, or none: a table may hold None, which must differ from an absent key.
             default = (self._initial[code],) if code in self._initial else ()
             slot = self._slots.setdefault(at, Slot((*path, key), default, constant=False))
         return slot
@@ -247,7 +247,7 @@ class TableShape(Shape):
 
 
 class View:
-    """A variable of several slots as the author sees it. It is equal to anything that holds the same value."""
+    """A variable of several slots, as the author uses it. It equals anything with the same value."""
 
     __slots__ = ("_cursor", "_path", "_shape")
 
@@ -270,20 +270,20 @@ class View:
 
 
 def path_of(view: View) -> tuple[Any, ...]:
-    """The path of the variable, or of the part of one, that is seen. It is no attribute: those of a record are its
+    """The path of a view's variable, or of its part of one. It is a function because a record's attributes are its
     fields.
     """
     return view._path
 
 
 def record_shape(view: RecordView) -> Struct:
-    """The shape of a record that is seen."""
+    """The shape of a viewed record."""
     shape: Struct = view._shape
     return shape
 
 
 class RecordView(View):
-    """A record that lives in the state: its fields are read and assigned one by one."""
+    """A record in the state. Its fields are read and assigned one by one."""
 
     __slots__ = ()
 
@@ -340,7 +340,7 @@ class PerKey(Generic[K, V]):
 
 
 class PerKeyView(View, PerKey[K, V]):
-    """A map over constant keys that lives in the state."""
+    """A map over constant keys, in the state."""
 
     _shape: PerKeyShape
 
@@ -368,7 +368,7 @@ class PerKeyView(View, PerKey[K, V]):
 
 
 class Table(PerKey[K, V]):
-    """The type of a map whose keys appear as they are written; absent until then. Its values are immutable values."""
+    """The type of a map whose keys appear on first write. It holds immutable values."""
 
     if typing.TYPE_CHECKING:
 
@@ -381,7 +381,7 @@ class Table(PerKey[K, V]):
 
 
 class TableView(View, Table[K, V]):
-    """A table that lives in the state."""
+    """A table in the state."""
 
     _shape: TableShape
 
@@ -429,16 +429,16 @@ class TableView(View, Table[K, V]):
 
 
 class ShapeOf:
-    """A declaration that knows its shape, once the constants are known."""
+    """A declaration that builds its own shape when the constants are known."""
 
     def shape(self, protocol: Any, keys: tuple[Any, ...]) -> Shape:
-        """Its shape; ``keys``: those of the maps that it is in, the outermost first."""
+        """Its shape. ``keys`` are those of the enclosing maps, outermost first."""
         raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerKeyOf:
-    """A declaration by :func:`per_key`, until the constants are known."""
+    """A declaration by :func:`per_key`, before the constants are known."""
 
     keys: Keys
     element: Any
@@ -453,7 +453,7 @@ class TableOf:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VariableOf:
-    """A declaration by :func:`state`: an initial value, or a record class, and whose lifeline it belongs to."""
+    """A declaration by :func:`state`: an initial value or a record class, and the lifeline that it belongs to."""
 
     initial: Any
     held_by: str | None = None
@@ -462,7 +462,8 @@ class VariableOf:
 def state(initial: Any, *, held_by: str | None = None) -> Any:
     """A state variable: a value, or a :class:`Record` class (or instance) whose fields become parts of the state.
 
-    ``held_by`` names who holds it in a sequence diagram: a change made by another actor is drawn as an arrow to it.
+    ``held_by`` names its lifeline in a sequence diagram: a change by another actor is drawn as an arrow to that
+    lifeline.
     """
     return VariableOf(initial, held_by)
 
@@ -470,19 +471,18 @@ def state(initial: Any, *, held_by: str | None = None) -> Any:
 def per_key(keys: Keys, element: Any) -> Any:
     """A map over constant ``keys``: ``element`` (a value, a record class, another ``per_key``) for each of them.
 
-    Inside a record, where the protocol's constants are out of sight, give a function: ``per_key(lambda p: p.bookies,
-    ...)``.
+    Inside a record, which cannot name the protocol's constants, give a function: ``per_key(lambda p: p.bookies, ...)``.
     """
     return PerKeyOf(keys, element)
 
 
 def table(initial: Mapping[Any, Any] | None = None) -> Any:
-    """A map whose keys may appear later; ``initial`` holds those that are there from the start."""
+    """A map whose keys may appear later. ``initial`` holds the keys of the initial state."""
     return TableOf(initial or {})
 
 
 def shape_of(declared: Any, protocol: Any, within: tuple[Any, ...] = ()) -> Shape:
-    """The shape of a declaration, now that ``protocol`` knows its constants; ``within``: keys of the maps it is in."""
+    """The shape of a declaration, with the constants of ``protocol``. ``within``: the keys of the enclosing maps."""
     if isinstance(declared, VariableOf):
         return shape_of(declared.initial, protocol, within)
     if isinstance(declared, ShapeOf):
@@ -493,7 +493,7 @@ def shape_of(declared: Any, protocol: Any, within: tuple[Any, ...] = ()) -> Shap
         if type(keys) is range and keys and not differ:
             return PerKeyShape(EachOf(keys, shape_of(declared.element, protocol)))
         elements: dict[Any, Shape] = {}
-        element: Shape | None = None  # a shape knows its slots by their paths, so one serves all keys
+        element: Shape | None = None  # one shape serves all keys, since it finds its slots by path
         for key in map(_frozen_key, finite(keys, _KEYS_OF_MAP)):
             refuse_equal(elements, key, "per_key(...)")
             if element is None or differ:
@@ -523,8 +523,8 @@ def _frozen_key(key: Any) -> Value:
 
 
 def resolve(given: Any, protocol: Any) -> Any:
-    """A part of a declaration, resolved with the constants: it was given as a function of the protocol, as one of its
-    constants, or as it is.
+    """A part of a declaration with the constants applied. It was given as a function of the protocol, one of its
+    constants, or a plain value.
     """
     if callable(given):
         return given(protocol)
@@ -557,7 +557,7 @@ def _struct(record: type[Record], given: dict[str, Any], protocol: Any) -> Struc
 
 
 def _nested(record: type[Record], name: str) -> type[Record] | None:
-    """The record that a field of a record is, by its annotation; None if it is none."""
+    """The record class that annotates a field. None if the annotation is anything else."""
     try:
         annotation = typing.get_type_hints(record).get(name)
     except NameError:

@@ -1,10 +1,10 @@
-"""Objects that are no values, kept as values: what the attributes of an actor hold.
+"""The attributes of an actor, whose contents need not be values, stored as values.
 
-Lists, deques, arrays and dicts are kept by their contents, in their order; sets by their contents; structs, data
-classes and plain objects by their fields; functions of a module by their names. A value that is kept is immutable and
-has a content of its own, so what is made of it again is a copy. A mutable object that an attribute holds in several
-places is one object again. Each attribute is a value of its own, so one that two attributes hold is refused: a change
-of one copy would not be one of the other.
+Lists, deques, arrays and dicts are stored by their contents, in order; sets by their contents; structs, data classes
+and plain objects by their fields; functions of a module by their names. A stored value is immutable and compared by
+content, so restoring it makes a copy. A mutable object that one attribute holds in several places is restored as one
+object. Each attribute is stored separately, so a mutable object that two attributes hold is refused: a change of one
+copy would not reach the other.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from fencepost.language.values import Map, ModelValue, NotAValue, Record, Set, V
 _FIXED = "_fixed"
 LIST, DEQUE, ARRAY, DICT, SET = ".list", ".deque", ".array", ".dict", ".set"
 METHOD, FUNCTION, RANGE, AGAIN = ".method", ".function", ".range", ".again"
-"""Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name, as that of a
-function is its full name. The first part of an array is the code of its type; those of a range are its
-numbers. Again: the mutable object with this
-number, as they come to an end in an attribute.
+"""Kinds that are not classes of the author. The only part of a method, which must be the actor's own, is its name, and
+that of a function is its full name. The first part of an array is its type code. The parts of a range are its numbers.
+``AGAIN`` refers to a mutable object that the attribute already holds. Its part is that object's number, counted in the
+order in which their storing ends.
 """
 
 _CONTAINERS: dict[type, str] = {list: LIST, deque: DEQUE, array: ARRAY, dict: DICT, set: SET}
-"""The classes of containers that are kept by their contents."""
+"""The container classes that are stored by their contents."""
 
 
 class Kept(Record):
-    """An object as a value. ``kind``: the full name of its class; ``names``: those of its ``parts``, or none."""
+    """An object as a value. ``kind``: the full name of its class. ``names``: the names of its ``parts``, if they have
+    any.
+    """
 
     kind: str
     names: tuple[str, ...]
@@ -68,10 +70,10 @@ _BRACKETS = {
 
 
 class Keeper:
-    """Turns what the attributes of one object hold into values, and back.
+    """Converts the attributes of one object to values, and back.
 
-    ``whole``: the object. ``classes``: those that it has met, by their full names. ``read_only``: what it restores
-    cannot be changed, as such a change would be lost.
+    ``whole``: the object. ``classes``: the classes met so far, by full name. ``read_only``: restored objects refuse
+    changes, which would be lost.
     """
 
     def __init__(self, whole: Any, classes: dict[str, type], read_only: bool = False) -> None:
@@ -79,21 +81,19 @@ class Keeper:
         self.classes = classes
         self.read_only = read_only
         self._met: dict[int, Any] = {}
-        """The mutable objects that it has met, which are kept so that their ids stay their own."""
+        """The mutable objects met so far. They are kept alive so that their ids stay unique."""
         self._numbers: dict[int, int] = {}
-        """Those of them that are kept whole in this attribute, in order."""
+        """The numbers of those that this attribute holds, by id."""
         self._made: list[Any] = []
-        """The mutable objects that were made of this attribute, in order."""
+        """The mutable objects restored from this attribute, in order."""
 
     def keep(self, attribute: Any) -> Value:
-        """The value of what an attribute holds. Raises :class:`NotAValue`, which says what it is, and why it cannot be
-        one.
-        """
+        """The content of an attribute as a value. Raises :class:`NotAValue` with the reason if it cannot be one."""
         self._numbers = {}
         return self._keep(attribute)
 
     def _keep(self, thing: Any) -> Value:
-        kind: Any = thing.__class__  # of what was read from an actor, the class that it passes for
+        kind: Any = thing.__class__  # not type(...): a derived class names the author's
         if kind is tuple:
             return tuple([self._keep(part) for part in thing])
         if kind in (frozenset, Set):
@@ -106,7 +106,7 @@ class Keeper:
             return Kept(RANGE, (), (thing.start, thing.stop, thing.step))
         if kind in _CONTAINERS:
             return self._mutable(thing, _CONTAINERS[kind], ())
-        names = None if hasattr(kind, "__value__") else _field_names(thing)  # that is a view of a variable
+        names = None if hasattr(kind, "__value__") else _field_names(thing)  # a view of a variable has it
         if names is None:
             return freeze(thing)
         self.classes[full_name(kind)] = kind
@@ -139,7 +139,7 @@ class Keeper:
         )
 
     def _members(self, members: Iterable[Any]) -> list[Value]:
-        """The members of a set, which has no order by which mutable objects could be told apart."""
+        """The members of a set. They must be immutable: a set has no order that distinguishes mutable objects."""
         before, kept = len(self._numbers), [self._keep(member) for member in members]
         if len(self._numbers) > before:
             raise NotAValue("a set of objects that change: use a list")
@@ -152,7 +152,7 @@ class Keeper:
         return Kept(FUNCTION, (), (name,))
 
     def restore(self, attribute: Value) -> Any:
-        """What was kept as this value: a copy."""
+        """A copy of the object that was stored as this value."""
         self._made = []
         return self._restore(attribute)
 
@@ -188,7 +188,7 @@ class Keeper:
         return made
 
     def is_fixed(self, value: Value) -> bool:
-        """Whether what was kept as this value cannot change, so that it needs to be kept once only."""
+        """Whether the object stored as this value is immutable, and so needs no second conversion."""
         if type(value) in (tuple, Set):
             return all(map(self.is_fixed, value))
         if not isinstance(value, Kept):
@@ -202,7 +202,7 @@ class Keeper:
         return kind in (METHOD, FUNCTION, RANGE) or (kind not in (*_MAKE, AGAIN) and _is_frozen(self._class(kind)))
 
     def _class(self, name: str) -> type:
-        """The class of a full name: one that was met, or, in another process, one of a module that is loaded."""
+        """The class with this full name: one met before or, in another process, one of a loaded module."""
         found = self.classes.get(name)
         if found is None:
             found = self._named(name)
@@ -212,7 +212,7 @@ class Keeper:
         return found
 
     def _named(self, name: str) -> Any:
-        """What a full name says; None if it is not there."""
+        """The object with this full name. None if it does not exist."""
         module, _, path = name.rpartition(":")
         inner: Any = sys.modules.get(module or type(self.whole).__module__)
         for part in path.split("."):
@@ -228,18 +228,18 @@ _CHANGING = (
     "extendleft", "frombytes", "fromfile", "fromlist", "fromunicode", "insert", "intersection_update", "pop",
     "popitem", "popleft", "remove", "reverse", "rotate", "setdefault", "sort", "symmetric_difference_update", "update",
 )  # fmt: skip
-"""What changes a container or an object."""
+"""The methods that change a container or an object."""
 
 
 def derived(kind: Any, body: dict[str, Any]) -> Any:
-    """A class that passes for the one that it is made from."""
+    """A subclass whose objects report ``kind`` as their class."""
     names = {"__class__": property(lambda self: kind), "__module__": kind.__module__, "__qualname__": kind.__qualname__}
     return type(kind.__name__, (kind,), {**names, **body})
 
 
 @cache
 def _read_only(kind: Any) -> Any:
-    """The class of objects that are like those of another one, and cannot be changed."""
+    """A subclass whose objects refuse changes."""
 
     def refuse(self: Any, *given: Any, **named: Any) -> Any:
         raise NotAValue(f"a {kind.__name__} that was read from an actor and is changed: call a method of the actor")

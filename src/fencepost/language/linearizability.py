@@ -1,8 +1,8 @@
-"""Linearizability: whether clients that use an object at the same time see what they could see if they took turns.
+"""Linearizability: whether concurrent clients of an object see results that are possible if they take turns.
 
 Herlihy and Wing, "Linearizability: a correctness condition for concurrent objects" (1990): every call takes effect at
-one moment between its beginning and its end. A protocol keeps a :class:`History` in its state and tells it when a call
-begins and ends:
+one moment between its beginning and its end. A protocol keeps a :class:`History` in its state and records there when a
+call begins and ends:
 
     class Store(Protocol):
         clients = model_values("c", 2)
@@ -20,8 +20,8 @@ begins and ends:
         def linearizable(self):
             return self.history.is_linearizable
 
-Only that part of what clients saw is kept that matters from now on: the linearizations that are still possible.
-Histories after which the same can happen are then one value, and the state space stays small.
+The history keeps only the linearizations that are still possible. Histories with the same possible futures are then one
+value, and the state space stays small.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from fencepost.language.values import Map, Record, Set, Value, encode, freeze, s
 
 
 class Sequential(Record):
-    """An object, by what its operations do when only one client uses it. Derive from it to declare another one.
+    """A sequential object: the effects of its operations with only one client. Derive from this class to declare one.
 
-    An operation is a method. It returns the object after it and the result, or None where it cannot take effect: then
-    whoever called it waits.
+    An operation is a method. It returns the object after the operation and the result, or None if it cannot take effect
+    yet: then its caller waits.
     """
 
 
 class Register(Sequential):
-    """A register: ``read()`` returns what the last ``write(value)`` wrote, which returns None."""
+    """A register: ``read()`` returns the value of the last ``write(value)``. ``write`` returns None."""
 
     value: Value = None
 
@@ -57,7 +57,9 @@ class Register(Sequential):
 
 
 class Queue(Sequential):
-    """A queue: ``dequeue()`` returns the oldest ``enqueue(item)`` that is still there, None if there is none."""
+    """A queue: ``dequeue()`` removes and returns the oldest item of ``enqueue(item)``, or returns None if the queue is
+    empty.
+    """
 
     items: tuple[Value, ...] = ()
 
@@ -69,8 +71,8 @@ class Queue(Sequential):
 
 
 class Log(Sequential):
-    """A log: ``append(entry)`` returns its offset, from 0 on; ``read(offset)`` the entry there, None beyond the end;
-    ``size()`` their number.
+    """A log: ``append(entry)`` returns the entry's offset, from 0. ``read(offset)`` returns the entry there, or None
+    beyond the end. ``size()`` returns the number of entries.
     """
 
     entries: tuple[Value, ...] = ()
@@ -96,8 +98,8 @@ class Call(Record):
 
 
 class Linearization(Record):
-    """One order of the calls that explains what clients saw, as far as it matters from now on: the object after it, and
-    for each client whose call has taken effect and not ended the result that it is to get.
+    """One order of the calls that explains all results so far. It keeps only the object after these calls, and the
+    result of each call that has taken effect and not ended, by client.
     """
 
     object: Sequential
@@ -105,10 +107,11 @@ class Linearization(Record):
 
 
 class History(Record):
-    """The calls of the clients of an object, as they saw them; see :func:`history`. A client has one call at a time.
+    """The calls of an object's clients and the results that they saw. See :func:`history`. A client has one call at a
+    time.
 
-    ``calls``: those that have begun and not ended, by client; such a call may have taken effect, and may never do.
-    ``linearizations``: the shortest that are possible. All others follow from them, by calls that take effect later.
+    ``calls``: the calls that have begun and not ended, by client. Such a call may or may not have taken effect.
+    ``linearizations``: the shortest possible ones. All others extend them by calls that take effect later.
     """
 
     calls: Table[Value, Call] = table()
@@ -123,8 +126,8 @@ class History(Record):
         self.calls[client] = Call(operation, arguments)
 
     def respond(self, client: Value, result: Value) -> None:
-        """The call of a client ends, with this result: only linearizations are left in which it has taken effect with
-        that.
+        """The call of a client ends with this result. Only linearizations in which it took effect with this result
+        remain.
         """
         if client not in self.calls:
             raise Misbehaved(f"ends a call of {show(client)}, which has begun none")
@@ -139,24 +142,24 @@ class History(Record):
 
     @property
     def is_linearizable(self) -> bool:
-        """Whether some order of the calls explains what all clients saw."""
+        """Whether some order of the calls explains the results that all clients saw."""
         return bool(self.linearizations)
 
 
 def history(of: Sequential) -> Any:
-    """A state variable that holds what clients see of an object, which is ``of`` at first: ``history: History =
+    """A state variable that holds the history of an object, which is ``of`` at first: ``history: History =
     history(Register(0))``.
 
-    Linearizability is local: of several objects each has a history of its own.
+    Linearizability is local: give each of several objects its own history.
     """
     return state(History(linearizations=Set({Linearization(of)})))
 
 
 def _closed(linearizations: Iterable[Linearization], calls: dict[Value, Call]) -> list[Linearization]:
-    """All linearizations that follow, each found once: calls take effect one after the other.
+    """All linearizations that extend the given ones by calls that take effect one after the other, each once.
 
-    This is the search of Wing and Gong (1993) with the memory that Lowe, "Testing for linearizability" (2017), adds: an
-    object with calls that have taken effect is looked at once, in whatever order they did.
+    This is the search of Wing and Gong (1993) with the memory of Lowe, "Testing for linearizability" (2017): an object
+    and a set of calls that have taken effect are searched once, whatever the order of the calls.
     """
     found = dict.fromkeys(linearizations)
     waiting = list(found)
@@ -169,7 +172,7 @@ def _closed(linearizations: Iterable[Linearization], calls: dict[Value, Call]) -
 
 
 def _longer(possible: Linearization, calls: dict[Value, Call]) -> Iterator[Linearization]:
-    """The linearizations in which one more call takes effect."""
+    """The linearizations with one more call that takes effect."""
     for client, call in calls.items():
         if client not in possible.results:
             outcome = getattr(possible.object, call.operation)(*call.arguments)

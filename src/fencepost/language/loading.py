@@ -1,8 +1,8 @@
-"""From what a user typed to a protocol: a shipped one by its name, or one from a file.
+"""Load the protocol that a user names: a shipped one, or one from a file.
 
     load("ledger-chaining")    load("./my_protocol.py")    load("protocols.py:Fixed")
 
-Nothing here imports an engine: a mistake is reported at once.
+No engine is imported here, so a mistake is reported immediately.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ SHIPPED: dict[str, str] = {
     "running-log": "fencepost.protocols.log.running:RunningLog",
     "ledger-chaining": "fencepost.protocols.ledger_chaining:LedgerChaining",
 }
-"""Every shipped protocol: its name on the command line, and the module and class that hold it."""
+"""Every shipped protocol: its name on the command line, then its module and class."""
 
 
 def shipped(name: str) -> type[Protocol]:
     """The class of the shipped protocol called ``name``.
 
-    Raises :class:`fencepost.NotAProtocol` for any other name, with the nearest one that exists.
+    Raises :class:`fencepost.NotAProtocol` for any other name, and suggests the nearest one.
     """
     if name not in SHIPPED:
         raise NotAProtocol(unknown_name("protocol", name, SHIPPED, "fencepost"))
@@ -54,7 +54,7 @@ def shipped(name: str) -> type[Protocol]:
 
 
 def load(given: str) -> type[Protocol]:
-    """The protocol class that ``given`` means: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``.
+    """The protocol class that ``given`` names: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``.
 
     Raises :class:`fencepost.NotAProtocol` for an unknown name, or for a file that is missing, cannot be read or
     imported, or does not hold exactly one protocol.
@@ -72,7 +72,9 @@ def load(given: str) -> type[Protocol]:
 
 
 def split(given: str) -> tuple[str, str, str]:
-    """``PATH.py:ClassName`` as (path, colon, class name); a name or a path alone with nothing after it."""
+    """``PATH.py:ClassName`` as (path, colon, class name). For a name or a path alone, the colon and the class name are
+    "".
+    """
     stem, separator, name = given.partition(".py:")
     return (stem + ".py", ":", name) if separator else (given, "", "")
 
@@ -80,10 +82,10 @@ def split(given: str) -> tuple[str, str, str]:
 def configured(
     protocol: type[Protocol], configuration: str | None, definitions: Iterable[str] = (), given: str = ""
 ) -> Protocol:
-    """``protocol`` in one of its configurations, with ``NAME=VALUE`` definitions on top of it.
+    """``protocol`` in one of its configurations, changed by ``NAME=VALUE`` definitions.
 
-    Raises :class:`fencepost.OptionError` for an unknown name or a value of the wrong type,
-    :class:`fencepost.NotAProtocol` if the declarations themselves do not fit together with these constants.
+    Raises :class:`fencepost.OptionError` for an unknown name or a value of the wrong type, and
+    :class:`fencepost.NotAProtocol` if the declarations fail with these constants.
     """
     constants: dict[str, str] = {}
     for definition in definitions:
@@ -100,9 +102,7 @@ def configured(
 def set_up(
     protocol: type[Protocol], configuration: str | None, constants: Mapping[str, Any], given: str = ""
 ) -> Protocol:
-    """``protocol`` in one of its configurations, with ``constants`` on top of it; raises what :func:`configured`
-    does.
-    """
+    """``protocol`` in one of its configurations, changed by ``constants``. Raises as :func:`configured` does."""
     try:
         return protocol.configured(configuration, **constants)
     except OptionError:
@@ -117,9 +117,9 @@ def set_up(
 
 
 def from_file(path: str) -> types.ModuleType:
-    """The module that a file makes, run anew; files next to it can be imported from it.
+    """The module of a file, which is run again on every call. It can import files next to it.
 
-    Raises :class:`fencepost.NotAProtocol`, saying in which line, if the file cannot be read, compiled or run.
+    Raises :class:`fencepost.NotAProtocol` with the line if the file cannot be read, compiled or run.
     """
     code = _compiled(path, _read(path))
     name = PROTOCOL_MODULE + os.path.splitext(os.path.basename(path))[0]
@@ -127,16 +127,16 @@ def from_file(path: str) -> types.ModuleType:
     module.__file__ = path
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
-        # Last, not first: a neighbour called queue.py must not become everybody's queue.
+        # Last, not first: a file named queue.py next to it must not hide the standard queue module.
         sys.path.append(folder)
-    # Annotations of records are looked up in the module, so it has to be known while its classes are made.
+    # Records look up their annotations in the module, so it must be registered before its classes are made.
     sys.modules[name] = module
     try:
         exec(code, module.__dict__)
     except SystemExit as error:
         raise NotAProtocol(f"{path} cannot be loaded: it exits Python{_at(error, path)}") from error
     except Exception as error:
-        # Until Python 3.12 what a declaration objects to arrives wrapped.
+        # Before Python 3.12, an error of a declaration arrives wrapped.
         cause = error.__cause__ if type(error) is RuntimeError and error.__cause__ is not None else error
         message = str(cause) if isinstance(cause, (FencepostError, NotAValue)) else _brief(cause)
         raise NotAProtocol(f"{path} cannot be loaded{_at(error, path)}: {message}") from error
@@ -165,7 +165,7 @@ def _compiled(path: str, source: bytes) -> Any:
 
 
 def _protocols_in(module: types.ModuleType) -> dict[str, type[Protocol]]:
-    """The protocols that a file itself defines, by class name."""
+    """The protocols that the file defines itself, by class name."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -226,7 +226,7 @@ def _no_such_file(path: str) -> str:
 
 
 def _at(error: BaseException, path: str) -> str:
-    """The line of the user's file that was running."""
+    """The line of the user's file that was running, as ``, line N``."""
     line = None
     trace = error.__traceback__
     while trace is not None:
@@ -246,6 +246,6 @@ def _brief(error: BaseException) -> str:
 
 
 def expectation(protocol: type[Protocol], configuration: str | None) -> str | None:
-    """The verdict that a configuration is expected to have."""
+    """The expected verdict of a configuration."""
     configurations: Mapping[str, Any] = protocol.configurations
     return None if configuration is None else str(configurations[configuration].expect)

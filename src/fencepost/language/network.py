@@ -1,13 +1,13 @@
 """A network: one channel per kind of message, sender and receiver.
 
-The messages that a channel has in flight are one part of the state, those that it has lost another, and each message
-that it remembers as processed a third. So an action that looks for a timeout does not depend on the messages in flight,
-and a history that only grows never multiplies. Of a kind of message with a topic, the messages in flight are a part for
-each topic.
+Each channel has separate parts of the state: one for its messages in flight, one for its lost messages, and one for
+each message that it remembers as processed. So an action that checks for a timeout does not depend on the messages in
+flight, and a history that only grows does not multiply states. If a kind of message has a topic, its messages in flight
+have one part per topic.
 
-The semantics are chosen where the network is declared, so that both families of published specifications can be
-written: BookKeeper's (a message may be lost, is sent at most once ever, and is remembered after it was processed) and
-KRaft's (nothing is lost but what is in flight when a connection is cut; a message may be sent again).
+The declaration of a network chooses its semantics, so it can follow both families of published specifications.
+BookKeeper's: a message may be lost, is sent at most once ever, and is remembered after processing. KRaft's: only
+messages in flight on a connection that is cut are lost, and a message may be sent again.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _NO_TOPIC: Any = object()
 
 
 class Channel(Record):
-    """The messages of one channel, put together for people to read; see :meth:`NetworkShape.channels`.
+    """The messages of one channel, collected for display. See :meth:`NetworkShape.channels`.
 
-    ``in_flight``: messages that can be received; a map from message to copies, or for ordered channels a tuple, oldest
-    first. ``processed``: messages that were received, where the network remembers them. ``lost``: messages that were
-    lost and whose sender has not timed out yet.
+    ``in_flight``: messages that can be received, as a map from message to number of copies. For an ordered channel it
+    is a tuple, oldest first. ``processed``: received messages, if the network remembers them. ``lost``: lost messages
+    whose sender has not timed out yet.
     """
 
     in_flight: Any = Map()
@@ -68,7 +68,7 @@ class Channel(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Envelope(Generic[M]):
-    """A message with the ends of the channel it came through."""
+    """A message with its sender and its receiver."""
 
     message: M
     source: ModelValue
@@ -77,7 +77,7 @@ class Envelope(Generic[M]):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NetworkOf:
-    """A declaration by :func:`network`, until the constants are known."""
+    """A declaration by :func:`network`, before the constants are known."""
 
     routes: Mapping[type[Message], tuple[Any, Any]]
     lossy: Any
@@ -100,22 +100,21 @@ def network(
     ordered: Flag = False,
     can_be_cut: Flag = False,
 ) -> Any:
-    """A network over ``routes``: for each kind of message, who sends it and who receives it (constants or model
-    values).
+    """A network over ``routes``: for each kind of message, its senders and its receivers (constants or model values).
 
-    ``lossy``: a send is explored twice, delivered and lost; a lost message is kept as lost, which is how a timeout is
-    seen, unless ``timeouts`` is false: then it is as if it had never been sent, and the space is smaller. ``once``: an
-    action that sends a message already known to the channel is not enabled (known: in flight, lost, or processed and
-    remembered). ``duplicates``: a message sent again while in flight can be received once more; without it the second
-    send changes nothing. ``remember``: processed messages stay known. ``ordered``: a channel is a queue.
-    ``can_be_cut``: connections can be cut and healed, see :meth:`Network.cut`. Each may be a boolean constant of the
-    protocol, or a function of the protocol.
+    ``lossy``: a send is explored twice, as delivered and as lost. A lost message stays in the state, where its sender
+    sees it as a timeout. If ``timeouts`` is false, a lost message leaves no trace, and the state space is smaller.
+    ``once``: an action that sends a message already known to the channel is not enabled. Known means in flight, lost,
+    or processed and remembered. ``duplicates``: a message sent again while in flight can be received once more. Without
+    it, the second send changes nothing. ``remember``: processed messages stay known. ``ordered``: a channel is a queue.
+    ``can_be_cut``: connections can be cut and healed, see :meth:`Network.cut`. Each option may be a boolean, a boolean
+    constant of the protocol, or a function of the protocol.
     """
     return NetworkOf(routes, lossy, timeouts, once, duplicates, remember, ordered, can_be_cut)
 
 
 def short_names(classes: Iterable[type]) -> dict[type, str]:
-    """For each class the shortest name that none of the others has."""
+    """The shortest unique name of each class."""
     classes = list(classes)
     found = {cls: full_name(cls) for cls in classes}
     for attribute in ("__qualname__", "__name__"):
@@ -125,7 +124,7 @@ def short_names(classes: Iterable[type]) -> dict[type, str]:
 
 
 class NetworkShape(Shape):
-    """A network with its constants known. ``names``: of the kinds of messages, for people."""
+    """A network with its constants known. ``names``: the names of the kinds of messages, for display."""
 
     def __init__(self, declared: NetworkOf, protocol: Any) -> None:
         def ends(end: Any) -> tuple[ModelValue, ...]:
@@ -160,7 +159,7 @@ class NetworkShape(Shape):
         return route
 
     def ends(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> None:
-        """Make sure that there is such a channel."""
+        """Raises :class:`fencepost.FencepostError` if there is no such channel."""
         route = self.route(path, kind)
         if source not in route[0] or dest not in route[1]:
             raise FencepostError(f"{kind.__name__} has no channel from {show(source)} to {show(dest)}")
@@ -172,7 +171,7 @@ class NetworkShape(Shape):
     def in_flight(
         self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any, topic: Any = _NO_TOPIC
     ) -> Slot:
-        """The slot of what a channel has in flight, on a topic if the kind has any."""
+        """The slot of a channel's messages in flight. If the kind has a topic, of those on ``topic``."""
         if (topic is _NO_TOPIC) != (kind.topic is None):
             which = "has no topic" if kind.topic is None else f"has a topic, {kind.topic}: say which, topic=..."
             raise FencepostError(f"{kind.__name__} {which}")
@@ -189,21 +188,21 @@ class NetworkShape(Shape):
         return self._slots.setdefault(at, slot)
 
     def topics(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
-        """The slot of the topics on which a channel has something in flight; kept where connections can be cut, to find
-        it all.
+        """The slot of the topics on which a channel has messages in flight. It exists if connections can be cut, since
+        a cut must find all of them.
         """
         return self._slot((*path, TOPICS, kind, source, dest), Set())
 
     def lost(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
-        """The slot of what a channel has lost."""
+        """The slot of a channel's lost messages."""
         return self._slot((*path, LOST, kind, source, dest), Set())
 
     def processed(self, path: tuple[Any, ...], message: Message, source: Any, dest: Any) -> Slot:
-        """The slot of whether a channel remembers one message as processed."""
+        """The slot that says whether a channel remembers one message as processed."""
         return self._slot((*path, PROCESSED, source, dest, message), False)
 
     def connection(self, path: tuple[Any, ...], one: Any, other: Any) -> Slot:
-        """The slot of whether two ends can talk."""
+        """The slot that says whether two ends are connected."""
         if not self.can_be_cut:
             raise FencepostError(f"{'.'.join(map(str, path))} was not declared with can_be_cut=True")
         known = self._slots.get((*path, CONNECTED, one, other))
@@ -221,13 +220,12 @@ class NetworkShape(Shape):
 
     @staticmethod
     def part(slot: Slot) -> str:
-        """The part that a slot of a network is: ``in flight``, ``lost``, ``processed``, ``connected`` or ``topics``."""
+        """The part of a network that a slot holds: ``in flight``, ``lost``, ``processed``, ``connected`` or ``topics``.
+        """
         return slot.path[1] if isinstance(slot.path[1], str) else IN_FLIGHT
 
     def channels(self, slots: Iterable[tuple[Slot, Value]]) -> dict[tuple[Any, ...], Channel]:
-        """Of slots of a network with their values, what each channel holds, by (kind, source, dest), empty ones left
-        out.
-        """
+        """The channels that are not empty, by (kind, source, dest), from slots of a network with their values."""
         found: dict[tuple[Any, ...], Channel] = {}
         for slot, value in slots:
             what = self.part(slot)
@@ -259,7 +257,7 @@ class NetworkShape(Shape):
         raise NotAValue("a network cannot be assigned; send and receive messages")
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
-        # Always in the same order: what appears late, messages that are remembered and topics, comes last.
+        # A fixed order: slots that appear late (remembered messages, topics) come last.
         slots = {id(slot): slot for slot in (*self.slots(path), *self._connections(path), *self._slots.values())}
         return self.held([(slot, read(slot)) for slot in slots.values()])
 
@@ -270,7 +268,7 @@ class NetworkShape(Shape):
                     yield self.connection(path, source, dest)
 
     def held(self, slots: Iterable[tuple[Slot, Value]]) -> Value:
-        """The channels that hold something, by (kind, sender, receiver), and ("cut", one, other) for each cut
+        """The channels that are not empty, by (kind, sender, receiver), and ("cut", one, other) for each cut
         connection.
         """
         slots = list(slots)
@@ -284,7 +282,7 @@ class NetworkShape(Shape):
 
     def permuted(self, path: tuple[Any, ...], swap: Mapping[ModelValue, ModelValue]) -> tuple[Any, ...]:
         path = super().permuted(path, swap)
-        # A connection is one slot for its two ends.
+        # Both directions of a connection share one slot.
         return (*path[:-2], *canonical(path[-2:])) if path[1] == CONNECTED else path
 
     def place(self, path: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -292,7 +290,7 @@ class NetworkShape(Shape):
 
 
 class Network(View):
-    """A network that lives in the state. Every method reads only the channels that its arguments name."""
+    """A network in the state. Each method reads only the channels that its arguments name."""
 
     __slots__ = ()
 
@@ -301,7 +299,7 @@ class Network(View):
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, message: Message, source: ModelValue, dest: ModelValue) -> None:
-        """Send one message. On a lossy network it is delivered or lost; over a cut connection it is lost."""
+        """Send one message. On a lossy network it is delivered or lost. Over a cut connection it is lost."""
         message = freeze(message)
         shape = self._shape
         in_flight = self._cursor.read(self._slot_for(message, source, dest))
@@ -320,7 +318,7 @@ class Network(View):
             self._cursor.write(lost, self._cursor.read(lost) | {message})
 
     def send_all(self, messages: Iterable[tuple[Message, ModelValue]], source: ModelValue) -> None:
-        """Send each message to its receiver; every one is delivered or lost independently of the others."""
+        """Send each message to its receiver. Each is delivered or lost independently of the others."""
         pairs = list(messages)
         if len(pairs) > 1:
             first = pairs[0][0]
@@ -330,7 +328,7 @@ class Network(View):
             self.send(message, source, dest)
 
     def reply(self, envelope: Envelope[Any], message: Message) -> None:
-        """Send ``message`` back to where ``envelope`` came from."""
+        """Send ``message`` to the sender of ``envelope``."""
         self.send(message, envelope.dest, envelope.source)
 
     # -- receiving ----------------------------------------------------------------------------------------------------
@@ -344,10 +342,11 @@ class Network(View):
         topic: Value = _NO_TOPIC,
         where: Callable[[M], bool] | None = None,
     ) -> Envelope[M]:
-        """Take one message of ``kind`` that can be received by ``to``; not enabled if there is none.
+        """Take one message of ``kind`` that ``to`` can receive. If there is none, the action is not enabled.
 
-        The sender is chosen first (if not given), and only that channel is read; then one of its messages that satisfy
-        ``where``. On an ordered network only the oldest can be received. ``topic`` must be given if the kind has one.
+        The sender, if not given, is chosen first, and only that channel is read. Then one of its messages that satisfy
+        ``where`` is chosen. On an ordered network only the oldest message can be received. If the kind has a topic,
+        ``topic`` must be given.
         """
         if source is None:
             sources, dests = self._shape.route(self._path, kind)
@@ -373,7 +372,7 @@ class Network(View):
         return tuple(cast(Any, self._cursor.read(self._shape.in_flight(self._path, kind, source, dest, topic))))
 
     def lost(self, kind: type[M], source: ModelValue, dest: ModelValue) -> frozenset[M]:
-        """The messages of this channel that were lost and not forgotten: a sender sees them as a timeout."""
+        """The lost messages of this channel that are not forgotten. Their sender sees them as a timeout."""
         self._shape.ends(self._path, kind, source, dest)
         if not self._shape.loses:
             return Set()
@@ -385,8 +384,8 @@ class Network(View):
         return self._knows(self._cursor.read(self._slot_for(message, source, dest)), message, source, dest)
 
     def lose(self, kind: type[Message], source: ModelValue, dest: ModelValue) -> None:
-        """Lose the messages in flight on this channel after all, as if they had been lost when they were sent: its
-        receiver crashed.
+        """Lose the messages in flight on this channel, as if they had been lost when they were sent. For a receiver
+        that crashes.
         """
         for slot in self._parts(kind, source, dest):
             in_flight: Any = self._cursor.read(slot)
@@ -397,7 +396,7 @@ class Network(View):
                     self._cursor.write(lost, self._cursor.read(lost) | set(in_flight))
 
     def forget_lost(self, kind: type[M], source: ModelValue, dest: ModelValue) -> None:
-        """The sender acted on its timeout: lost messages of this channel become processed ones."""
+        """The sender acted on its timeout: lost messages of this channel become processed."""
         lost = self.lost(kind, source, dest)
         if lost:
             self._cursor.emit(Event("timeout", source, dest, tuple(lost)))
@@ -419,7 +418,7 @@ class Network(View):
         return self._shape.in_flight(self._path, kind, source, dest, topic)
 
     def _put(self, message: Message, source: ModelValue, dest: ModelValue, before: Any, after: Any) -> None:
-        """Let a channel have this in flight, on the topic of ``message``."""
+        """Set a channel's messages in flight to ``after``, on the topic of ``message``."""
         self._cursor.write(self._slot_for(message, source, dest), after)
         kind = type(message)
         if kind.topic is not None and self._shape.can_be_cut and bool(before) != bool(after):
@@ -435,24 +434,25 @@ class Network(View):
     # -- connections --------------------------------------------------------------------------------------------------
 
     def connected(self, one: ModelValue, other: ModelValue) -> bool:
-        """Whether two ends can talk to each other; everyone can talk to itself, and to all if connections cannot be
-        cut.
+        """Whether two ends are connected. An end is always connected to itself, and to all ends if connections cannot
+        be cut.
         """
         if one == other or not self._shape.can_be_cut:
             return True
         return bool(self._cursor.read(self._shape.connection(self._path, one, other)))
 
     def cut(self, one: ModelValue, other: ModelValue) -> None:
-        """Cut a connection. What is in flight on it, either way, is never received; it counts as processed."""
+        """Cut a connection. Messages in flight on it, in both directions, are never received. They count as processed.
+        """
         self._cursor.write(self._shape.connection(self._path, one, other), False)
         self.drop(one, other)
 
     def heal(self, one: ModelValue, other: ModelValue) -> None:
-        """Let two ends talk again."""
+        """Connect two ends again."""
         self._cursor.write(self._shape.connection(self._path, one, other), True)
 
     def drop(self, one: ModelValue, other: ModelValue) -> None:
-        """Drop what is in flight between two ends, either way."""
+        """Drop the messages in flight between two ends, in both directions."""
         for kind, (sources, dests) in self._shape.routes.items():
             for source, dest in ((one, other), (other, one)):
                 if source in sources and dest in dests:
@@ -464,7 +464,7 @@ class Network(View):
                                 self._remember(message, source, dest)
 
     def _parts(self, kind: type[Message], source: ModelValue, dest: ModelValue) -> list[Slot]:
-        """The slots of all that a channel has in flight; of its topics, it will then have none."""
+        """The slots of all messages that a channel has in flight. The set of its topics is cleared."""
         if kind.topic is None:
             return [self._shape.in_flight(self._path, kind, source, dest)]
         if not self._shape.can_be_cut:

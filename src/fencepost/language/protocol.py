@@ -13,7 +13,7 @@
         def never_above_the_limit(self) -> bool:
             return self.count <= self.limit
 
-``Counter(limit=5)`` is a configured protocol. Inside an action or a property, ``self`` is one state of it.
+``Counter(limit=5)`` is a configured protocol. Inside an action or a property, ``self`` is one of its states.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fencepost.text.plain import meant
 
 
 class Variable:
-    """A state variable as a class attribute: the way from ``self.name`` in an action to the cursor."""
+    """A state variable as a class attribute. It passes ``self.name`` in an action to the cursor."""
 
     def __init__(self, name: str, declared: Any) -> None:
         self.name = name
@@ -57,12 +57,12 @@ class Variable:
         if cursor is None:
             raise FencepostError(f"{self.name} is a state variable: it can be assigned only inside an action")
         if getattr(value, "_path", None) == (self.name,):
-            return  # self.table |= ... and the like: the view was changed in place
+            return  # self.table |= ... changed the view in place
         instance.__dict__["_shapes"][self.name].set(cursor, (self.name,), value)
 
 
 def _role(attribute: Any) -> str:
-    """The kind of thing that a class attribute declares, in words; empty if it declares nothing."""
+    """What a class attribute declares, in words. "" if it is not a declaration."""
     if isinstance(attribute, Constant):
         return "a constant"
     if isinstance(attribute, (Variable, VariableOf, PerKeyOf, TableOf, ShapeOf, NetworkOf)):
@@ -74,8 +74,8 @@ def _role(attribute: Any) -> str:
 
 
 class _Body(dict[str, Any]):
-    """The body of a protocol's class while Python runs it. A name that is declared twice would lose its first
-    declaration in silence.
+    """The namespace of a protocol's class body. It refuses a second declaration of a name, which would silently replace
+    the first.
     """
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -87,8 +87,8 @@ class _Body(dict[str, Any]):
 
 
 class _ProtocolType(type):
-    """The type of protocols, which are classes: it watches over the names in their bodies, and over those that are
-    assigned later.
+    """The metaclass of protocols. It checks the names that a class body declares, and those assigned to the class
+    later.
     """
 
     @classmethod
@@ -103,11 +103,12 @@ class _ProtocolType(type):
 
 
 class Protocol(metaclass=_ProtocolType):
-    """The base of every protocol. Keyword arguments override constants; an unknown or ill-typed one raises
-    :class:`fencepost.OptionError`.
+    """The base class of protocols. Keyword arguments override constants. An unknown name or a value of the wrong type
+    raises :class:`fencepost.OptionError`.
 
-    Class attributes a protocol may set: ``name`` (how the command line calls it), ``configurations``, and ``fairness``:
-    what every behaviour that temporal properties are judged by does, as :func:`weak` and :func:`strong` say it.
+    A protocol may set these class attributes: ``name`` (its name on the command line), ``configurations``, and
+    ``fairness``: :func:`weak` and :func:`strong` conditions. Temporal properties are judged only on behaviours that
+    satisfy them.
     """
 
     name: ClassVar[str] = ""
@@ -146,7 +147,7 @@ class Protocol(metaclass=_ProtocolType):
 
     @classmethod
     def configured(cls, configuration: str | None = None, /, **constants: Any) -> Protocol:
-        """The protocol in one of its named configurations, with further constants on top of it."""
+        """The protocol in one of its named configurations, with further constants."""
         given: dict[str, Any] = {}
         if configuration is not None:
             if configuration not in cls.configurations:
@@ -157,7 +158,7 @@ class Protocol(metaclass=_ProtocolType):
 
     @property
     def constants(self) -> Mapping[str, Value]:
-        """The value of every constant; it cannot be changed."""
+        """The value of every constant, read-only."""
         return MappingProxyType(self.__dict__["_constants"])
 
     @property
@@ -171,7 +172,7 @@ class Protocol(metaclass=_ProtocolType):
         return [d for d in _members(cls).declared.values() if d.kind == kind]
 
     def bound_to(self, cursor: Cursor) -> Protocol:
-        """This protocol with its variables read from and written to ``cursor``: one state, as an action sees it."""
+        """This protocol bound to one state: its variables are read from and written to ``cursor``."""
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
         bound.__dict__["_cursor"] = cursor
@@ -188,7 +189,7 @@ class Protocol(metaclass=_ProtocolType):
 
 
 class _Members(NamedTuple):
-    """What a protocol declares, by name and in order of declaration."""
+    """The declarations of a protocol, by name and in order of declaration."""
 
     constants: dict[str, Constant]
     variables: dict[str, Variable]
@@ -196,11 +197,11 @@ class _Members(NamedTuple):
 
 
 def _members(cls: type[Protocol]) -> _Members:
-    """What the class of a protocol declares now, as Python itself looks names up in it: with all of its bases, plain
-    classes too, and with what was put on any of them after its body. The constants of plain classes come last.
+    """The current declarations of a protocol's class, in Python's own order of look-up: with all base classes, also
+    plain ones, and with attributes assigned after the class bodies. The constants of plain classes come last.
 
-    Raises :class:`NotAProtocol` where a declaration would be lost: hidden by another kind of attribute or by one of
-    Fencepost's own, or inside another decorator.
+    Raises :class:`NotAProtocol` if a declaration would be lost: hidden by another kind of attribute or by one of
+    Fencepost's own, or wrapped in another decorator.
     """
     found: dict[str, list[tuple[type, Any]]] = {}
     for owner in reversed(cls.__mro__):
@@ -237,7 +238,7 @@ def _add(members: _Members, owner: type, name: str, attribute: Any) -> None:
         if isinstance(attribute, Declared):
             members.declared[name] = attribute
         else:
-            # Not in __set_name__, of which Python 3.11 wraps the errors.
+            # Not in __set_name__: Python 3.11 wraps its errors.
             attribute.default = attribute.convert(attribute.default)
             members.constants[name] = attribute
     else:
@@ -250,7 +251,7 @@ def _add(members: _Members, owner: type, name: str, attribute: Any) -> None:
 
 
 def _lost(attribute: Any) -> Declared | None:
-    """The declaration that another decorator was put around, if one was."""
+    """The declaration that another decorator wraps, if any."""
     inner: list[Any] = []
     if isinstance(attribute, FunctionType):
         inner = [attribute.__dict__.get("__wrapped__"), *map(content_of, attribute.__closure__ or ())]
@@ -264,7 +265,8 @@ def _lost(attribute: Any) -> Declared | None:
 
 
 def _check_own(owner: type, cls: type[Protocol]) -> None:
-    """Raises :class:`NotAProtocol` if an attribute of ``owner`` hides one of Fencepost's own, or is hidden by it."""
+    """Raises :class:`NotAProtocol` if an attribute of ``owner`` hides one of Fencepost's own, or the other way round.
+    """
     hides = cls.__mro__.index(owner) < cls.__mro__.index(Protocol)
     for name, attribute in vars(owner).items():
         if name in _own() and (hides or _role(attribute)):
@@ -276,7 +278,7 @@ def _check_own(owner: type, cls: type[Protocol]) -> None:
 
 @cache
 def _own() -> frozenset[str]:
-    """The names of a protocol's class that are Fencepost's own."""
+    """The attributes of :class:`Protocol` that a protocol must not redefine."""
     return frozenset(name for name in vars(Protocol) if not name.startswith("__")) - {
         "name",
         "configurations",
@@ -285,7 +287,7 @@ def _own() -> frozenset[str]:
 
 
 def _hides(name: str, owner: str, attribute: Any, base: str, before: Any) -> str:
-    """The message for an attribute of ``owner`` that would take the place of another kind of declaration."""
+    """The message for an attribute of ``owner`` that would replace another kind of declaration."""
     role = _role(attribute)
     if isinstance(before, Declared) and not role:
         return (
@@ -303,7 +305,7 @@ def _domains_of(declared: Declared) -> str:
 
 
 def _check_settings(cls: type[Protocol]) -> None:
-    """Raises :class:`NotAProtocol` if the name, the fairness or the configurations of a protocol are something else."""
+    """Raises :class:`NotAProtocol` if a protocol's ``name``, ``fairness`` or ``configurations`` has the wrong type."""
     settings: dict[str, Any] = {
         name: inspect.getattr_static(cls, name) for name in ("name", "fairness", "configurations")
     }
@@ -334,17 +336,17 @@ def _all_of(setting: Any, kind: type) -> bool:
 
 
 def constants_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Constant]:
-    """The constants that a protocol declares, inherited ones included, by name and in order of declaration."""
+    """The constants of a protocol, with inherited ones, by name and in order of declaration."""
     return _members(_class_of(protocol)).constants
 
 
 def variables_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Variable]:
-    """The state variables that a protocol declares, inherited ones included, by name and in order of declaration."""
+    """The state variables of a protocol, with inherited ones, by name and in order of declaration."""
     return _members(_class_of(protocol)).variables
 
 
 def declarations_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Declared]:
-    """The actions and properties of all kinds that a protocol declares, by name and in order of declaration."""
+    """The actions and properties of a protocol, by name and in order of declaration."""
     return _members(_class_of(protocol)).declared
 
 
@@ -353,7 +355,7 @@ def _class_of(protocol: type[Protocol] | Protocol) -> type[Protocol]:
 
 
 def refuse_changed(protocol: Protocol) -> None:
-    """Raises :class:`NotAProtocol` if its class has got other constants or state variables since it was made."""
+    """Raises :class:`NotAProtocol` if the constants or state variables of its class changed after it was made."""
     made, now = protocol.__dict__["_members"], _members(type(protocol))
     if (made.constants, made.variables) != (now.constants, now.variables):
         raise NotAProtocol(
@@ -363,13 +365,13 @@ def refuse_changed(protocol: Protocol) -> None:
 
 
 def cursor_of(bound: Protocol) -> Cursor:
-    """The cursor of a protocol that is bound to one; see :meth:`Protocol.bound_to`."""
+    """The cursor of a bound protocol. See :meth:`Protocol.bound_to`."""
     cursor: Cursor = bound.__dict__["_cursor"]
     return cursor
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], owner: str) -> str:
-    """The message for a name that is none of those ``known``, with the nearest of these: ``what`` it was to be, and who
-    has none of this name, the ``owner``.
+    """The message for a name that ``owner`` does not have. It suggests the nearest of the ``known`` names. ``what``:
+    the kind of name.
     """
     return f"{owner} has no {what} named {name}: {meant(name, known)}"

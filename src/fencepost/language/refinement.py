@@ -1,6 +1,4 @@
-"""A refinement as a protocol declares it: the other protocol, its constants, and what its variables are in a state of
-this one.
-"""
+"""The declaration of a refinement: the other protocol, its constants, and the mapping of states to it."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from fencepost.language.protocol import Protocol
 
 @dataclass
 class Refinement(Declared):
-    """A declaration by :func:`refines`. ``other``: the protocol of which every step is one."""
+    """A declaration by :func:`refines`. ``other``: the refined protocol."""
 
     other: type[Protocol] = Protocol
     constants: Mapping[str, Any] = field(default_factory=dict)
@@ -24,7 +22,7 @@ class Refinement(Declared):
 
     @property
     def doc(self) -> str:
-        """The author's text, or else one that fits any refinement."""
+        """The author's text, or a default one."""
         return self.said or f"Every step is a step of {self.other.name}, or one that changes nothing of it."
 
 
@@ -36,24 +34,24 @@ def refines(
     when: Callable[[Any], bool] | None = None,
     doc: str = "",
 ) -> Any:
-    """Every step of this protocol is, seen through ``mapping``, a step of ``other`` or one that changes nothing of it;
-    and every initial state is an initial state of ``other``. TLA+: ``Spec => Other!Spec``, without its fairness.
+    """A refinement: under ``mapping``, every initial state is an initial state of ``other``, and every step is a step
+    of ``other`` or leaves its state unchanged. TLA+: ``Spec => Other!Spec``, without its fairness.
 
-    ``mapping`` says what a variable of ``other`` is in a state of this protocol. One that it does not name is the
-    variable of the same name here, part by part. For the others it gives, by ``"variable"`` or ``"variable.field"``:
+    ``mapping`` gives the variables of ``other`` in a state of this protocol. A variable that it does not name is the
+    one of the same name here, part by part. For the others it has, under ``"variable"`` or ``"variable.field"``:
 
-    - a function of the state, and of the keys on the way there, that returns the value: ``"client.lac": lambda self, c:
+    - a function of the state, and of the keys on the path, that returns the value: ``"client.lac": lambda self, c:
       ...``;
-    - the name of a variable or a field here that holds the same: ``"holder": "leader"``;
-    - for a network, a dictionary with what each kind of message here is there: another kind with the same fields,
-      ``(Kind, function)`` where the function returns a message of that kind or None, a list of such, or None.  Where
-      the other network remembers messages, a third function leads back: ``(Kind, function, back)``.
+    - the name of a variable or a field here that holds the same value: ``"holder": "leader"``;
+    - for a network, a dictionary that maps each kind of message here to another kind with the same fields, to ``(Kind,
+      function)`` where the function returns a message of that kind or None, to a list of such, or to None. If the other
+      network remembers messages, a third function maps back: ``(Kind, function, back)``.
 
-    ``constants`` are those of ``other``, by name: a value, a constant of this protocol, or a function of the protocol;
-    by default the constant of the same name here, or else its own default. ``when`` turns it off by default, as for
-    :func:`invariant`.
+    ``constants`` sets those of ``other``, by name: a value, a constant of this protocol, or a function of the protocol.
+    The default is the constant of the same name here, or else its own default. ``when`` turns the refinement off by
+    default, as for :func:`invariant`.
 
-    The constraints of ``other`` are not obeyed, and its properties are not checked.
+    The constraints and the properties of ``other`` are ignored.
     """
     if not (isinstance(other, type) and issubclass(other, Protocol) and other is not Protocol):
         raise NotAProtocol(f"refines(...) is given {other!r}: give it the class of the other protocol")

@@ -1,7 +1,7 @@
-"""The source of a protocol: the files of its classes, and every module of its author's that their code can import.
+"""The source of a protocol: the files of its classes, and every module of the author's that their code can import.
 
-Imports are read from the text, nothing is imported: those inside functions count as well, whether or not they have run
-by now. The standard library, installed packages and Fencepost itself are not the author's.
+Imports are parsed from the text, and nothing is imported. Those inside functions count, whether or not they have run.
+The standard library, installed packages and Fencepost are not the author's.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LOADERS = (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceFileLoader, SOURCE_
 
 
 def source_digest(protocol: Protocol) -> str:
-    """A digest of the source of a protocol: another version of it may number its steps differently.
+    """A digest of a protocol's source. Another version of the source may number its steps differently.
 
-    A module that is imported by a name which is only known at run time is not seen.
+    It misses modules whose names are computed at run time.
     """
     whole = running()
     whole.update(repr(declared_as(protocol)).encode())
@@ -48,8 +48,8 @@ def source_digest(protocol: Protocol) -> str:
 
 
 def declared_as(protocol: Protocol) -> list[tuple[str, ...]]:
-    """Every action and property of a protocol: its kind, its name, and where its function was written. A decorator or
-    an assignment may have put it on the class from anywhere.
+    """The kind, the name and the source position of every action and property of a protocol. The position matters
+    because a decorator or an assignment may add a function from any file.
     """
     found = []
     for name, declared in declarations_of(protocol).items():
@@ -60,10 +60,10 @@ def declared_as(protocol: Protocol) -> list[tuple[str, ...]]:
 
 
 def _modules(protocol: Protocol) -> Iterator[tuple[str, bytes]]:
-    """The modules of a protocol's classes and all that these can import: the name by which each was first met, and its
-    text.
+    """The modules of a protocol's classes and all that these can import, as (name, text). Each has the name under which
+    it was first reached.
     """
-    waiting: list[tuple[str, str, str]] = []  # the name that is told, the package, the file
+    waiting: list[tuple[str, str, str]] = []  # name, package, file
     tops = owners(type(protocol))
     for owner in type(protocol).__mro__:
         if owner in Protocol.__mro__:
@@ -96,14 +96,12 @@ def _modules(protocol: Protocol) -> Iterator[tuple[str, bytes]]:
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # it ran from an archive, or is gone
+    except OSError:  # it ran from an archive, or was deleted
         return b""
 
 
 def _imports(content: bytes, package: str) -> list[str]:
-    """The modules that a text imports, by their full names; those that a package is asked for by ``*`` end with
-    ``.*``.
-    """
+    """The full names of the modules that a text imports. A ``*`` import of a package ends with ``.*``."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # compiled code
@@ -127,7 +125,7 @@ def _imports(content: bytes, package: str) -> list[str]:
     for name, level in found:
         try:
             names.append(resolve_name("." * level + name, package) if level else name)
-        except ImportError:  # beyond the top: it fails when it runs
+        except ImportError:  # above the top package: it would fail when run
             continue
     return names
 
@@ -138,9 +136,7 @@ def _calls_import(called: ast.expr) -> bool:
 
 
 def _specs(name: str) -> Iterator[ModuleSpec]:
-    """A module and the packages around it, as far as there are such: Python runs all of them. Nothing is imported to
-    find them.
-    """
+    """A module and its enclosing packages, as far as they exist: Python would run all of them. Nothing is imported."""
     top, *rest = name.split(".")
     try:
         spec = find_spec(top) if top else None
@@ -165,7 +161,7 @@ def _specs(name: str) -> Iterator[ModuleSpec]:
 
 
 def _below(package: str, name: str, folders: list[str]) -> Iterator[ModuleSpec]:
-    """The module of a package, in the first of its folders that has it."""
+    """The module of a package, from the first folder that has it."""
     for folder in folders:
         spec = FileFinder(folder, *_LOADERS).find_spec(f"{package}.{name}")
         if spec is not None:
@@ -174,12 +170,12 @@ def _below(package: str, name: str, folders: list[str]) -> Iterator[ModuleSpec]:
 
 
 def owners(protocol: type[Protocol]) -> set[str]:
-    """The packages that a protocol's classes are in: ``tops`` for :func:`is_own`."""
+    """The top-level packages of a protocol's classes: ``tops`` for :func:`is_own`."""
     return {owner.__module__.partition(".")[0] for owner in protocol.__mro__ if owner not in Protocol.__mro__}
 
 
 def is_own_module(module: ModuleType | None, tops: Collection[str]) -> bool:
-    """Whether a module that was imported is the author's; see :func:`is_own`."""
+    """Whether an imported module is the author's. See :func:`is_own`."""
     return (
         module is not None
         and is_own(module.__name__, getattr(module, "__file__", None) or "", tops)
@@ -188,8 +184,8 @@ def is_own_module(module: ModuleType | None, tops: Collection[str]) -> bool:
 
 
 def is_own(name: str, file: str, tops: Collection[str]) -> bool:
-    """Whether a module is the author's. ``tops``: the packages that the protocol's classes are in, whose modules are,
-    installed or not.
+    """Whether a module is the author's. ``tops``: the top-level packages of the protocol's classes. Their modules
+    count, installed or not.
     """
     top = name.partition(".")[0]
     if top == "fencepost":

@@ -1,5 +1,5 @@
-"""Truth values: what a condition of an author's may be. Python takes anything for true or false, and so a mistake for
-true: a generator without its ``all``, a function that nobody called, a tuple of a condition and a text.
+"""Strict truth values for conditions. Python treats most objects as true, which hides mistakes: a generator without
+``all``, a function that is not called, a tuple of a condition and a text.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from fencepost.language.values import show
 
 
 def truth(given: Any, where: str = "returned") -> bool:
-    """``given``, if it is True or False (numpy's are too). Raises :class:`Misbehaved` for anything else, with the
-    likely mistake; ``where`` begins the sentence.
+    """``given`` if it is True or False, numpy's included. Raises :class:`Misbehaved` for anything else, with the likely
+    mistake. ``where`` begins the message.
     """
     if given is True or given is False:
         return given
@@ -26,7 +26,7 @@ def truth(given: Any, where: str = "returned") -> bool:
 
 
 def _mistake(given: Any) -> tuple[str, str]:
-    """What was given for a condition, and what to write instead."""
+    """What the condition is, and what to write instead."""
     kind = type(given).__name__
     if given is None:
         return "None", "a condition is a comparison, or what compares"

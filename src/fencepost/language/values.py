@@ -1,10 +1,10 @@
-"""The values a protocol's state is made of: immutable, canonically ordered, hashed by content.
+"""The values in a protocol's state: immutable, canonically ordered, hashed by content.
 
 A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen
-set, a :class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it
-cannot; :func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0``
-are three values, ``0.0`` and ``-0.0`` are two, and so are the members of two enums that share a name), in every process
-whatever its hash seed; :func:`order_key` is the one order in which anything is ever iterated.
+set, a :class:`Map` or a :class:`Record`. :func:`freeze` converts an author's object to such a value, or raises with the
+reason. :func:`encode` gives a value bytes that are equal exactly when the values are, in every process and with any
+hash seed. ``True``, ``1`` and ``1.0`` are three values, ``0.0`` and ``-0.0`` are two, and members of two enums differ
+even if their names are equal. :func:`order_key` defines the canonical order, the only order of iteration.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound="Record")
 
 Value = Any
-"""Any immutable value as listed above; Python cannot spell the recursive union usefully."""
+"""Any immutable value as listed above. Python has no useful type for the recursive union."""
 
 
 MAX_MEMBERS = 1 << 16
-"""The most members of what a protocol is declared over: domains, bindings of an action's parameters, keys, ends of a
-network's routes.
+"""The most members of a declared collection: a domain, the bindings of an action's parameters, the keys of a map, the
+ends of a network's route.
 """
 
 
 def finite(items: Iterable[T], what: str) -> list[T]:
-    """``items``, which ``what`` describes, as a list. Raises :class:`fencepost.NotAProtocol` if they are too many, or
-    without end.
+    """``items`` as a list. Raises :class:`fencepost.NotAProtocol` if there are more than :data:`MAX_MEMBERS`. ``what``
+    describes them in the message.
     """
     members = list(islice(items, MAX_MEMBERS + 1))
     if len(members) > MAX_MEMBERS:
@@ -51,13 +51,13 @@ def finite(items: Iterable[T], what: str) -> list[T]:
 
 
 class NotAValue(TypeError):
-    """Something that cannot be part of a state: mutable, unhashable or of an unknown kind."""
+    """An object that cannot be part of a state: mutable, unhashable or of an unknown kind."""
 
 
 class ModelValue:
-    """A name that equals only itself, as TLA+'s model values: a bookie ``b1``, a client ``c2``.
+    """A name that equals only itself, like a model value of TLC: a bookie ``b1``, a client ``c2``.
 
-    ``index`` is its place in the constant it was declared in and decides its place in every canonical order.
+    ``index`` is its position in the constant that declares it, and sorts it in the canonical order.
     """
 
     __slots__ = ("_code", "_hash", "index", "name")
@@ -68,7 +68,7 @@ class ModelValue:
     def __init__(self, name: str, index: int = 0) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "index", index)
-        # Not hash(name): that changes with the hash seed, and with it the order in which Python walks a set of these.
+        # Not hash(name): it depends on the hash seed, and so would Python's order of iteration over a set of these.
         object.__setattr__(self, "_hash", zlib.crc32(name.encode("utf-8", "surrogatepass")))
         object.__setattr__(self, "_code", _text(b"m", name))
 
@@ -95,10 +95,10 @@ class ModelValue:
 
 
 class Set(frozenset[T_co]):
-    """A frozen set that is walked in canonical order. Every set read from a state is one."""
+    """A frozen set that iterates in canonical order. Every set read from a state is one."""
 
     __slots__ = ("_code", "_frozen")
-    _code: bytes  # of a set that was encoded
+    _code: bytes  # cached by encode
     _frozen: bool  # whether every element is known to be a value
 
     def __iter__(self) -> Iterator[T_co]:
@@ -107,7 +107,7 @@ class Set(frozenset[T_co]):
     def __repr__(self) -> str:
         return show(self)
 
-    # The methods would return plain frozen sets, walked in an order that changes with the hash seed.
+    # The inherited methods would return plain frozen sets, whose order depends on the hash seed.
     def union(self, *others: Iterable[Any]) -> Any:
         return Set(frozenset.union(self, *others))
 
@@ -125,7 +125,7 @@ class Set(frozenset[T_co]):
 
 
 def _in_order(name: str) -> Any:
-    """An operator of frozen sets whose result, too, is walked in canonical order."""
+    """An operator of frozen sets whose result is a :class:`Set`."""
     plain = getattr(frozenset, name)
 
     def combined(self: Any, other: Any) -> Any:
@@ -141,9 +141,9 @@ for _operator in ("or", "and", "sub", "xor"):
 
 
 class Map(Mapping[K, V]):
-    """An immutable mapping, walked in the canonical order of its keys.
+    """An immutable mapping that iterates in the canonical order of its keys.
 
-    ``m.set(k, v)`` and ``m.without(k)`` give changed copies; ``m | other`` merges as for ``dict``.
+    ``m.set(k, v)`` and ``m.without(k)`` return changed copies. ``m | other`` merges as for ``dict``.
     """
 
     __slots__ = ("_code", "_frozen", "_hash", "_items")
@@ -153,7 +153,7 @@ class Map(Mapping[K, V]):
         self._take({k: pairs[k] for k in canonical(pairs)} if pairs else pairs)
 
     def _take(self, items: dict[K, V]) -> None:
-        """Hold items that are in canonical order already."""
+        """Store items that are already in canonical order."""
         self._items = items
         self._frozen = False
         self._hash: int | None = None
@@ -191,34 +191,30 @@ class Map(Mapping[K, V]):
         return Map._of(changed) if len(changed) == len(self._items) else Map(changed)
 
     def without(self, key: K) -> Map[K, V]:
-        """A copy that lacks ``key``; the same map if it never had it."""
+        """A copy without ``key``, or the same map if it has no such key."""
         return Map._of({k: v for k, v in self._items.items() if k != key})
 
     def __repr__(self) -> str:
         return show(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Map, (self._items,))  # without its hash, which another process would not give it
+        return (Map, (self._items,))  # without the hash, which differs between processes
 
 
 PROTOCOL_MODULE = "_protocol_"
-"""How the name of a module begins that was made from a protocol's file; see
-:func:`fencepost.language.loading.from_file`.
-"""
+"""The prefix of the names of modules made from protocol files. See :func:`fencepost.language.loading.from_file`."""
 
 _MAIN = ("__main__", "__mp_main__")
 _named: dict[str, weakref.ref[type]] = {}
 shared_names: set[str] = set()
-"""Full names that several classes of this process have: of a file that was loaded twice, or of a class that a function
-makes.
-"""
+"""Full names shared by several classes of this process, as when a file was loaded twice or a function makes a class."""
 
 
 def full_name(cls: type) -> str:
-    """The name by which a class is encoded: ``module:Outer.Inner``.
+    """The name that encodes a class: ``module:Outer.Inner``.
 
-    Of a class in the protocol's own file it is ``Outer.Inner``, since the name of that module depends on how the file
-    is run.
+    For a class in the protocol's own file it is ``Outer.Inner``, since that module's name depends on how the file is
+    run.
     """
     module = cls.__module__
     is_own = module in _MAIN or module.startswith(PROTOCOL_MODULE)
@@ -231,7 +227,7 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def _register(cls: type) -> None:
-    """Note whether another class has the full name of this one."""
+    """Register a class by its full name, and record in ``shared_names`` if another class has it."""
     name = full_name(cls)
     known = _named.get(name)
     if known is not None and known() not in (None, cls):
@@ -243,11 +239,11 @@ def _register(cls: type) -> None:
 class Record:
     """A named group of values, declared like a dataclass.
 
-    ``_fields`` has the names of its fields, as of a named tuple.
+    ``_fields`` has the names of its fields, as for a named tuple.
 
-    Used as the type of a state variable, a record is flattened: each field is a part of the state of its own, which
-    actions read and assign one by one (``self.writer.status = ...``). Everywhere else it is one immutable value; make a
-    changed copy with :meth:`replace`.
+    As the type of a state variable, a record is flattened: each field is a separate part of the state, which actions
+    read and assign one by one (``self.writer.status = ...``). Everywhere else it is one immutable value.
+    :meth:`replace` makes a changed copy.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -275,7 +271,7 @@ class Record:
         object.__setattr__(self, "_sealed", True)
 
     def __setattr__(self, name: str, value: object) -> None:
-        # A class may build its records without __post_init__ above. They are values once they were encoded or frozen.
+        # A class may bypass __post_init__. Its records become immutable when they are encoded or frozen.
         held = self.__dict__
         if "_sealed" in held or "_code" in held or "_frozen" in held:
             raise AttributeError(
@@ -301,7 +297,7 @@ class Record:
         if not all(getattr(self, n) == getattr(other, n) for n in self._fields):
             return False
         try:
-            return encode(self) == encode(other)  # a field that is 1 in one of them and True in the other
+            return encode(self) == encode(other)  # 1 in a field of one is not True in the other
         except NotAValue:
             return True
 
@@ -310,23 +306,23 @@ class Record:
         known: int | None = held.get("_hash")
         if known is None:
             known = hash((type(self).__name__, *[getattr(self, n) for n in self._fields]))
-            if "_frozen" in held or "_code" in held:  # it is a value, whatever was given to it
+            if "_frozen" in held or "_code" in held:  # it is a value, so its hash is fixed
                 held["_hash"] = known
         return known
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without its hash, which another process would not give it."""
+        """Without the hash, which differs between processes."""
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     def __repr__(self) -> str:
         return show(self)
 
     def __parts__(self) -> dict[str, Value]:
-        """The fields as a person reads them, by their names."""
+        """The fields by name, for display."""
         return {name: getattr(self, name) for name in self._fields}
 
     def __shown__(self) -> str:
-        """The record as a person reads it."""
+        """The record as text for people."""
         parts = ", ".join(f"{name}={show(value)}" for name, value in self.__parts__().items())
         return f"{self.__title__()}({parts})"
 
@@ -335,7 +331,7 @@ class Record:
 
 
 def _is_plain(cls: type[Record]) -> bool:
-    """Whether the records of a class are made by assigning what is given to its fields, and nothing else."""
+    """Whether the constructor of a class only assigns its arguments to the fields."""
     code = cls.__init__.__code__
     is_usual = cls.__post_init__ is Record.__post_init__ and cls.__setattr__ is Record.__setattr__
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
@@ -350,7 +346,7 @@ def _is_plain(cls: type[Record]) -> bool:
 
 
 def _plain_init(cls: type[Record]) -> Callable[..., None]:
-    """An ``__init__`` like that of a dataclass, which does not ask for each field whether it may be assigned."""
+    """An ``__init__`` like that of a dataclass, without a check at each assignment."""
     made = cls.__init__
     lines = [f"    self.__dict__[{name!r}] = {name}" for name in cls._fields]
     source = "\n".join(
@@ -368,18 +364,18 @@ def _plain_init(cls: type[Record]) -> Callable[..., None]:
 
 
 class Message(Record):
-    """A record that travels over a :class:`~fencepost.language.network.Network`; its class is the kind of message.
+    """A record that is sent over a :class:`~fencepost.language.network.Network`. Its class is the kind of message.
 
-    ``topic`` may name one of its fields: then what a channel has in flight is a part of the state of its own for each
-    value of that field, and a message is received by its topic. It is for kinds of which many different messages pile
-    up in a channel.
+    ``topic`` may name one of its fields. Then the messages that a channel has in flight are a separate part of the
+    state for each value of that field, and a message is received by its topic. Use it for kinds with many different
+    messages in flight on one channel.
     """
 
     topic: ClassVar[str | None] = None
 
 
 def canonical(items: Iterable[T]) -> list[T]:
-    """``items`` in the one order in which Fencepost walks anything, the same in every process."""
+    """``items`` in canonical order, which is the same in every process."""
     members = list(items)
     if len(members) > 1 or (members and type(members[0]) not in _ATOMS and not isinstance(members[0], Record)):
         members.sort(key=order_key)
@@ -387,7 +383,7 @@ def canonical(items: Iterable[T]) -> list[T]:
 
 
 def subsets(items: Iterable[T], size: int | None = None) -> list[frozenset[T]]:
-    """Every subset of ``items`` (of ``size`` elements if given), smallest first, in canonical order."""
+    """Every subset of ``items``, or only those with ``size`` elements: smallest first, in canonical order."""
     members = canonical(set(finite(items, "what subsets(...) is asked of")))
     number = 2 ** len(members) if size is None else comb(len(members), size)
     if number > MAX_MEMBERS:
@@ -399,8 +395,8 @@ def subsets(items: Iterable[T], size: int | None = None) -> list[frozenset[T]]:
 
 
 def order_key(value: Value) -> tuple[Any, ...]:
-    """A sort key over all values: by kind, then naturally (numbers by size, enum members and model values as
-    declared).
+    """A sort key over all values: by kind, then naturally (numbers by size, enum members and model values in order of
+    declaration).
     """
     kind = type(value)
     if kind is int:
@@ -439,13 +435,13 @@ def order_key(value: Value) -> tuple[Any, ...]:
 
 
 def encode(value: Value) -> bytes:
-    """Bytes that are equal exactly when two values are, type and content; the basis of interning and of fingerprints.
+    """Bytes that are equal exactly when two values are, by type and content. Interning and fingerprints use them.
 
-    Records, sets and maps remember theirs.
+    Records, sets and maps cache theirs.
     """
     kind = type(value)
     if kind is int:
-        # Python limits how long a number it writes in decimals, and takes quadratic time for it.
+        # Python limits the length of decimal output, which takes quadratic time.
         return b"i%d;" % value if value.bit_length() < 64 else b"x%x;" % value
     if kind is ModelValue:
         return value._code  # type: ignore[no-any-return]
@@ -476,7 +472,7 @@ def encode(value: Value) -> bytes:
     if kind is frozenset:
         return b"{" + b"".join(sorted(map(encode, value))) + b"}"
     if isinstance(value, enum.Enum):
-        # A combination of flags has no name of its own.
+        # A combination of flags has no name.
         return _text(b"e", f"{full_name(kind)}.{value.value if isinstance(value, enum.Flag) else value.name}")
     if kind is float:
         return b"f" + struct.pack("<d", value)
@@ -485,7 +481,7 @@ def encode(value: Value) -> bytes:
     raise NotAValue(f"{value!r} ({kind.__name__}) is not a value")
 
 
-_ATOMS: set[type] = {type(None), bool, int, str, ModelValue, bytes}  # and every class of enum members met so far
+_ATOMS: set[type] = {type(None), bool, int, str, ModelValue, bytes}  # and every enum class met so far
 _ADVICE: dict[type, str] = {
     list: "a tuple",
     set: "a frozenset",
@@ -495,9 +491,10 @@ _ADVICE: dict[type, str] = {
 
 
 def freeze(value: Value) -> Value:
-    """The value as a state keeps it: the same content, sets and maps in their canonical kind, record views as records.
+    """The value as a state stores it: the same content, with sets and maps in their canonical classes and record views
+    as records.
 
-    Raises :class:`NotAValue` for anything mutable or unknown, naming what to write instead.
+    Raises :class:`NotAValue` for a mutable or unknown object, and names a replacement.
     """
     kind = type(value)
     if kind in _ATOMS:
@@ -560,7 +557,7 @@ def freeze(value: Value) -> Value:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two are one value, by type and content: 1 is not True, and 0.0 is not -0.0."""
+    """Whether two values are the same, by type and content: 1 is not True, and 0.0 is not -0.0."""
     kind = type(one)
     if kind in _ATOMS:
         return type(other) is kind and bool(one == other)
@@ -571,14 +568,16 @@ def same(one: Value, other: Value) -> bool:
 
 
 def kind_of(value: Value) -> type | bytes:
-    """What tells a value from all that Python takes for equal to it: the class of an atom, and else the content."""
+    """What distinguishes a value from others that Python considers equal: the class of an atom, or else the encoded
+    content.
+    """
     kind = type(value)
     return kind if kind in _ATOMS else encode(value)
 
 
 def refuse_equal(keys: Collection[Value], key: Value, where: str) -> None:
-    """Raises :class:`NotAValue` if Python takes ``key`` for equal to one of ``keys`` although it is another value, such
-    as 1 and True: in a set or a map, one of them would silently stand for both.
+    """Raises :class:`NotAValue` if ``key`` equals one of ``keys`` for Python but is another value, as 1 and True are.
+    In a set or a map, one would silently replace the other.
     """
     for other in keys if key in keys else ():
         if other == key and not same(other, key):
@@ -595,14 +594,14 @@ def _frozen_field(record: Record, name: str, value: Value) -> Value:
 
 
 def show(value: Value) -> str:
-    """A value as a person reads it: ``{b1, b2}``, ``Entry(id=1, data=1)``, ``OPEN``.
+    """A value as text for people: ``{b1, b2}``, ``Entry(id=1, data=1)``, ``OPEN``.
 
-    All of it is printable. Of a whole number of more than :data:`MOST_DIGITS` digits the first and the last are shown.
+    The text is printable. A whole number of more than :data:`MOST_DIGITS` digits is abbreviated.
     """
     if type(value) is int:
         return abbreviated(value)
     if isinstance(value, enum.Enum):
-        return printable(value.name or repr(value))  # no flag at all has no name
+        return printable(value.name or repr(value))  # the empty flag has no name
     if isinstance(value, ModelValue):
         return printable(value.name)
     if isinstance(value, tuple):
@@ -617,10 +616,10 @@ def show(value: Value) -> str:
 
 
 def show_parameters(parameters: Mapping[str, Value]) -> str:
-    """Parameters, or constants, with their values: ``b=b1, e=2``."""
+    """Parameters or constants with their values: ``b=b1, e=2``."""
     return ", ".join(f"{name}={show(value)}" for name, value in parameters.items())
 
 
 def show_call(name: str, parameters: Mapping[str, Value]) -> str:
-    """A name with its parameters: ``bookie_confirms_add(b=b1)``. It stands alone if there are none."""
+    """A name with its parameters: ``bookie_confirms_add(b=b1)``. Without parameters: the name alone."""
     return f"{name}({show_parameters(parameters)})" if parameters else name
