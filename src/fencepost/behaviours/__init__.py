@@ -1,4 +1,4 @@
-"""A behaviour as a value: counterexamples, replay, exchange formats, an expression evaluated along it."""
+"""Behaviours as values: counterexamples, replay, exchange formats, and expressions evaluated along them."""
 
 from fencepost.behaviours.behaviour import Step, Trace
 from fencepost.behaviours.dot import to_dot

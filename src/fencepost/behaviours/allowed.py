@@ -1,9 +1,9 @@
-"""The rules of a typed expression: what it may do, decided value by value while it is evaluated.
+"""The sandbox of user expressions: it decides at run time, value by value, what an expression may do.
 
-An expression is typed by someone who watches a protocol, perhaps into a page of a browser, and must not change what it
-looks at or reach anything else. So it is not Python with some things forbidden: each attribute, each call and each
-operator that can make something large passes through here, and what is not listed is refused. An author's own functions
-and methods are listed. All values that are handed out are made immutable on the way.
+A user types an expression to inspect a protocol, perhaps into a page of a browser. It must not change the state, and
+must not reach anything else. So this is an allow-list: each attribute, each call and each operator that can produce a
+large result passes through here, and anything that is not listed is refused. The author's own functions and methods are
+listed. Every value that an expression gets is made immutable first.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from fencepost.language.protocol import Protocol
 from fencepost.language.values import Map, ModelValue, Record, Set, Value, canonical, freeze, subsets
 
 SOURCE = "<expression>"
-"""The file name of the code of expressions, by which the functions that they make themselves are known."""
+"""The file name of the code of expressions. It identifies the functions that an expression defines itself."""
 
 MAX_ELEMENTS = 1_000_000
-"""The most elements or characters that one operator may put together."""
+"""The most elements or characters in the result of one operator."""
 
 MAX_BITS = 14_000
-"""The most bits of a number that an operator may come to. Python writes no number of more than 4,300 digits."""
+"""The most bits in the number that an operator returns. Python prints at most 4,300 digits."""
 
 
 class Refused(FencepostError):
-    """An expression asked for something that no expression may do."""
+    """An expression tried something that expressions may not do."""
 
 
 # -- operators that can make something large --------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def shift(number: Any, places: Any) -> Any:
 
 
 def remainder(one: Any, other: Any) -> Any:
-    """``one % other``, of numbers: a text would be formatted."""
+    """``one % other`` for numbers. With a string it would be formatting."""
     if isinstance(one, (str, bytes)):
         raise Refused("an expression cannot format text")
     return one % other
@@ -120,7 +120,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         Map, canonical, require, subsets,
     )
 } | {"bytes": _bounded_bytes, "pow": power, "range": _bounded_range, "round": _bounded_round}  # fmt: skip
-"""The functions that every expression may use; ``require`` for what an author's function asks."""
+"""The functions that every expression may use. ``require`` is there because an author's functions call it."""
 
 _METHODS: list[tuple[tuple[type, ...], frozenset[str]]] = [
     (classes, frozenset(names.split()))
@@ -147,11 +147,11 @@ _METHODS: list[tuple[tuple[type, ...], frozenset[str]]] = [
         ((range,), "start stop step count index"),
     )
 ]
-"""The attributes of each kind of value, besides what an author gave to classes of his own."""
+"""The allowed attributes of each kind of value, besides those of the author's own classes."""
 
 
 class Scope:
-    """The things of one protocol's author: his functions, his classes, and what they hold."""
+    """The names and objects of a protocol's author that an expression may use."""
 
     def __init__(self, protocol: type[Protocol]) -> None:
         self._modules = {owner.__module__ for owner in protocol.__mro__ if _is_authors(owner.__module__)}
@@ -161,7 +161,7 @@ class Scope:
     # -- what may be named -------------------------------------------------------------------------------------------
 
     def handed_out(self, thing: Any) -> Any:
-        """``thing`` as an expression may have it: a value (the mutable kinds as their immutable kin), a view of the
+        """The object in a form that an expression may use: a value (mutable kinds become immutable ones), a view of the
         state, a class of values, or a function that it may call.
 
         Raises :class:`Refused` for anything else.
@@ -169,7 +169,7 @@ class Scope:
         if isinstance(thing, (View, Protocol)) or self._callable(thing):
             return thing
         if not isinstance(thing, type):
-            with contextlib.suppress(TypeError, RecursionError):  # it is no value
+            with contextlib.suppress(TypeError, RecursionError):  # not a value
                 return value_of(thing)
         raise Refused(f"{_kind(thing)} is nothing that an expression can use")
 
@@ -182,11 +182,11 @@ class Scope:
             return thing in _BUILTINS or isinstance(thing.__self__, _PLAIN)
         if isinstance(thing, FunctionType):
             return thing in _OURS or self._wrote(thing)
-        # A functools.cache, and the like.
+        # A functools.cache or a similar wrapper.
         return isinstance(getattr(thing, "__wrapped__", None), FunctionType) and self._wrote(thing.__wrapped__)
 
     def _wrote(self, function: Any) -> bool:
-        """Whether a function is the author's: of a module of the protocol, or from a file beside it or below; or the
+        """Whether a function is the author's (from a module of the protocol, or a file beside or below it) or the
         expression's own.
         """
         if not isinstance(function, FunctionType):
@@ -200,7 +200,7 @@ class Scope:
     # -- what may be asked of it --------------------------------------------------------------------------------------
 
     def attribute(self, thing: Any, name: str) -> Any:
-        """``thing.name``. Raises :class:`Refused` unless an expression may have it."""
+        """``thing.name``. Raises :class:`Refused` unless an expression may read it."""
         owner = (
             thing
             if isinstance(thing, type)
@@ -237,18 +237,18 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     " LShift": shift,
     " Mod": remainder,
 }
-"""The functions that the code of an expression calls in the place of an operator, by names that cannot be typed."""
+"""The functions that replace operators in the code of an expression. Users cannot type their names."""
 
 
 def bound(scope: Scope) -> dict[str, Callable[..., Any]]:
-    """The functions that the code of an expression calls in the place of attributes, calls and operators."""
+    """The functions that replace attributes, calls and operators in the code of an expression."""
     return {" attribute": scope.attribute, " call": scope.call, **OPERATORS}
 
 
 def value_of(thing: Any) -> Value:
-    """``thing`` as a value; lists, sets, dicts and ranges, which no state can hold, as their immutable kin.
+    """The object as a value. Lists, sets, dicts and ranges, which a state cannot hold, become immutable values.
 
-    Raises :class:`NotAValue` if it is none.
+    Raises :class:`NotAValue` for any other object.
     """
     if isinstance(thing, list) or type(thing) in (tuple, range):
         return tuple(value_of(element) for element in thing)
@@ -280,7 +280,7 @@ def _is_listed(thing: Any, name: str) -> bool:
 
 
 def _is_of_an_author(owner: type, name: str) -> bool:
-    """Whether a class, or one that it is made from, defines a name, and an author wrote that class."""
+    """Whether a class or a base class of it defines a name, and an author wrote that class."""
     if issubclass(owner, enum.Enum) and name == "value":
         return True
     return any(name in vars(cls) for cls in owner.__mro__ if _is_authors(cls.__module__))

@@ -1,4 +1,4 @@
-"""A behaviour of a protocol: an initial state and the steps taken from it."""
+"""A behaviour of a protocol: an initial state and the steps from it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from fencepost.text.notebook import framed
 
 @dataclass(frozen=True)
 class Step:
-    """One step: the action taken with its parameters, who took it, what it chose, its events, and the state it led
-    to.
+    """One step: its action and parameters, its actor, its choices, its events, and the state after it.
 
-    ``by`` is the actor's name or None; ``choices`` are the options taken, in order; ``changes`` are (slot, old, new).
+    ``by`` is the actor's name or None. ``choices`` are the options taken, in order. ``changes`` are (slot, old, new).
     """
 
     action: str
@@ -39,8 +38,9 @@ class Step:
 class Trace:
     """A behaviour: ``initial``, then ``steps``. ``len(trace)`` counts states, the initial one included, as TLC does.
 
-    A **lasso** is a behaviour without end: the last state is ``states[loop]`` again, and what came after that repeats
-    for ever. If ``loop`` is the last state's own place, the behaviour stays there. For others ``loop`` is None.
+    A **lasso** is an endless behaviour: the last state is ``states[loop]`` again, and the steps after that state repeat
+    forever. If ``loop`` is the index of the last state, the behaviour stays there. For other behaviours ``loop`` is
+    None.
     """
 
     protocol: Protocol
@@ -49,10 +49,10 @@ class Trace:
     loop: int | None = None
 
     _page: ClassVar[Callable[[Trace], str] | None] = None
-    """What draws a behaviour as a page, which is above all that knows of one; see :mod:`fencepost.api.result`."""
+    """Renders a behaviour as a page. :mod:`fencepost.api.result` sets it, since this package cannot import it."""
 
     def _repr_html_(self) -> str | None:
-        """In a notebook: its story and its sequence diagram."""
+        """In a notebook: the story and the sequence diagram."""
         return None if Trace._page is None else framed(Trace._page(self))
 
     def __len__(self) -> int:

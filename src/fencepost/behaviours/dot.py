@@ -1,7 +1,7 @@
 """A small state space as a Graphviz graph.
 
-Engines do not keep the steps between states, so this walks the protocol again, in plain Python, and only as far as a
-picture can be looked at.
+Engines do not store the steps between states. So this explores the protocol again, in plain Python, up to the size of a
+readable picture.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ LINE = 60
 def to_dot(protocol: Protocol, trace: Trace | None = None, *, limit: int = MOST_STATES) -> str:
     """Every reachable state of ``protocol`` and every step between them, for ``dot -Tsvg``.
 
-    A state is labelled with what differs from the first initial state, a step with its action; a state outside a
-    constraint, which is not explored further, is dashed. The steps of ``trace``, a behaviour of the same protocol, are
-    red, and so is where it ends; if it stays there for ever, a step "nothing more happens" leads from there to itself.
+    A state is labelled with its differences from the first initial state, a step with its action. A state outside a
+    constraint, which is not explored further, is dashed. The steps and the last state of ``trace``, a behaviour of the
+    same protocol, are red. If it stays there forever, a step "nothing more happens" leads from that state to itself.
 
     Raises :class:`fencepost.OptionError` if there are more than ``limit`` states, and :class:`fencepost.ProtocolRaised`
-    if the protocol does.
+    if the author's Python raises.
     """
     return Graph(protocol, limit).text(trace)
 
 
 class Graph:
-    """Every reachable state of a protocol and every step between them; see :func:`to_dot`."""
+    """Every reachable state of a protocol and every step between them. See :func:`to_dot`."""
 
     def __init__(self, protocol: Protocol, limit: int = MOST_STATES) -> None:
         self.stepper = Stepper(protocol)
@@ -66,7 +66,7 @@ class Graph:
         return found
 
     def _expand(self, found: int) -> list[int]:
-        """The states first reached from this one."""
+        """The new states reached from this one."""
         if found in self.outside:
             return []
         new, ids = [], self.states[found].ids

@@ -1,4 +1,4 @@
-"""The evidence of a violation: the parts of the state that the property looked at."""
+"""The evidence of a violation: the parts of the state that the property read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.semantics.state import State
 
 
 class StateReader(Looking):
-    """A cursor over one finished state, which can be read and nothing else. ``seen`` are the slots that were."""
+    """A read-only cursor over one finished state. ``seen`` are the slots that were read, with their values."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -28,12 +28,12 @@ class StateReader(Looking):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The parts of the state that a property has looked at, one that does not hold or one with a witness.
+    """The parts of the state that a violated property, or one with a witness, has read.
 
-    ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty
-    channels left out; each has its value in the last state, for a step invariant its values before and after the last
-    step, for a temporal property those along the loop (the same one once). A key that a table does not have is
-    :data:`~fencepost.behaviours.words.ABSENT`. ``when`` says in words where it is false, or that it is true.
+    ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, without
+    empty channels. Each has its value in the last state. For a step invariant, it has the values before and after the
+    last step. For a temporal property, it has those along the loop, without repetitions. A missing key of a table is
+    :data:`~fencepost.behaviours.words.ABSENT`. ``when`` says in words where the property is false, or that it is true.
     """
 
     title: str
@@ -42,8 +42,8 @@ class Evidence:
 
 
 def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
-    """The parts that the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has
-    the parameters too); None if it is no such property, or nothing of the kind is so there.
+    """The parts that the property ``name`` read where ``trace`` violates it or is its witness. For a witness, ``name``
+    includes the parameters. None if there is no such property, or ``trace`` shows neither.
     """
     declared = next((d for d in trace.protocol.declared(kind) if d.name == name.partition("(")[0]), None)
     if declared is None or kind not in JUDGED:
@@ -63,7 +63,7 @@ def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
 
 
 Where = tuple[str, list[StateReader]]
-"""Where a property is false (or true, if it is to be so sometimes), in words, and what it read there."""
+"""Where a property is false, in words (or true, for ``sometimes``), and the readers of the states there."""
 
 
 def _safety(trace: Trace, declared: Declared, parameters: Mapping[str, Value]) -> Where | None:
@@ -93,7 +93,7 @@ def _temporal(trace: Trace, declared: Declared, parameters: Mapping[str, Value])
 
 
 def after(number: int) -> str:
-    """Where a state is in a behaviour, in words."""
+    """The position of a state in a behaviour, in words."""
     return f"after step {number}" if number else "in the initial state"
 
 

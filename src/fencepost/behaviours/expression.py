@@ -23,7 +23,7 @@ from fencepost.semantics.state import State
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The outcome of an expression in one state: its ``value``, or, if it has none, the ``error`` in one line."""
+    """The outcome of an expression in one state: its ``value``, or the ``error`` in one line."""
 
     value: Value = None
     error: str | None = None
@@ -33,11 +33,11 @@ class Evaluated:
 
 
 class Expression:
-    """A Python expression over one state, read once and evaluated in as many states as needed.
+    """A Python expression over one state, parsed once and evaluated in any number of states.
 
-    It may name the protocol's variables and constants, the model values in them (``b1``), what the author's modules
-    define (enums, records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``, ``len(acks)
-    >= ack_quorum``, ``self.no_entry_is_lost()``. It changes nothing and reaches nothing else: see
+    It may name the protocol's variables and constants, their model values (``b1``), definitions in the author's modules
+    (enums, records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``, ``len(acks) >=
+    ack_quorum``, ``self.no_entry_is_lost()``. It cannot change or reach anything else: see
     :mod:`fencepost.behaviours.allowed`.
 
     Raises :class:`fencepost.OptionError` if it cannot be read or names something unknown, with the column.
@@ -50,9 +50,9 @@ class Expression:
         self._globals = {"__builtins__": {}, **bound(scope), **names}
 
     def of(self, bound_protocol: Protocol) -> Any:
-        """Its value in the state that a protocol is bound to; it reads what it names and nothing else.
+        """Its value in the state of a bound protocol. It reads only the parts that it names.
 
-        Raises whatever the expression raises.
+        Raises any exception of the expression.
         """
         return eval(self._code, {**self._globals, STATE: bound_protocol})
 
@@ -89,11 +89,11 @@ MAX_DEPTH = 100
 """How deeply an expression may be nested."""
 
 STATE = " state"
-"""The name of the state in the code of an expression, which cannot be typed."""
+"""The name of the state in the code of an expression. Users cannot type it."""
 
 
 def _compiled(expression: str, protocol: Protocol, known: Mapping[str, Any]) -> tuple[CodeType, dict[str, Any]]:
-    """The code of an expression, and what it names besides the state."""
+    """The code of an expression, and the names that it uses besides the state."""
     text = " ".join(expression.splitlines())
     indent = len(text) - len(text.lstrip())
     if not text.strip():
@@ -110,7 +110,7 @@ def _compiled(expression: str, protocol: Protocol, known: Mapping[str, Any]) -> 
     except SyntaxError as error:
         if error.offset:
             column, what = error.offset + indent, error.msg
-        else:  # what is wrong is that it ends
+        else:  # it ends too early
             column, what = len(text.rstrip()) + 1, "something is missing at its end"
         raise OptionError(f"the expression cannot be read at column {column}: {what}: {_excerpt(text)}") from None
     except (ValueError, RecursionError, MemoryError) as error:
@@ -131,7 +131,7 @@ _NODES = (
     ast.arguments, ast.arg,
     ast.NamedExpr,
 )  # fmt: skip
-"""The syntax that an expression may be made of. Not on the list: formatted text, ``await`` and ``yield``."""
+"""The syntax that an expression may use. Formatted text, ``await`` and ``yield`` are not allowed."""
 
 _NOT_FOR_IT = {ast.JoinedStr: "a formatted text", ast.FormattedValue: "a formatted text"}
 
@@ -145,7 +145,7 @@ def _check_depth(tree: ast.AST) -> None:
 
 
 def _check_nodes(tree: ast.AST, indent: int) -> None:
-    """Nothing but what is listed, assignments to names alone, and no name of Python's own insides."""
+    """Allow only the listed syntax, assignments only to names, and no names of Python internals."""
     for node in ast.walk(tree):
         column = getattr(node, "col_offset", 0) + 1 + indent
         if not isinstance(node, _NODES) or (isinstance(node, ast.comprehension) and node.is_async):
@@ -163,7 +163,7 @@ def _check_nodes(tree: ast.AST, indent: int) -> None:
 
 
 def _names(tree: ast.AST, known: set[str], indent: int) -> tuple[set[str], set[str]]:
-    """The names that the expression binds itself, and those that it uses, which must be known or bound."""
+    """The names that the expression binds, and those that it uses, which must be known or bound."""
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
@@ -177,8 +177,8 @@ def _names(tree: ast.AST, known: set[str], indent: int) -> tuple[set[str], set[s
 
 
 class _Guards(ast.NodeTransformer):
-    """Lets every attribute, call and large operator pass through what allows it, and makes ``x`` of a variable
-    ``self.x``, so that a variable is read only where and when it is named.
+    """Routes every attribute, call and large operator through its check, and replaces a variable ``x`` with ``self.x``,
+    so that a variable is read only when its name is evaluated.
     """
 
     def __init__(self, variables: set[str]) -> None:
@@ -209,8 +209,8 @@ def _called(name: str, where: ast.expr, *arguments: ast.expr) -> ast.expr:
 
 
 def _known(protocol: Protocol, scope: Scope) -> dict[str, Any]:
-    """The names that an expression can use besides the variables; of two things with one name, the closer one to the
-    protocol.
+    """The names that an expression can use besides the variables. If two objects share a name, the one closer to the
+    protocol wins.
     """
     known: dict[str, Any] = dict(FUNCTIONS)
     module = sys.modules.get(type(protocol).__module__)

@@ -1,8 +1,8 @@
-"""A behaviour in the Informal Trace Format (Apalache, ADR-015), which trace viewers and test generators read.
+"""Writes a behaviour in the Informal Trace Format (Apalache, ADR-015), which trace viewers and test generators read.
 
 Whole numbers are ``{"#bigint": "1"}``, sets ``{"#set": [...]}``, tuples ``{"#tup": [...]}``, maps ``{"#map": [[key,
-value], ...]}``, records objects; model values and members of enums are strings. The format has no null: ``None`` is the
-variant ``{"tag": "None", "value": {"#tup": []}}``. Values that it cannot express, floats and bytes, are
+value], ...]}``, and records objects. Model values and members of enums are strings. The format has no null: ``None`` is
+the variant ``{"tag": "None", "value": {"#tup": []}}``. Floats and bytes, which it cannot express, are
 ``{"#unserializable": "..."}``.
 """
 
@@ -21,19 +21,17 @@ NONE: dict[str, Any] = {"tag": "None", "value": {"#tup": []}}
 
 
 def to_itf(trace: Trace, *, indent: int = 2) -> str:
-    """The behaviour as JSON text in the format; files of it are named ``*.itf.json``. ``indent`` 0 puts it on one
-    line.
-    """
+    """The behaviour as JSON text in the format. Such files are named ``*.itf.json``. ``indent`` 0 writes one line."""
     return dumps(itf(trace), indent)
 
 
 def itf(trace: Trace) -> dict[str, Any]:
     """The behaviour as plain dicts and lists.
 
-    ``params`` are the constants, which the initial state gives values to; the ``#meta`` of each state names the action
-    that led to it (none for the initial one), its parameters, and who took it. A lasso has a ``loop``: the number of
-    the state that comes after the last one; the ``#meta`` of the whole has the ``closing`` step that leads there,
-    unless the last state is stayed in.
+    ``params`` are the constants, whose values are in the initial state. The ``#meta`` of each state names the action
+    that led to it, its parameters and its actor. The initial state has none. A lasso has a ``loop``: the number of the
+    state that follows the last one. The ``#meta`` of the whole trace has the ``closing`` step that leads there, unless
+    the behaviour stays in the last state.
     """
     constants = trace.protocol.constants
     closes = trace.loop is not None and trace.loop < len(trace.steps)
@@ -48,7 +46,7 @@ def itf(trace: Trace) -> dict[str, Any]:
                 meta["by"] = step.by
         given = {} if index else {name: expression(value) for name, value in constants.items()}
         found.append({"#meta": meta, **given, **{name: expression(value) for name, value in state.variables().items()}})
-    # The step that closes a lasso has no state of its own there.
+    # In the format, the step that closes a lasso has no state.
     closing = {n: v for n, v in found.pop()["#meta"].items() if n != "index"} if closes else None
     return {
         "#meta": {
@@ -66,7 +64,7 @@ def itf(trace: Trace) -> dict[str, Any]:
 
 
 def expression(value: Value) -> Any:
-    """A value as an expression of the format."""
+    """A value in the format's notation."""
     if value is None:
         return NONE
     if isinstance(value, (enum.Enum, ModelValue)):

@@ -1,4 +1,4 @@
-"""A behaviour as JSON, for programs: state by state; and JSON as text, to and fro."""
+"""A behaviour as JSON for programs, state by state. Also JSON encoding and decoding."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fencepost.language.values import ModelValue, Record, Value, canonical, show
 from fencepost.text.plain import decimal, whole_number
 
 FORMAT = 1
-"""The version of documents with behaviours; a change that could break a reader raises it."""
+"""The version of documents with behaviours. A change that could break a reader raises it."""
 
 
 def dumps(document: Any, indent: int = 0) -> str:
-    """JSON that any terminal and pipe can take: all of it is ASCII, and so a string that is no Unicode (half of a pair)
-    can be written too.
+    """JSON in pure ASCII, which any terminal and pipe accepts. A string with half of a surrogate pair can be written
+    too.
     """
 
-    def item(thing: Any) -> Any:  # numbers that numpy counted know how to become Python's
+    def item(thing: Any) -> Any:  # numpy's numbers
         return thing.item()
 
     text = json.dumps(document, separators=(",", ":"), default=item)
@@ -31,12 +31,12 @@ def dumps(document: Any, indent: int = 0) -> str:
 
     try:
         return msgspec.json.format(text, indent=indent)  # many times faster
-    except msgspec.DecodeError:  # halves of pairs are no JSON to it
+    except msgspec.DecodeError:  # it refuses half of a surrogate pair
         return json.dumps(document, indent=indent, default=item)
 
 
 def loads(text: str | bytes) -> Any:
-    """The document in JSON from anywhere. Raises :class:`fencepost.OptionError` if it is none."""
+    """The document in a JSON text from an untrusted source. Raises :class:`fencepost.OptionError` if it is not JSON."""
     try:
         return json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text, parse_int=whole_number)
     except UnicodeDecodeError as error:
@@ -48,9 +48,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def behaviour(trace: Trace) -> dict[str, Any]:
-    """A behaviour by itself: ``protocol``, ``constants``, ``trace`` (see :func:`states`), and the ``loop`` of a
-    lasso.
-    """
+    """One behaviour: ``protocol``, ``constants``, ``trace`` (see :func:`states`), and the ``loop`` of a lasso."""
     return {
         "format": FORMAT,
         "protocol": trace.protocol.name,
@@ -61,9 +59,8 @@ def behaviour(trace: Trace) -> dict[str, Any]:
 
 
 def states(trace: Trace) -> list[dict[str, Any]]:
-    """A behaviour as one object per state: the ``action`` that led to it with its ``parameters``, who took it (``by``),
-    its ``choices``, its ``events`` (messages sent, lost, received, timed out), and the ``state``, variable by
-    variable.
+    """A behaviour as one object per state: the ``action`` that led to it with its ``parameters``, its actor (``by``),
+    its ``choices``, its ``events`` (messages sent, lost, received, timed out), and the ``state``, variable by variable.
     """
     nothing: dict[str, Any] = {"action": None, "parameters": {}, "by": None, "choices": [], "events": []}
     found = [{**nothing, "state": _state(trace.initial.variables())}]
@@ -89,12 +86,12 @@ def _state(variables: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def plain(value: Value) -> Any:
-    """A value as JSON knows it.
+    """A value as plain JSON.
 
-    Model values and members of enums are strings, sets lists in canonical order, tuples lists, records objects. A map
-    is an object if its keys are strings, model values, enum members or whole numbers (and stay different as strings),
-    else a list of [key, value]. Bytes are a string of hexadecimal digits. A float that JSON lacks is a string, and so
-    is a whole number of more than 64 bits, of which many readers would make another one.
+    Model values and members of enums are strings, sets are lists in canonical order, tuples are lists, records are
+    objects. A map is an object if its keys are strings, model values, enum members or whole numbers, and differ as
+    strings. Otherwise it is a list of [key, value]. Bytes are a string of hexadecimal digits. A float that JSON lacks
+    is a string. So is a whole number of more than 64 bits, since many readers would round it.
     """
     if isinstance(value, (enum.Enum, ModelValue)):
         return value.name

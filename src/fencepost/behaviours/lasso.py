@@ -1,6 +1,6 @@
-"""Lassos in the author's Python: the steps along one, and whether it is fair and violates a property.
+"""Verifies a lasso in the author's Python: whether it is fair and violates a property.
 
-Python is asked for every state of the lasso, and nothing is taken from an engine or from the graph: only a lasso that
+Every state of the lasso is evaluated in Python. No result of an engine or of the graph is used. Only a lasso that
 passes is reported.
 """
 
@@ -13,16 +13,16 @@ from fencepost.semantics import FairnessCondition, Root, Stepper
 
 Row = tuple[int, ...]
 Choice = tuple[int, tuple[int, ...]]
-"""A step: the number of its root and those of its choices."""
+"""A step: the number of its root, and the numbers of its choices."""
 
 TAKEN, DISABLED, NEVER_ENABLED = "taken", "not enabled", "never enabled"
 
 
 @dataclass(frozen=True)
 class Met:
-    """How a loop meets a fairness condition: by a step of it (``taken``), by a state in which it is not enabled
-    (``not enabled``, what weak fairness accepts) or because it is enabled in no state (``never enabled``). ``at``: the
-    place of that step's end, or of that state, in the loop.
+    """How a loop meets a fairness condition: by a step of its actions (``taken``), by a state in which they are not
+    enabled (``not enabled``, enough for weak fairness), or because they are enabled in no state (``never enabled``).
+    ``at``: the index in the loop of that state, or of the state after that step.
     """
 
     condition: FairnessCondition
@@ -33,8 +33,8 @@ class Met:
 def fair_violation(
     stepper: Stepper, parts: Sequence[Root], conditions: Sequence[FairnessCondition], rows: Sequence[Row], loop: int
 ) -> tuple[Met, ...] | None:
-    """How a behaviour that violates a temporal property meets each fairness condition; None if it does not, or does not
-    violate the property, or does not come back to its state number ``loop``.
+    """How a behaviour that violates a temporal property meets each fairness condition. None if it misses one, does not
+    violate the property, or does not return to its state number ``loop``.
     """
     if rows[loop] != rows[-1] or not is_violated(stepper, parts, rows, loop):
         return None
@@ -44,8 +44,8 @@ def fair_violation(
 
 
 def met(stepper: Stepper, conditions: Sequence[FairnessCondition], loop: Sequence[Row]) -> list[Met | None]:
-    """How a loop that is repeated for ever meets each fairness condition; None if it does not. ``loop``: its states
-    in order, the first one again at the end; or a single state, in which to stay.
+    """How a loop that repeats forever meets each fairness condition, or None for one that it misses. ``loop``: its
+    states in order, with the first one again at the end. A single state means that the behaviour stays there.
     """
     enabled: list[set[int]] = []
     stepped: list[set[int]] = []
@@ -67,7 +67,7 @@ def _met(condition: FairnessCondition, enabled: list[set[int]], stepped: list[se
 
 
 def is_violated(stepper: Stepper, parts: Sequence[Root], rows: Sequence[Row], loop: int) -> bool:
-    """Whether a temporal property, given by its one or two predicates, is false of the behaviour that repeats
+    """Whether a temporal property, given by its one or two predicates, is false for the behaviour that repeats
     ``rows[loop:]``.
     """
     truths = [[bool(stepper.outcomes(part, row)) for row in rows] for part in parts]

@@ -1,6 +1,4 @@
-"""The fate of every message of a behaviour: sent in one step, received in a later one, lost, timed out or
-dropped.
-"""
+"""The life of every message of a behaviour: sent in one step, then received, lost, timed out or dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from fencepost.language.values import Message, Value, show
 from fencepost.semantics.state import State
 
 Key = tuple[str, str, str]
-"""Source, receiver and text of a message: what distinguishes messages."""
+"""Source, receiver and text of a message, which identify it."""
 
 RECEIVED = "received"
 LOST = "lost"
@@ -27,9 +25,7 @@ IN_FLIGHT = "in flight"
 
 @dataclass(frozen=True)
 class At:
-    """A place in a behaviour: the number of a step (0 is the initial state) and of one of its events (-1: none of
-    them).
-    """
+    """A position in a behaviour: the number of a step (0 is the initial state) and of one of its events (-1 for none)."""
 
     step: int
     event: int = -1
@@ -39,10 +35,10 @@ class At:
 class Passage:
     """The life of one message.
 
-    ``sent`` is where it was sent, step 0 if it was in flight from the start. ``fate`` is ``received``, ``lost``,
-    ``timed out`` (lost, and its sender acted on that), ``dropped`` (taken from the channel unread), ``sent again`` (the
-    same message was in flight already, and this one changed nothing) or ``in flight``; ``ended`` is where that
-    happened, None for ``lost`` and ``in flight``.
+    ``sent`` is where it was sent, or step 0 if it was in flight from the start. ``fate`` is ``received``, ``lost``,
+    ``timed out`` (lost, and its sender acted on that), ``dropped`` (removed from the channel unread), ``sent again``
+    (the same message was already in flight, so this send changed nothing) or ``in flight``. ``ended`` is where that
+    happened. It is None for ``lost`` and ``in flight``.
     """
 
     source: str
@@ -54,12 +50,12 @@ class Passage:
 
     @property
     def key(self) -> Key:
-        """The key that distinguishes this message from others."""
+        """The key that identifies this message."""
         return (self.source, self.dest, self.text)
 
 
 def channels(state: State) -> dict[tuple[Any, ...], Channel]:
-    """The network channels of a state that hold something, by (variable, kind, source, dest)."""
+    """The network channels of a state that are not empty, by (variable, kind, source, dest)."""
     found: dict[tuple[Any, ...], Channel] = {}
     for name, shape in state.store.protocol.shapes.items():
         if isinstance(shape, NetworkShape):
@@ -94,7 +90,9 @@ def passages(trace: Trace) -> list[Passage]:
 
 
 def _reconcile(found: list[Passage], number: int, held: Counter[Key]) -> None:
-    """A message that the state no longer holds, and that was not received, was dropped, or never was a second one."""
+    """Mark messages that were not received and that the state no longer holds: as dropped, or as sends that changed
+    nothing.
+    """
     flying: dict[Key, list[Passage]] = {}
     for passage in found:
         if passage.fate == IN_FLIGHT:
@@ -105,9 +103,11 @@ def _reconcile(found: list[Passage], number: int, held: Counter[Key]) -> None:
             passage.ended = At(number)
 
 
-@lru_cache(maxsize=1024)  # a history that grows is drawn again with every step
+@lru_cache(maxsize=1024)  # a growing history is drawn again after each step
 def _held(state: State, what: str) -> Counter[Key]:
-    """How many copies of each message the channels of a state hold, in flight or lost. Not to be changed."""
+    """The number of copies of each message that the channels of a state hold, in flight or lost. Do not modify the
+    result.
+    """
     found: Counter[Key] = Counter()
     for (*_, source, dest), channel in channels(state).items():
         held = channel.in_flight if what == IN_FLIGHT else channel.lost

@@ -1,8 +1,9 @@
 """A behaviour as a short text, for links and command lines: ``0/12/3.1:5f0c9a``.
 
-The number of the initial state, then one move for each step: the number of its action (among the actions with their
-parameters bound) and those of its choices. The part after ``:`` shows whether the same protocol with the same constants
-read it: a part of the fingerprint of the last state. ``+`` at the end: the behaviour stays there for ever.
+It is the number of the initial state, then one move per step: the number of its action (among the actions with bound
+parameters) and the numbers of its choices. The part after ``:`` is a part of the last state's fingerprint, which shows
+whether the protocol and the constants are still the same. ``+`` at the end means that the behaviour stays there
+forever.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Move = tuple[int, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Path:
-    """``check`` is empty if it is not known where the moves lead."""
+    """A parsed path. ``check`` is "" if the last state is unknown."""
 
     start: int
     moves: tuple[Move, ...]
@@ -34,7 +35,7 @@ class Path:
 
     @staticmethod
     def read(text: str) -> Path:
-        """The path that is written. Raises :class:`fencepost.OptionError` if there is none."""
+        """The path that ``text`` spells. Raises :class:`fencepost.OptionError` if it is not a path."""
         way, _, check = text.strip().partition(":")
         try:
             start, *moves = way.split("/")
@@ -45,12 +46,12 @@ class Path:
 
 
 def check_of(state: State) -> str:
-    """The part after the ``:`` of a path that ends in this state."""
+    """The part after ``:`` in a path that ends in this state."""
     return f"{state.fingerprint & 0xFFFFFF:06x}"
 
 
 def path_of(trace: Trace) -> Path:
-    """The path of a behaviour, found by taking its steps again. Raises :class:`fencepost.OptionError` if one cannot be
+    """The path of a behaviour, found by replaying its steps. Raises :class:`fencepost.OptionError` if one cannot be
     taken.
     """
     stepper = Stepper(trace.protocol)
@@ -69,8 +70,8 @@ def path_of(trace: Trace) -> Path:
 
 
 def move_of(stepper: Stepper, actions: Sequence[Root], state: State, step: Step) -> tuple[Move, tuple[int, ...]]:
-    """The move that a step is in ``state``, and the row it leads to. Raises :class:`fencepost.OptionError` if it
-    cannot be taken.
+    """The move of a step from ``state``, and the row after it. Raises :class:`fencepost.OptionError` if the step cannot
+    be taken.
     """
     wanted: tuple[Value, ...] = step.choices
     for number, root in enumerate(actions):

@@ -1,7 +1,7 @@
-"""Reads a behaviour back from a file: the JSON of a check, a behaviour in it, or the Informal Trace Format.
+"""Reads a behaviour from a file: the JSON of a check, a behaviour in it, or the Informal Trace Format.
 
-Nothing in a file is believed. It says which steps were taken and what they led to; the protocol takes them again, and
-each must come out as it is written. So a value is never parsed: what the protocol does is written down and compared.
+A file is not trusted. It lists steps and the states after them. The protocol takes these steps again, and each state
+must match. So no value is ever parsed: the protocol's own states are written in the file's format and compared.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from fencepost.text.plain import whole_number
 
 @dataclass(frozen=True)
 class WrittenStep:
-    """A step as a file has it; what the file leaves out is None. ``state`` is the one the step leads to, by
-    variable."""
+    """A step of a file. Missing parts are None. ``state`` is the state after the step, by variable."""
 
     action: str | None
     parameters: Mapping[str, Any] | None
@@ -35,9 +34,9 @@ class WrittenStep:
 
 @dataclass(frozen=True)
 class Written:
-    """A behaviour as a file has it. ``constants`` are as the command line takes them, in text.
+    """A behaviour of a file. ``constants`` are text, as on the command line.
 
-    ``value`` and ``parameter`` write a value of a state, and of a parameter, as this file does.
+    ``value`` and ``parameter`` convert a value of a state, and of a parameter, to this file's format.
     """
 
     protocol: str
@@ -50,7 +49,7 @@ class Written:
 
 
 def read(text: str | bytes) -> Written:
-    """The behaviour in a file. Raises :class:`fencepost.OptionError` if there is none."""
+    """The behaviour in a file. Raises :class:`fencepost.OptionError` if it holds none."""
     document = loads(text)
     if not isinstance(document, dict):
         raise OptionError("it holds no behaviour: it is not what fencepost check --json or --itf writes")
@@ -98,7 +97,7 @@ def _from_itf(document: dict[str, Any]) -> Written:
 
 
 def _plainly(written: Any) -> Any:
-    """An expression of the Informal Trace Format as JSON would have it."""
+    """A value in the Informal Trace Format, converted to plain JSON."""
     if written == NONE:
         return None
     if isinstance(written, dict) and len(written) == 1:
@@ -111,14 +110,16 @@ def _plainly(written: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """A constant's value as text for the command line; lists of nothing and null, which it cannot say, as they are."""
+    """A constant's value as text for the command line. Empty lists and null, which have no such text, are returned
+    unchanged.
+    """
     if isinstance(value, list) and value:
         return ",".join(str(_text(element)) for element in value)
     return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, (int, float)) else value
 
 
 def protocol_of(written: Written, protocol: type[Protocol]) -> Protocol:
-    """``protocol`` with the constants that the behaviour was written with.
+    """``protocol`` with the constants of the behaviour.
 
     Raises :class:`fencepost.OptionError` if it has no such constants.
     """
@@ -126,9 +127,9 @@ def protocol_of(written: Written, protocol: type[Protocol]) -> Protocol:
 
 
 def replayed(written: Written, stepper: Stepper) -> Trace:
-    """The behaviour, taken again step by step.
+    """The behaviour, replayed step by step.
 
-    Raises :class:`fencepost.OptionError` if the protocol does not start there or does not take one of the steps.
+    Raises :class:`fencepost.OptionError` if the protocol has no such initial state or cannot take one of the steps.
     """
     initial = next((s for s in stepper.initial_states() if _is(written, s, written.initial)), None)
     if initial is None:
@@ -153,8 +154,8 @@ def replayed(written: Written, stepper: Stepper) -> Trace:
 
 
 def _taken_again(written: Written, step: WrittenStep, state: State, stepper: Stepper) -> Step | None:
-    """The step that is written, if it can be taken from ``state``. Of several with the same result, the one with the
-    same choices.
+    """The step of the file, if it can be taken from ``state``. If several lead to the same state, the one with the same
+    choices.
     """
     found = None
     for root, outcome in _candidates(written, step, state, stepper):
@@ -181,5 +182,5 @@ def _is(written: Written, state: State, variables: Mapping[str, Any]) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two documents are one as JSON: to Python 1 is true, and 0.0 is -0.0."""
+    """Whether two documents are equal as JSON. Python's == would not do: 1 equals True, and 0.0 equals -0.0."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

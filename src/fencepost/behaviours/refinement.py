@@ -1,5 +1,5 @@
-"""Why a step is none of the protocol that it should refine: what it changes there, and what the nearest actions would
-do instead.
+"""Explains why a step is not a step of the refined protocol: its changes there, and the nearest actions with their
+effects.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from fencepost.semantics.mapping import Side
 from fencepost.semantics.refinement import Action, After, Change, Refinement, Row, Steps, Trial, Way
 
 NEAREST = 3
-"""The most actions that are reported as near."""
+"""The most near actions that are reported."""
 MOST_WAYS = 500
-"""The most ways through the choices of one action that are looked at."""
+"""The most combinations of choices of one action that are tried."""
 
 Difference = tuple[Slot, Value, Value]
-"""A part of the other protocol's state, with the value it has before and the one after."""
+"""A part of the other protocol's state, with its values before and after."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A place where an action asked for what is not so: its file and line, and what is written there."""
+    """A condition of an action that failed: its file, line and source text."""
 
     file: str
     line: int
@@ -48,10 +48,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Near:
-    """An action of the other protocol that comes near to a step: where it is ``refused``, and what it does, or would
-    do.
+    """An action of the other protocol that is near to a step: the conditions that ``refused`` it, and the effect that
+    it has or would have.
 
-    ``same``: whether that is just what the step does; ``raised``: what it raised instead.
+    ``same``: whether its effect equals the step's. ``raised``: the exception that it raised instead.
     """
 
     title: str
@@ -63,8 +63,9 @@ class Near:
 
 @dataclass(frozen=True)
 class Refuted:
-    """Why a behaviour is none of the protocol ``other``. ``differences``: what its last step changes there, or how its
-    initial state differs from the ``nearest`` initial one.
+    """Why a behaviour is not a behaviour of the protocol ``other``. ``differences``: the changes of its last step
+    there, or the differences of its initial state from the nearest initial state there. ``nearest``: the nearest
+    actions.
     """
 
     other: Protocol
@@ -74,8 +75,8 @@ class Refuted:
 
 
 def refuted(trace: Trace, name: str) -> Refuted | None:
-    """Why the last step of ``trace``, or its initial state if it has no step, is none under the refinement ``name``;
-    None if that cannot be found out.
+    """Why the last step of ``trace`` violates the refinement ``name``, or its initial state if it has no step. None if
+    the reason cannot be found.
     """
     declared = next((d for d in trace.protocol.declared("refinement") if d.name == name), None)
     if not isinstance(declared, spec.Refinement):
@@ -83,17 +84,17 @@ def refuted(trace: Trace, name: str) -> Refuted | None:
     try:
         refinement = Refinement(declared, trace.protocol, trace.initial.store)
         return _step(trace, refinement) if trace.steps else _start(trace, refinement)
-    except Exception:  # it was judged before: what comes in between is not worth losing the story for
+    except Exception:  # the verdict stands: without this explanation the rest of the report is still useful
         return None
 
 
 def difference_texts(refuted: Refuted, differences: Sequence[Difference]) -> list[tuple[str, str]]:
-    """Differences in words: each part of the other protocol's state, and how it changes."""
+    """Differences in words: each part of the other protocol's state, and its change."""
     return [(slot.name, slot_change(refuted.other, slot, old, new)) for slot, old, new in differences]
 
 
 def why(refuted: Refuted, near: Near) -> str:
-    """Why an action is not what the step does, in words."""
+    """Why an action does not match the step, in words."""
     doing = ", ".join(f"{name} {how}" for name, how in difference_texts(refuted, near.differences)) or "nothing"
     asked = " and ".join(map(str, near.refused))
     if near.raised:
@@ -110,14 +111,14 @@ def why(refuted: Refuted, near: Near) -> str:
 
 
 class _Forgiving(Trial):
-    """The cursor of an action that goes on where it is refused, as far as it comes."""
+    """A cursor that continues after a failed condition, as far as possible."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.refusals: list[Refusal] = []
 
     def forgive(self) -> None:
-        """Take down where the action asked for what is not so."""
+        """Record the location of a failed condition."""
         frame = authors_frame(sys._getframe(1))
         if frame is not None:
             self.refusals.append(_refusal(frame.f_code.co_filename, frame.f_lineno))
@@ -154,13 +155,13 @@ def _step(trace: Trace, refinement: Refinement) -> Refuted:
 
 
 def _best(ways: Iterator[Way], wanted: Row) -> Way:
-    """Of the ways through the choices of an action, the first of those that come nearest."""
+    """The combination of choices that comes nearest, the first of several."""
     return min(itertools.islice(ways, MOST_WAYS), key=lambda way: _distance(way, wanted))
 
 
 def _distance(way: Way, wanted: Row) -> tuple[int, int, int]:
-    """How far a way is from doing what is wanted: in how many parts it does something else, and how often it is
-    refused.
+    """The distance of a combination from the wanted effect: the parts that only one of them changes, the differing
+    changes, and the failed conditions.
     """
     assert isinstance(way.trial, _Forgiving)
     differing = len(way.effect.items() ^ wanted.items())
@@ -189,7 +190,7 @@ def _differences(refinement: Refinement, side: Side, effect: Row) -> tuple[Diffe
 
 
 def _start(trace: Trace, refinement: Refinement) -> Refuted:
-    """How the first state differs from the initial state of the other protocol that is nearest to it."""
+    """The differences of the first state from the nearest initial state of the other protocol."""
     others = refinement.others
     mine = dict(enumerate(Side(refinement.mapping, StateReader(trace.initial)).row(trace.initial.ids)))
     differing = [

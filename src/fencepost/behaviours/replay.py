@@ -1,4 +1,4 @@
-"""Replays a path through the author's Python, so that nothing is reported that the protocol does not do."""
+"""Replays a path in the author's Python, so that every reported step is a step of the protocol."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fencepost.semantics import Outcome, Root, State, Stepper
 
 
 class ReplayFailed(SystemFailure):
-    """An engine reported a path that the author's Python does not take."""
+    """An engine reported a path that the author's Python cannot take."""
 
 
 def replay(
     stepper: Stepper, initial: State, path: Sequence[tuple[int, tuple[int, ...]]], loop: int | None = None
 ) -> Trace:
-    """The behaviour from ``initial`` along ``path``: for each step the number of its root and of its choices. ``loop``:
-    the number of the state from which on it repeats, if it does.
+    """The behaviour from ``initial`` along ``path``: the number of the root and of the choices of each step. ``loop``:
+    the number of the state that a lasso returns to.
 
     Raises :class:`ReplayFailed` if a step is not enabled with these choices, or the loop does not close.
     """
@@ -41,14 +41,14 @@ def replay(
 
 
 def taken(stepper: Stepper, state: State, root: Root, outcome: Outcome) -> Step:
-    """The step that an outcome of an action is, from ``state``."""
+    """The step of an action's outcome from ``state``."""
     after = State(stepper.store, stepper.apply(state.ids, outcome))
     by = actor(root.declared.by, root.parameters)
     return Step(root.name, root.parameters, by, outcome.labels, outcome.events, after, after.changes(state))
 
 
 def actor(by: Any, parameters: Mapping[str, Value]) -> str | None:
-    """The actor of an action with these parameters: the one in its ``by``, else its first parameter, else None."""
+    """The actor of an action with these parameters: from its ``by``, else its first parameter, else None."""
     if by is None:
         return show(next(iter(parameters.values()))) if parameters else None
     if isinstance(by, str) and by in parameters:

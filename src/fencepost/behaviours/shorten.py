@@ -1,4 +1,4 @@
-"""Shortens a counterexample: leaves out of a behaviour what is not needed for it to go wrong."""
+"""Shortens a counterexample: removes the steps that the violation does not need."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fencepost.language.values import Value
 from fencepost.semantics import FairnessCondition, Outcome, Root, Stepper
 
 Wanted = tuple[Root, tuple[Value, ...]]
-"""A step to be taken: its root, and what it chooses."""
+"""A step to take: its root, and the options that it chooses."""
 Path = Sequence[Choice]
 
 MOST_CALLS = 20_000
-"""Calls of the author's Python that shortening may take: a second or two."""
+"""The most calls of the author's Python in one shortening: a second or two."""
 
 
 class _Walker:
-    """Takes steps in the author's Python, and remembers the outcomes."""
+    """Takes steps in the author's Python, and caches the outcomes."""
 
     def __init__(self, stepper: Stepper, initial: Row) -> None:
         self.stepper = stepper
@@ -29,7 +29,7 @@ class _Walker:
         self.known: dict[tuple[int, Row, Row | None], list[Outcome]] = {}
 
     def wanted(self, path: Path) -> list[Wanted]:
-        """The steps of a path by what they choose, which they can choose elsewhere too."""
+        """The steps of a path with their options by value, so that they can be taken in other states too."""
         found: list[Wanted] = []
         row = self.initial
         for number, choices in path:
@@ -45,11 +45,11 @@ class _Walker:
         return self.known[key]
 
     def is_outside(self, row: Row) -> bool:
-        """Whether a constraint keeps a search from going on from here."""
+        """Whether a constraint stops the search at this state."""
         return any(self.outcomes(c, row) for c in self.constraints)
 
     def step(self, root: Root, labels: tuple[Value, ...], row: Row) -> tuple[Outcome, Row] | None:
-        """A step with these choices, and the row that it leads to; None if it cannot be taken here."""
+        """A step with these choices, and the row after it. None if it cannot be taken here."""
         outcome = next((o for o in self.outcomes(root, row) if o.labels == labels), None)
         if outcome is None or not outcome.writes:
             return None
@@ -58,12 +58,12 @@ class _Walker:
 
 
 class Shortening(_Walker):
-    """Makes of a behaviour from ``initial`` that goes wrong one of no more steps that violates the same property.
+    """Shortens a behaviour from ``initial`` to one that violates the same property.
 
-    ``kind`` is ``invariant``, ``step_invariant``, ``refinement`` or ``deadlock``, or ``sometimes``: then it stays a
-    witness. Runs of steps, ever shorter ones, are left out, together with what cannot be taken without them; what
-    still goes wrong is kept. No single step of the result can be left out (unless :data:`MOST_CALLS` ended it), but a
-    shorter behaviour of other steps may exist.
+    ``kind`` is ``invariant``, ``step_invariant``, ``refinement`` or ``deadlock``, or ``sometimes`` to keep a witness.
+    It removes ever shorter runs of steps, together with the steps that cannot be taken without them, and keeps a result
+    that still violates. In the end no single step can be removed (unless :data:`MOST_CALLS` was reached), but a shorter
+    behaviour of other steps may exist.
     """
 
     def __init__(self, stepper: Stepper, kind: str, name: str, initial: Row) -> None:
@@ -79,7 +79,7 @@ class Shortening(_Walker):
         size = len(wanted)
         while size and self.stepper.evaluations < self.most:
             before = len(best)
-            # From the end on: who receives is left out before who sends.
+            # From the end: a receive is removed before its send.
             for at in range(len(wanted) - size, -1, -max(1, size // 2)):
                 kept = self.replay(wanted[:at] + wanted[at + size :]) if at + size <= len(wanted) else None
                 if kept is not None and len(kept) < len(best):
@@ -89,7 +89,7 @@ class Shortening(_Walker):
         return best
 
     def replay(self, wanted: Sequence[Wanted]) -> list[tuple[Wanted, Choice]] | None:
-        """Take those of the steps that can be taken, until something is wrong; None if nothing is."""
+        """Take the steps that can be taken, up to a violation. None if there is no violation."""
         row = self.initial
         taken: list[tuple[Wanted, Choice]] = []
         for root, labels in wanted:
@@ -114,10 +114,10 @@ class Shortening(_Walker):
 
 
 class LassoShortening(_Walker):
-    """Makes of a lasso from ``initial`` one of no more steps that violates the same temporal property and is as fair.
+    """Shortens a lasso from ``initial`` to one that violates the same temporal property and is still fair.
 
-    ``parts`` are the predicates of the property, ``fairness``: its fairness conditions. The steps that close a loop may
-    be spread over it, so runs of the steps of one action are left out too. As for :class:`Shortening`, a shorter lasso
+    ``parts`` are the predicates of the property, ``fairness`` the fairness conditions. The steps that close a loop may
+    be spread over it, so runs of the steps of one action are removed too. As for :class:`Shortening`, a shorter lasso
     may exist.
     """
 
@@ -129,7 +129,7 @@ class LassoShortening(_Walker):
         self.fairness = fairness
 
     def run(self, path: Path, loop: int) -> tuple[Path, int]:
-        """The shorter path, and the number of the state from which on it repeats: ``loop`` on the given one."""
+        """The shorter path, and the number of the state that it returns to. ``loop`` is that number in ``path``."""
         wanted, best = self.wanted(path), (list(path), loop)
         size = len(wanted)
         while size and self.stepper.evaluations < self.most:
@@ -148,9 +148,7 @@ class LassoShortening(_Walker):
         return best
 
     def runs(self, wanted: Sequence[Wanted], size: int) -> Iterator[set[int]]:
-        """Runs of so many steps, the last ones first: of all steps, and of those of one action, which others may come
-        between.
-        """
+        """Runs of ``size`` steps, from the end: in all steps, then in those of each action, with others in between."""
         of_root: dict[int, list[int]] = {}
         for place, (root, _) in enumerate(wanted):
             of_root.setdefault(root.index, []).append(place)
@@ -159,7 +157,7 @@ class LassoShortening(_Walker):
                 yield set(places[at : at + size])
 
     def turned(self, wanted: list[Wanted], loop: int, at: int) -> tuple[list[Wanted], list[Choice], int] | None:
-        """The lasso that comes into the loop at its state number ``at`` already, and goes round it from there."""
+        """The lasso that enters the loop earlier, at its state number ``at``, and goes round from there."""
         rows = self.rows(wanted)
         if at >= loop or rows[at] not in rows[loop:]:
             return None
@@ -175,8 +173,8 @@ class LassoShortening(_Walker):
         return rows
 
     def replay(self, wanted: Sequence[Wanted], loop: int) -> tuple[list[Wanted], list[Choice], int] | None:
-        """Take those of the steps that can be taken: as they are wanted, as a path, and where the loop begins; None
-        unless they violate the property.
+        """Take the steps that can be taken. Returns them, their path, and the start of the loop. None if they do not
+        violate the property.
         """
         rows, begins = [self.initial], 0
         taken: list[Wanted] = []

@@ -1,7 +1,7 @@
-"""Changes, in words short enough to read: ``added 3``, ``OPEN → CLOSED``, ``[b1] removed``.
+"""Values and changes as short text: ``added 3``, ``OPEN → CLOSED``, ``[b1] removed``.
 
-Used by everything that shows a behaviour. A channel of a network is never shown as a raw value: what its messages went
-through is in `messages`, and :func:`changed` leaves those slots out.
+Everything that shows a behaviour uses this. A channel of a network is not shown as a raw value: the life of its
+messages is in `messages`, and :func:`changed` skips those slots.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from fencepost.language.values import Map, ModelValue, Record, Value, show
 ARROW = " → "
 
 MOST_TEXT = 1_000
-"""Characters of one thing that is shown, and of one line of it, after which the rest is left out. JSON and ITF leave
-out nothing.
-"""
+"""The most characters of a shown value, and of one of its lines. The rest is omitted. JSON and ITF omit nothing."""
 
 MOST_LINES = 200
-"""Lines of a value after which the rest is left out."""
+"""The most lines of a shown value. The rest is omitted."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One part of the state that a step changed. ``text`` says how; ``name`` is the slot's."""
+    """A change of one part of the state by a step. ``text`` says how it changed. ``name`` is the slot's name."""
 
     slot: Slot
     old: Value
@@ -62,7 +60,7 @@ def kind_of(protocol: Protocol, slot: Slot) -> str:
 
 
 class Absent:
-    """Stands for what a table holds for a key that it does not have."""
+    """The value of a table for a missing key."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -72,8 +70,8 @@ ABSENT = Absent()
 
 
 def held(kind: str, value: Value) -> Value:
-    """The value of a slot of this kind, for people: of a cell of a table what is in it, or :data:`ABSENT`; of a channel
-    the messages.
+    """The value of a slot of this kind, for display. A table's cell gives its content or :data:`ABSENT`, a channel its
+    messages.
     """
     if kind == "cell":
         return value[0] if value else ABSENT
@@ -83,8 +81,8 @@ def held(kind: str, value: Value) -> Value:
 
 
 def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]) -> list[Change]:
-    """The differences between two states (slot, old, new) in words, network channels and the bookkeeping of tables and
-    views left out.
+    """The differences between two states (slot, old, new) in words, without network channels and the bookkeeping of
+    tables and views.
     """
     found = []
     for slot, old, new in differences:
@@ -99,7 +97,7 @@ def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]
 
 
 def slot_change(protocol: Protocol, slot: Slot, old: Value, new: Value) -> str:
-    """How a slot changed, also one of a network."""
+    """The change of any slot, also of one of a network."""
     kind = kind_of(protocol, slot)
     if kind in ("in flight", "lost"):
         before, after = (", ".join(map(message_text, held)) or "nothing" for held in (old, new))
@@ -117,7 +115,7 @@ def _cell_change(old: Value, new: Value) -> str:
 
 
 def change_text(old: Value, new: Value) -> str:
-    """How ``new`` differs from ``old``: what was added or removed where that is shorter than both values."""
+    """How ``new`` differs from ``old``: the parts added and removed, if that is shorter than both values."""
     before, after = show(old), show(new)
     parts = list(_differences(old, new))
     text = ", ".join(parts)
@@ -127,7 +125,7 @@ def change_text(old: Value, new: Value) -> str:
 
 
 def _differences(old: Value, new: Value) -> Iterator[str]:
-    """Nothing if the two values have no parts in common that could be left out."""
+    """The differing parts. Nothing if the two values have no parts in common that could be omitted."""
     if isinstance(old, frozenset) and isinstance(new, frozenset):
         if new - old:
             yield "added " + ", ".join(map(show, new - old))
@@ -169,8 +167,8 @@ def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterato
 
 
 def channel_lines(channel: Channel) -> list[tuple[str, list[str]]]:
-    """The messages of a channel, as (``in flight``, messages), (``lost``, messages), (``processed``, messages); empty
-    ones left out.
+    """The messages of a channel, as (``in flight``, messages), (``lost``, messages), (``processed``, messages), without
+    empty ones.
     """
     copies = channel.in_flight if isinstance(channel.in_flight, Mapping) else dict.fromkeys(channel.in_flight, 1)
     held = [
@@ -182,14 +180,12 @@ def channel_lines(channel: Channel) -> list[tuple[str, list[str]]]:
 
 
 def message_text(message: Value) -> str:
-    """A message; one without fields by its name alone."""
+    """A message as text. One without fields is only its name."""
     return show(message).removesuffix("()")
 
 
 def abridged(text: str, most: int = MOST_TEXT) -> str:
-    """The beginning of a text that is longer than anybody reads, and how much of it is left out, in at most so many
-    characters.
-    """
+    """The text in at most ``most`` characters: a longer one is cut, and says how many characters are omitted."""
     if len(text) <= most:
         return text
     kept = most - 40
@@ -197,8 +193,8 @@ def abridged(text: str, most: int = MOST_TEXT) -> str:
 
 
 def lines(value: Value, width: int = 60) -> list[str]:
-    """A value over as many lines as it needs: on one if it fits ``width``, else one line per element, key or field. Of
-    a value that is longer than anybody reads, the first :data:`MOST_LINES`, and how many are left out.
+    """A value as lines: one line if it fits ``width``, else one per element, key or field. Beyond :data:`MOST_LINES`
+    lines, the rest is omitted and counted.
     """
     found = [abridged(line) for line in _lines(value, width)]
     rest = len(found) - MOST_LINES
@@ -234,8 +230,8 @@ def _bracketed(opening: str, closing: str, parts: list[tuple[str, Value]], width
 
 
 def briefly(text: str, limit: int, cut: bool = False) -> str:
-    """A shown value in at most ``limit`` characters if leaving out the names of fields can do that: those of inner
-    records first, then all. ``cut``: cut short what is still longer; without it, only inner names are ever left out.
+    """A value's text, shortened towards ``limit`` characters by omitting the names of fields, first those of inner
+    records. With ``cut``, then all names, and then the text is truncated. Without it, only inner names are omitted.
     """
     if len(text) <= limit:
         return text
@@ -247,7 +243,7 @@ def briefly(text: str, limit: int, cut: bool = False) -> str:
 
 
 def _without_field_names(text: str, depth: int) -> str:
-    """``text`` without ``name=`` wherever it is within at least ``depth`` parentheses; what is quoted is left alone."""
+    """``text`` without ``name=`` inside at least ``depth`` parentheses. Quoted parts stay unchanged."""
     found, word, quoted, level = list[str](), "", "", 0
     for character in text:
         if quoted:
@@ -268,14 +264,14 @@ def _without_field_names(text: str, depth: int) -> str:
 
 
 def wrap(text: str, width: int, whole: bool = False) -> list[str]:
-    """``text`` in lines of at most ``width`` characters, broken between words; a longer word is broken too unless
+    """``text`` in lines of at most ``width`` characters, broken between words. A longer word is broken too, unless
     ``whole``.
     """
     return textwrap.wrap(text, max(8, width), break_on_hyphens=False, break_long_words=not whole) or [""]
 
 
 def constant_text(value: Value) -> str:
-    """The value of a constant in the form that the command line takes: ``b1,b2,b3``, ``True``, ``{1, 2}``."""
+    """The value of a constant as the command line takes it: ``b1,b2,b3``, ``True``, ``{1, 2}``."""
     if isinstance(value, tuple):
         if value and all(isinstance(v, ModelValue) for v in value):
             return ",".join(map(show, value))

@@ -26,8 +26,7 @@ infinite choice. Compiled loops keep a stack of this many branches.
 
 
 class Disabled(BaseException):
-    """The action is not enabled in this state. It is a BaseException, so that ``except Exception`` does not catch it.
-    """
+    """The action is not enabled in this state. It is a BaseException, so that ``except Exception`` does not catch it."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +141,9 @@ def one_of(options: Iterable[T]) -> T:
     if cursor is None:
         raise FencepostError("one_of() can only be asked inside an action or the initial state")
     listed: Sequence[T]
-    is_told = getattr(cursor, "every_choice", False)  # the cursor knows its option, so a range need not be finite
+    every_choice = getattr(cursor, "every_choice", False)  # the cursor knows its option, so a range need not be finite
     if isinstance(options, range):
-        listed = options if is_told else options[: MAX_WAYS + 1]  # type: ignore[assignment]
+        listed = options if every_choice else options[: MAX_WAYS + 1]  # type: ignore[assignment]
     elif isinstance(options, (list, tuple, str)):
         listed = options
     elif type(options) in _UNORDERED:
@@ -153,11 +152,11 @@ def one_of(options: Iterable[T]) -> T:
         listed = canonical(options)
     else:
         listed = list(islice(options, MAX_WAYS + 1))
-    if len(listed) > MAX_WAYS and not (is_told and isinstance(options, range)):
+    if len(listed) > MAX_WAYS and not (every_choice and isinstance(options, range)):
         raise FencepostError(f"a choice has more than {MAX_WAYS:,} options: is it infinite?")
     if not listed:
         raise _disabled()
-    if len(listed) == 1 and not is_told:
+    if len(listed) == 1 and not every_choice:
         return listed[0]
     result: T = cursor.choose(listed)
     return result

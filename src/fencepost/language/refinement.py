@@ -43,9 +43,9 @@ def refines(
     - a function of the state, and of the keys on the path, that returns the value: ``"client.lac": lambda self, c:
       ...``;
     - the name of a variable or a field here that holds the same value: ``"holder": "leader"``;
-    - for a network, a dictionary that maps each kind of message here to another kind with the same fields, to ``(Kind,
-      function)`` where the function returns a message of that kind or None, to a list of such, or to None. If the other
-      network remembers messages, a third function maps back: ``(Kind, function, back)``.
+    - for a network, a dictionary from each kind of message here to another kind with the same fields, or to ``(Kind,
+      function)``, a list of these, or None. The function returns a message of that kind or None. If the other network
+      remembers messages, a third function maps back: ``(Kind, function, back)``.
 
     ``constants`` sets those of ``other``, by name: a value, a constant of this protocol, or a function of the protocol.
     The default is the constant of the same name here, or else its own default. ``when`` turns the refinement off by

@@ -1,4 +1,4 @@
-"""The only way the author's Python is ever run: the steps out of one state, with what was read, chosen and written."""
+"""Runs the author's Python in one state, and records what it reads, chooses and writes. Nothing else runs it."""
 
 from fencepost.semantics.deadline import Deadline, LimitReached, Unfinished
 from fencepost.semantics.fairness import FairnessCondition

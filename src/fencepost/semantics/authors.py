@@ -1,4 +1,4 @@
-"""The owner of a file: the author, Fencepost or Python."""
+"""Distinguishes the author's files from those of Fencepost and Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIBRARY = os.path.dirname(os.__file__)
 
 
 def is_authors(file: str) -> bool:
-    """Whether a file is neither Fencepost's nor Python's. The shipped protocols have authors too."""
+    """Whether a file is neither Fencepost's nor Python's. The shipped protocols count as authors' files."""
     return not _is_ours(file) and not file.startswith((_LIBRARY, "<frozen"))
 
 
@@ -24,15 +24,15 @@ def _is_ours(file: str) -> bool:
 
 
 def authors_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of the author's code that a frame was called from; None if there is none."""
+    """The innermost frame of the author's code in the call stack of ``frame``. None if there is none."""
     while frame is not None and not is_authors(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
-def told(error: BaseException) -> str:
-    """What became of an author's function, to be put after its name: ``raised`` what, and where, or what it did that is
-    against the language.
+def failure_text(error: BaseException) -> str:
+    """The failure of an author's function, as text to follow its name: the exception and its line, or the broken rule
+    of the language.
     """
     if isinstance(error, Misbehaved):
         return f" {error}"
@@ -42,12 +42,12 @@ def told(error: BaseException) -> str:
 
 
 def brief(error: BaseException) -> str:
-    """An exception in one line, with the author's line that it came from, or else the one that raised it."""
+    """An exception in one line of text, with the author's source line, or else the line that raised it."""
     every = traceback.extract_tb(error.__traceback__)
     frames = [f for f in every if not _is_ours(f.filename)] or every
     authors = [f for f in frames if is_authors(f.filename)] or frames
     where = f" at {authors[-1].filename}:{authors[-1].lineno}" if authors else ""
-    # A KeyError's text is the repr of its key; a message reads better without quotes.
+    # str() of a KeyError is the repr of its key. Drop the quotes.
     said = (
         error.args[0] if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) else str(error)
     )

@@ -1,4 +1,4 @@
-"""The ways through the choices of an evaluation, one after the other."""
+"""Enumerates the combinations of choices of an evaluation."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def next_script(choices: Sequence[tuple[int, int]]) -> list[int] | None:
-    """The options that the next way takes, by number; None after the last way.
+    """The options of the next combination, by number. None after the last one.
 
-    ``choices``: how many options there were each time on the way before, and which one it took. The next way differs in
-    the last choice that has an option left, and takes the first option from there on.
+    ``choices``: for each choice of the previous evaluation, the number of options and the one taken. The next script
+    takes the next option at the last choice that has one left. Every later choice takes its first option.
     """
     last = len(choices)
     while last and choices[last - 1][1] + 1 == choices[last - 1][0]:

@@ -1,8 +1,8 @@
-"""Ends the author's Python when a limit on time or memory is reached, for it may never come back by itself.
+"""Ends the author's Python when a limit on time or memory is reached, since it may never return.
 
-An engine looks at its limits between evaluations. It cannot see one evaluation that does not return: for that a thread
-looks on and, once a limit is reached, raises :class:`LimitReached` in the thread that runs it. Python delivers
-such an exception before one of its next instructions, so a single call into C that never returns is not ended by it.
+An engine checks its limits between evaluations, but cannot interrupt one that does not return. A thread does: when a
+limit is reached, it raises :class:`LimitReached` in the thread that runs the evaluation. Python delivers such an
+exception between bytecode instructions, so it cannot end a single call into C that never returns.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any
 from fencepost.semantics.state import State, ValueTable
 
 LOOK = 0.05
-"""Seconds between two looks at the limits."""
+"""Seconds between two checks of the limits."""
 SHORT = 0.2
-"""Seconds that an evaluation has to come to its end after a limit was reached, and to end after it was interrupted."""
+"""Seconds that an evaluation may take to return after a limit is reached, and again after each interruption."""
 LONG = 1.0
-"""Seconds from which on an evaluation that the user interrupts is one that did not return."""
+"""An evaluation that has run for this many seconds when the user interrupts it is reported as unfinished."""
 
 
 class LimitReached(BaseException):
-    """A limit was reached while the author's Python ran. A BaseException, so that ``except Exception`` cannot swallow
-    it.
+    """A limit was reached while the author's Python ran. It is a BaseException, so that ``except Exception`` does not
+    catch it.
     """
 
 
@@ -36,8 +36,8 @@ class LimitReached(BaseException):
 class Unfinished:
     """An evaluation that had not returned when the search ended.
 
-    ``what``: such as ``action spin(n=1)``; ``state``: the state it was evaluated in, None before there is one;
-    ``seconds``: how long it had been running.
+    ``what``: its name, such as ``action spin(n=1)``. ``state``: the state that it ran in, or None if no state existed
+    yet. ``seconds``: its running time so far.
     """
 
     what: str
@@ -46,10 +46,9 @@ class Unfinished:
 
 
 class Deadline:
-    """Stands between the evaluations of one check and its limits. ``began``: when the check did, by the monotonic
-    clock.
+    """Applies the limits of one check to its evaluations. ``began``: the start of the check, by the monotonic clock.
 
-    :meth:`begin` and :meth:`end` go around every evaluation. ``reached`` names the limit that ended the check, and
+    Every evaluation is between :meth:`begin` and :meth:`end`. ``reached`` names the limit that ended the check.
     ``unfinished`` is the evaluation that was running then, if it did not return.
     """
 
@@ -58,27 +57,27 @@ class Deadline:
         self.reached: str | None = None
         self.unfinished: Unfinished | None = None
         self._running: tuple[Any, ValueTable | None, Any, float, int] | None = (
-            None  # what, in which state, since when, in which thread
+            None  # name, value table, state, start, thread
         )
-        self._refuses = False  # evaluations that have not begun yet
+        self._refuses = False  # refuses new evaluations
         self._reached_at = 0.0
         self._interrupted_at = 0.0  # when the running evaluation was last interrupted; 0.0 for never
         self._lock = threading.Lock()
 
     def restart(self) -> None:
-        """Time counts from now on."""
+        """Restart the clock."""
         self.began = time.monotonic()
 
     def expired(self, timeout: float | None) -> bool:
-        """Whether so many seconds have passed since the check began."""
+        """Whether ``timeout`` seconds have passed since the check began."""
         return timeout is not None and time.monotonic() - self.began >= timeout
 
     @contextmanager
     def limits(self, look: Callable[[], str | None] | None, refuse: bool = True) -> Iterator[None]:
-        """Ends evaluations in the body by :class:`LimitReached` once ``look``, called from another thread, names a
+        """Ends evaluations in the body with :class:`LimitReached` when ``look``, called from another thread, names a
         limit.
 
-        An evaluation that runs then is given a moment to return; with ``refuse``, no other one begins.
+        A running evaluation gets :data:`SHORT` seconds to return. With ``refuse``, no other one begins.
         """
         if look is None:
             yield
@@ -91,7 +90,7 @@ class Deadline:
             yield
         finally:
             while True:
-                # A signal that was sent may arrive here just as well.
+                # A pending LimitReached may be raised here.
                 with contextlib.suppress(LimitReached):
                     over.set()
                     watch.join()
@@ -101,23 +100,23 @@ class Deadline:
                     break
 
     def begin(self, what: Any, store: ValueTable | None = None, ids: Any = ()) -> None:
-        """An evaluation of ``what`` begins, in the state ``ids``. Raises :class:`LimitReached` if it is too late for
-        that.
+        """An evaluation of ``what`` begins in the state ``ids``. Raises :class:`LimitReached` if a limit has been
+        reached.
         """
         self.check()
         self._running = (what, store, ids, time.monotonic(), threading.get_ident())
 
     def check(self) -> None:
-        """Raises :class:`LimitReached` if it is too late for anything that takes long."""
+        """Raises :class:`LimitReached` if a limit has been reached, so that no long work begins."""
         if self._refuses:
             raise LimitReached(self.reached)
 
     def end(self) -> None:
-        """The evaluation ended. Raises :class:`LimitReached` if it was interrupted, whatever the author's code made of
-        that.
+        """The evaluation ended. Raises :class:`LimitReached` if it was interrupted, even if the author's code caught
+        the exception.
         """
         while True:
-            # A signal that was sent may arrive here just as well.
+            # A pending LimitReached may be raised here.
             with contextlib.suppress(LimitReached):
                 self._running = None
                 if not self._interrupted_at:
@@ -130,7 +129,7 @@ class Deadline:
 
     @contextmanager
     def evaluating(self, what: str) -> Iterator[None]:
-        """The body is an evaluation, in no state."""
+        """Runs the body as an evaluation without a state."""
         self.begin(what)
         try:
             yield
@@ -141,7 +140,9 @@ class Deadline:
             self.end()
 
     def interrupted(self) -> None:
-        """The user interrupted the running evaluation: it is kept as unfinished if it had been running for long."""
+        """The user interrupted the running evaluation. It is kept as unfinished if it ran for at least :data:`LONG`
+        seconds.
+        """
         if self._running is not None and time.monotonic() - self._running[3] >= LONG:
             self.unfinished = self._unfinished(*self._running)
 
@@ -154,15 +155,15 @@ class Deadline:
                 self._interrupt()
 
     def _interrupt(self) -> None:
-        """Interrupt the running evaluation, and again if it did not end."""
+        """Interrupt the running evaluation, and again after :data:`SHORT` seconds if it did not end."""
         now = time.monotonic()
         with self._lock:
             running = self._running
             if running is None or now - max(running[3], self._reached_at, self._interrupted_at) < SHORT:
                 return
             unfinished = self._unfinished(*running)
-            # Either the thread sees that it was interrupted, and waits until it is sent what it then takes back, or it
-            # has ended before.
+            # Set the mark first. Either the thread's end() sees it, waits for the exception and discards it, or the
+            # evaluation ended before the mark.
             self._interrupted_at = now
             if self._running is not running:
                 self._interrupted_at = 0.0
@@ -176,15 +177,15 @@ class Deadline:
 
 
 def _send(thread: int) -> None:
-    """Have :class:`LimitReached` raised in a thread. Of several that were not raised yet there is one."""
+    """Raise :class:`LimitReached` in a thread. At most one is pending at a time."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(LimitReached))
 
 
 def _take() -> None:
-    """Take what was sent to this thread, if it was not raised yet: none is left afterwards.
+    """Raise and discard an exception that is pending in this thread, so that none is left.
 
-    Not by sending nothing in its place: Python would look for it before every instruction from then on, and where it
-    traces them never come to the instruction.
+    Cancelling it by sending NULL would not do: Python would check for it before every later instruction and, while
+    tracing, never execute one.
     """
     with contextlib.suppress(LimitReached):
         _send(threading.get_ident())

@@ -1,4 +1,4 @@
-"""The fairness conditions of a protocol, one for each binding of the parameters that its declarations name."""
+"""The fairness conditions of a protocol: one for each binding of the parameters that a declaration names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.semantics.roots import Root
 
 @dataclass(frozen=True)
 class FairnessCondition:
-    """Weak or ``strong`` fairness of the actions in ``roots`` (numbers), taken together."""
+    """Weak or ``strong`` fairness of the actions in ``roots`` (their numbers), as one condition."""
 
     strong: bool
     title: str

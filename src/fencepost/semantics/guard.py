@@ -1,10 +1,10 @@
-"""Checking mode: catches an author's function that looks at something besides the state.
+"""Checking mode: catches an author's function that depends on something besides the state.
 
-A step that depends on the clock, a random number, the environment or a variable of its module is recorded once and then
-taken in every state that agrees on what was read of the state: a wrong answer that nobody would notice. :class:`Guard`
-watches one evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of
-whatever the author's modules hold; it costs many times the evaluation itself. It cannot see the differences that
-Python itself makes between processes, in the order of a set say: :mod:`fencepost.checker.engines.hashseeds` does.
+A step is recorded once, and then taken in every state that agrees on the parts that it read. If it also depends on the
+clock, a random number, the environment or a variable of its module, the result is silently wrong. :class:`Guard`
+watches one evaluation and names the hidden input. It sees calls, through Python's hook for profilers, and changes of
+anything that the author's modules hold. It multiplies the cost of an evaluation. It cannot see differences between
+Python processes, such as the order of a set. :mod:`fencepost.checker.engines.hashseeds` finds those.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ _PYTHON_FUNCTIONS: dict[CodeType, tuple[str, str]] = {
     },
 }
 _MODULES = {"random": "a random number", "secrets": "a random number"}
-"""Modules of which every function is one that no step may call."""
+"""Modules whose functions a step must not call."""
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 class HiddenInput(Misbehaved):
-    """An author's function looked at, or changed, something that is no part of the state."""
+    """An author's function read or changed something that is not part of the state."""
 
 
 class _Watch:
-    """The profiler's hook: remembers the first call that no step may make, and raises in its place."""
+    """The hook for profilers. It records the first forbidden call, and raises instead of making it."""
 
     def __init__(self) -> None:
         self.offence: str | None = None
@@ -78,7 +78,7 @@ class _Watch:
 
     def __call__(self, frame: FrameType, event: str, subject: Any) -> None:
         if self.importing is not None:
-            # The effects of a module that is imported are none of the step.
+            # The effects of importing a module are not the step's.
             if event == "return" and frame is self.importing:
                 self.importing = None
             return
@@ -97,7 +97,7 @@ class _Watch:
 
 
 def _is_lookup(function: Any, frame: FrameType) -> bool:
-    """Whether a hash or an address is only for putting something into a set or a dictionary."""
+    """Whether a hash or an address is only used to look up a member of a set or a dictionary."""
     return (function is hash or function is id) and (
         not is_authors(frame.f_code.co_filename) or frame.f_code.co_name == "__hash__"
     )
@@ -126,7 +126,7 @@ def _c_call(function: Any) -> tuple[str, str] | None:
         return f"{owner.__name__}.{name}", "the clock"
     try:
         what = _C_FUNCTIONS.get(function)
-    except TypeError:  # a method of something that cannot be hashed
+    except TypeError:  # a method of an unhashable object
         what = None
     if what is None:
         return None
@@ -137,7 +137,7 @@ def _c_call(function: Any) -> tuple[str, str] | None:
 
 
 def _is_logging(frame: FrameType | None) -> bool:
-    """Whether this is a log record being stamped: the step does not see the time that is in it."""
+    """Whether this call stamps a log record: the step does not see that time."""
     while frame is not None and not is_authors(frame.f_code.co_filename):
         if frame.f_globals.get("__name__") == "logging":
             return True
@@ -152,7 +152,7 @@ def _place(frame: FrameType | None) -> str:
 
 
 class Guard:
-    """Watches the functions of one protocol, an action or a property at a time."""
+    """Watches the functions of one protocol, one action or property at a time."""
 
     def __init__(self, protocol: Protocol) -> None:
         self._surroundings = _Surroundings(protocol)
@@ -161,12 +161,12 @@ class Guard:
     def watching(self) -> Iterator[None]:
         """Watch an author's function while the body runs it.
 
-        Raises :class:`HiddenInput` if it asked for the time, a random number, a file or the environment (even if the
-        author's code swallowed that), or changed what a module, a class, a function or an object of the author's holds.
+        Raises :class:`HiddenInput` if it read the time, a random number, a file or the environment (even if the
+        author's code caught the exception), or changed a module, a class, a function or an object of the author's.
         """
         watch = _Watch()
         outer = sys.getprofile()
-        # A tool that watches the garbage collector (a test runner, say) may look at the clock whenever it runs.
+        # A callback of the garbage collector (a test runner's, say) may read the clock on any collection.
         collecting = gc.isenabled()
         gc.disable()
         sys.setprofile(watch)
@@ -190,31 +190,30 @@ class Guard:
 
 _NUMPY = "numpy.random"
 _OF_PYTHON = ("__", "_abc_", "_member_", "_value2member_")
-"""How the names begin that Python keeps in modules and classes for itself."""
+"""Prefixes of the names that Python itself sets in modules and classes."""
 
 
 @dataclass
 class _Holder:
-    """Something that can change: a namespace, a container or an object. ``was``: what ``read`` returned when it was
-    met.
+    """A mutable namespace, container or object. ``was``: its content, as ``read`` returned it when it was first
+    reached.
 
-    ``thing`` is kept, so that its address stays its own.
+    ``held`` keeps the object alive, so that its id stays unique.
     """
 
     title: str
-    thing: Any
+    held: Any
     read: Callable[[], Any]
     was: Any
     is_namespace: bool = False
 
 
 class _Surroundings:
-    """All that an author's functions could change besides the state.
+    """Everything that an author's functions could change besides the state.
 
-    That is whatever can be reached from the protocol's class and from its functions: the author's modules, classes,
-    functions and objects, and containers in all of these. The library, installed packages and Fencepost are not
-    looked into. A thing that appears later can be reached only through another one that has changed, so one walk is
-    enough.
+    It covers whatever is reachable from the protocol's class and functions: the author's modules, classes, functions
+    and objects, and the containers in them. The standard library, installed packages and Fencepost are excluded. A new
+    object is reachable only through an old one that has changed, so one walk is enough.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -233,7 +232,7 @@ class _Surroundings:
         self._numpy_changed()
 
     def changed(self) -> str | None:
-        """The name of what has changed, if anything has."""
+        """The name of something that has changed. None if nothing has."""
         for holder in self._holders:
             now = holder.read()
             if _same(now, holder.was):
@@ -250,7 +249,7 @@ class _Surroundings:
         return _NUMPY if self._numpy_changed() else None
 
     def _is_import(self, holder: _Holder, now: Mapping[str, Any], name: str) -> bool:
-        """Whether all that has happened to a name is that a module was imported."""
+        """Whether a name only changed because a module was imported."""
         value = now.get(name)
         if name in holder.was or not isinstance(value, ModuleType):
             return False
@@ -258,7 +257,7 @@ class _Surroundings:
         return True
 
     def _numpy_changed(self) -> bool:
-        """Whether numpy's own generator was asked since the last time."""
+        """Whether numpy's global generator was used since the last call."""
         numpy_random = sys.modules.get(_NUMPY)
         if numpy_random is None:
             return False
@@ -275,11 +274,11 @@ class _Surroundings:
                 self._met[id(value)] = value
                 self._meet(title, value)
 
-    def _hold(self, title: str, thing: Any, read: Callable[[], Any]) -> None:
-        self._holders.append(_Holder(title, thing, read, read()))
+    def _hold(self, title: str, held: Any, read: Callable[[], Any]) -> None:
+        self._holders.append(_Holder(title, held, read, read()))
 
     def _hold_names(self, title: str, space: Any) -> None:
-        """Hold what a class, or the dictionary of a module or a function, has by name."""
+        """Hold the names of a class, or of the dictionary of a module or a function."""
         if id(space) in self._met:
             return
         self._met[id(space)] = space
@@ -323,7 +322,7 @@ class _Surroundings:
             elif hasattr(value, "tobytes"):
                 self._hold(title, value, lambda: value.tobytes())
         elif isinstance(value, SimpleNamespace) or self._is_own(type(value).__module__):
-            if not isinstance(value, Record):  # a value, which keeps what it was worked out to be
+            if not isinstance(value, Record):  # a record is a value, but caches its hash and code
                 self._meet_attributes(title, value)
 
     def _meet_function(self, function: FunctionType) -> None:
@@ -353,7 +352,7 @@ class _Surroundings:
 def _same(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
-    except Exception:  # an author's own ==, or that of an array
+    except Exception:  # an author's ==, or an array's
         return one is other
 
 

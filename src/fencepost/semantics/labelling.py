@@ -1,16 +1,16 @@
-"""A canonical labelling of the members of symmetric constants, for groups that are too large to try every permutation.
+"""A canonical labelling of the members of symmetric constants, for groups with too many permutations to try.
 
-In a state each **member** gets a number of its own, so that states which some permutation takes to each other become
-the same once members are exchanged for their numbers. As in McKay's search for the canonical form of a graph: members
-are **coloured**, those of one constant alike; a member's **signature** is what the state says of it, the others known
-by their colours alone; signatures split colours until none splits any more (**refinement**). Members that still share a
-colour are either interchangeable, which exchanging neighbours shows, and may be numbered in any order; or each of them
-is tried as the first of its colour, and the numbering with the least hash is taken. Two trials that end in the same
-hash show a permutation that leaves the state as it is, and what one of them would still find, the other one does.
+In a state, each **member** gets a number. If a permutation maps one state to another, replacing members by their
+numbers makes the two equal. The method is McKay's for the canonical form of a graph. Members are **coloured**, those of
+one constant alike. A member's **signature** is what the state says of it, with the other members known only by their
+colours. Signatures split colours until none splits any more (**refinement**). Members that still share a colour may be
+interchangeable, which exchanging neighbours shows. Then any order will do. Otherwise each of them is tried as the first
+of its colour, and the numbering with the least hash is taken. Two trials with the same hash reveal a permutation that
+leaves the state unchanged, so the rest of one of them can be skipped.
 
-A state is hashed as a sum over its **terms**: one for each slot that does not hold its default. A term is a program for
-a machine with a stack: constants, members, ordered and unordered groups. So the same arithmetic is done here and in the
-compiled loops (`canonical`).
+The hash of a state is a sum over its **terms**, one for each slot that does not hold its default. A term is a program
+for a stack machine: constants, members, ordered and unordered groups. The compiled loops (`canonical`) do the same
+arithmetic.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from fencepost.language.values import Map, ModelValue, Record, Value, encode, fu
 MASK = (1 << 64) - 1
 
 MOST_MEMBERS = 62
-"""A term says in one word which members are in it."""
+"""The members of a term are bits of one word."""
 MOST_LABELLINGS = 500
-"""Labellings of one state that are compared. If there are more, the least of these is taken: an orbit can then be
-counted twice.
+"""The most labellings of one state that are compared. If there are more, the least of these is taken, and an orbit may
+be counted twice.
 """
 MOST_OPERANDS = 1 << 16
-"""The stack of the compiled machine."""
+"""The size of the compiled machine's stack."""
 
 CONSTANT, MEMBER, ORDERED, UNORDERED = range(4)
-"""The kind of an instruction: two bits, above them a member's number or how many operands are joined. A constant's two
-halves follow.
+"""The kinds of instructions, in the low two bits. The bits above hold a member's number, or the number of operands to
+join. The two halves of a constant follow its instruction.
 """
 KIND_BITS = 2
 
 STAR = MOST_MEMBERS + 1
-"""The colour of the member of which a signature is taken."""
+"""The colour of the member whose signature is computed."""
 
 LANES = (0x243F6A8885A308D3, 0x13198A2E03707344)
-"""Where the two halves of a hash begin: the digits of pi."""
+"""The initial values of the two halves of a hash: digits of pi."""
 COLOUR, GROUP = 0x9E3779B97F4A7C15, 0xA4093822299F31D1
 
 
@@ -56,8 +56,8 @@ def mixed(word: int) -> int:
 
 @dataclass(slots=True)
 class Term:
-    """One slot with one value: its program (empty if a view hides it), and the members that are in it.
-    ``known``: its hashes, by the colours of these.
+    """One slot with one value: its program (empty if a view hides it), and the members in it. ``known``: its hashes, by
+    the colours of these members.
     """
 
     members: tuple[int, ...]
@@ -65,8 +65,8 @@ class Term:
     known: tuple[dict[tuple[int, ...], int], dict[tuple[int, ...], int]] = field(default_factory=lambda: ({}, {}))
 
     def hashed(self, colours: Sequence[int], lane: int) -> int:
-        """The hash under a colouring; equal for two terms exactly if they are the same once members are exchanged for
-        colours.
+        """The hash under a colouring. Two terms have equal hashes exactly if replacing members by colours makes them
+        equal.
         """
         key = tuple([colours[m] for m in self.members])
         found = self.known[lane].get(key)
@@ -95,10 +95,10 @@ class Term:
 
 
 class Labelling:
-    """The members of symmetric constants, numbered; and from terms the key of an orbit.
+    """Numbers the members of symmetric constants, and computes the key of an orbit from terms.
 
-    ``classes``: the members of each constant. ``colours``: one for each member, at first: the number of the first of
-    its class.
+    ``classes``: the members of each constant. ``colours``: the initial colour of each member, which is the number of
+    the first member of its class.
     """
 
     def __init__(self, classes: Sequence[Sequence[ModelValue]]) -> None:
@@ -115,7 +115,7 @@ class Labelling:
         return Term(tuple(sorted(found)), program)
 
     def _compile(self, value: Value, program: list[int], found: set[int]) -> bool:
-        """Append the program of a value. If no member is in it, nothing is appended and the answer is no."""
+        """Append the program of a value. If the value has no member, append nothing and return False."""
         if isinstance(value, ModelValue):
             number = self._number.get(value)
             if number is None:
@@ -149,8 +149,8 @@ class Labelling:
         return inside
 
     def least(self, terms: Sequence[Term]) -> tuple[int, int, bool]:
-        """The least hash of all canonical labellings of a state, low half and high half, and whether all of them were
-        compared.
+        """The least hash of all canonical labellings of a state as (low half, high half, whether all of them were
+        compared).
         """
         return _Search(self.colours, terms).run()
 
@@ -162,9 +162,7 @@ def _constant(content: bytes) -> list[int]:
 
 @dataclass(slots=True)
 class _Choice:
-    """A colour whose members are tried one after the other as the first of it. ``seen``: the first hash that each trial
-    came to.
-    """
+    """A colour whose members are tried in turn as its first. ``seen``: the first hash of each trial."""
 
     colours: list[int]
     cell: list[int]
@@ -214,8 +212,8 @@ class _Search:
             colours = self._refined(choices[-1].colouring())
 
     def _refined(self, colours: list[int]) -> list[int]:
-        """Colours split by signatures until none splits any more. A colour is the number of members with a lesser
-        one.
+        """Split colours by signatures until none splits any more. A colour is the number of members with a smaller
+        colour.
         """
         while True:
             sizes = [colours.count(colour) for colour in colours]
@@ -234,8 +232,8 @@ class _Search:
         return sum([term.hashed(starred, 0) for term in self.of_member[member]]) & MASK
 
     def _undecided(self, colours: list[int]) -> tuple[list[int], list[int]]:
-        """The first colour whose members are not interchangeable (none if all are), and numbers that follow the
-        colours.
+        """The members of the first colour that are not interchangeable ([] if all are), and a numbering that follows
+        the colours.
         """
         numbers = [c + colours[:m].count(c) for m, c in enumerate(colours)]
         for colour in range(self.count):

@@ -1,8 +1,8 @@
-"""The mapping of a refinement: the state of one protocol as a state of another one, slot by slot.
+"""The mapping of a refinement: a state of one protocol as a state of another one, slot by slot.
 
-A part of the other protocol's state is a part of this one's with another name, or a function of the state computes it,
-or it is a network whose channels hold what those of a network here do, message by message. That is resolved once, and
-values are read when they are asked for.
+A part of the other protocol's state comes from one of three sources: a part of this state with another name, a function
+of this state, or a network whose messages are mapped one by one. The sources are resolved once. Values are read on
+demand.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fencepost.text.plain import meant
 
 
 def wrong(name: str, what: str) -> NotAProtocol:
-    """An error about the refinement of this name; ``what`` is the rest of the sentence."""
+    """An error about the refinement of this name. ``what`` completes the sentence."""
     return NotAProtocol(f"refinement {name} {what}")
 
 
 @dataclass(frozen=True)
 class _Same:
-    """A part that holds what a part of this protocol's state holds, slot by slot. Both are given by their paths."""
+    """A part that equals a part of this protocol's state, slot by slot. ``other`` and ``own`` are their paths."""
 
     other: tuple[Any, ...]
     own: tuple[Any, ...]
@@ -38,7 +38,7 @@ class _Same:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part that a function of this protocol's state computes, given the keys on the way there."""
+    """A part that a function computes from this protocol's state and the keys on the path."""
 
     name: str
     function: Callable[..., Any]
@@ -48,8 +48,8 @@ class Part:
 
 
 class _Route(NamedTuple):
-    """The kind of message of the other protocol that one of this protocol becomes: ``back`` leads from there to here,
-    where it has to be known.
+    """A kind of message of the other protocol to which one of this protocol is mapped. ``there`` maps a message, and
+    ``back`` is the inverse, if it is needed.
     """
 
     kind: type[Message]
@@ -59,7 +59,7 @@ class _Route(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Messages:
-    """A network whose channels hold what those of a network of this protocol do, message by message."""
+    """A network whose messages are mapped from those of a network of this protocol."""
 
     other: tuple[Any, ...]
     own: tuple[Any, ...]
@@ -70,12 +70,13 @@ class _Messages:
 
 _Source = _Same | Part | _Messages
 _Counterpart = tuple[Shape, tuple[Any, ...]] | str
-"""The part of this protocol's state that a part of the other one's is named after, with its path; or why there is none.
+"""The part of this protocol's state with the same name as a part of the other one's, with its path. Or the reason why
+there is none.
 """
 
 
 class _Collector:
-    """A cursor that takes down what is assigned to a variable, beginning with what it was declared with."""
+    """A cursor that collects assignments to a variable, starting from its declared value."""
 
     disabled = False
 
@@ -100,12 +101,12 @@ class _Collector:
 
 
 class StateMapping:
-    """The mapping that a refinement of ``protocol`` declares. ``store`` and ``others`` hold the values of the two
+    """The mapping that a refinement of ``protocol`` declares. ``store`` and ``others`` are the value tables of the two
     protocols.
 
-    ``parts`` are those that functions compute, and ``numbers`` those of their roots, which whoever runs them gives.
-    Raises :class:`fencepost.NotAProtocol` if the mapping does not fit the two protocols, :class:`fencepost.OptionError`
-    if their constants do not fit.
+    ``parts`` are the computed parts. ``numbers`` are the numbers of their roots, which the caller sets. Raises
+    :class:`fencepost.NotAProtocol` if the mapping does not fit the two protocols, and :class:`fencepost.OptionError` if
+    their constants do not fit.
     """
 
     def __init__(
@@ -161,15 +162,15 @@ class StateMapping:
     def _resolve(
         self, shape: Shape, path: tuple[Any, ...], where: tuple[str, ...], keys: tuple[Value, ...], own: _Counterpart
     ) -> None:
-        """Resolve what a part of the other protocol's state is. ``where`` names it, without the ``keys`` on the way
-        there.
+        """Resolve the source of a part of the other protocol's state. ``where`` names it, without the ``keys`` on the
+        path.
         """
         name = ".".join(where)
         given = self.given.get(name)
         if given is not None:
             self._used.add(name)
         if isinstance(shape, PerKeyShape):
-            # A mapping for it is one for each of the elements.
+            # A mapping for the map applies to each element.
             if not shape.elements:
                 self._used |= {below for below in self.given if below.startswith(f"{name}.")}
             for key, element in shape.elements.items():
@@ -213,8 +214,8 @@ class StateMapping:
         return shape.parts[field], (*path, field)
 
     def _named(self, given: str, keys: tuple[Value, ...], name: str) -> tuple[Shape, tuple[Any, ...]]:
-        """A variable of this protocol, or a field of it, by its name and the keys on the way to a part of the other
-        one.
+        """A variable of this protocol, or a field of one, by its name and the keys on the path to a part of the other
+        protocol.
         """
         first, *fields = given.split(".")
         shape = self.protocol.shapes.get(first)
@@ -243,7 +244,7 @@ class StateMapping:
         return shape, path
 
     def _compute(self, shape: Shape, path: tuple[Any, ...], part: Part) -> None:
-        """Let a function compute everything at ``path`` and below."""
+        """Make a function the source of everything at ``path`` and below."""
         if part not in self.parts:
             self.parts.append(part)
         if isinstance(shape, Struct):
@@ -260,7 +261,7 @@ class StateMapping:
             self._sources[encode_path(path)] = part
 
     def _same(self, shape: Shape, path: tuple[Any, ...], name: str, own: _Counterpart) -> None:
-        """Let a part of the other protocol's state be its counterpart here, slot by slot."""
+        """Make the counterpart here the source of a part of the other protocol's state, slot by slot."""
         instead = f"map it, {{{name!r}: a function of the state}}"
         if isinstance(own, str):
             raise self._wrong(f"does not say what {name} of {self.other.name} is, and {own}: {instead}")
@@ -277,7 +278,7 @@ class StateMapping:
         self._own.setdefault(encode_path(its_path), []).append(source)
 
     def _alike(self, mine: NetworkShape, its: NetworkShape, name: str) -> None:
-        """Raises unless two networks hold the same: kinds, ends, and what they keep of a message."""
+        """Raises unless two networks have the same kinds, ends and rules."""
         for kind, (sources, dests) in mine.routes.items():
             ends = its.routes.get(kind)
             if ends is None or not set(sources) <= set(ends[0]) or not set(dests) <= set(ends[1]):
@@ -295,7 +296,7 @@ class StateMapping:
                 raise self._wrong(f"cannot map {name}: of the two networks one is {word}, and the other is not")
 
     def _map_messages(self, shape: Shape, path: tuple[Any, ...], name: str, given: Mapping[Any, Any]) -> None:
-        """Let the channels of a network hold what those of one of this protocol do, message by message."""
+        """Make a network of this protocol the source of a network's channels, message by message."""
         if not isinstance(shape, NetworkShape):
             raise self._wrong(f"maps {name} by a dictionary, and it is {_kind(shape)}: give it a function of the state")
         networks = [
@@ -367,7 +368,7 @@ class StateMapping:
     # -- a mapped state -----------------------------------------------------------------------------------------------
 
     def source(self, index: int) -> _Source:
-        """The source in this protocol of a slot of the other one."""
+        """The source of a slot of the other protocol."""
         known = self._of.get(index)
         if known is None:
             path = self.others.slots[index].path
@@ -380,7 +381,7 @@ class StateMapping:
         return known
 
     def own_slot(self, index: int, source: _Same) -> Slot:
-        """The slot of this protocol that is that slot of the other one."""
+        """The slot of this protocol that is the source of a slot of the other one."""
         known = self._own_slots.get(index)
         if known is None:
             slot = self.others.slots[index]
@@ -397,7 +398,7 @@ class StateMapping:
         return known
 
     def touched(self, own: int) -> tuple[int, ...]:
-        """The slots of the other protocol that hold something else if this slot does, but for computed parts."""
+        """The slots of the other protocol that may change if this slot does, without those of computed parts."""
         known = self._touched.get(own)
         if known is None:
             known = self._touched[own] = tuple(dict.fromkeys(self._find_touched(self.store.slots[own])))
@@ -428,7 +429,7 @@ class StateMapping:
         return shape  # type: ignore[no-any-return]
 
     def compute(self, part: Part, cursor: Cursor) -> dict[int, int]:
-        """The content of a computed part: the numbers of values, by slot of the other protocol."""
+        """The content of a computed part, as numbers of values by slot of the other protocol."""
         collector = _Collector()
         try:
             part.shape.set(collector, part.other, part.function(self.protocol.bound_to(cursor), *part.keys))
@@ -441,7 +442,7 @@ class StateMapping:
 
 
 class Side:
-    """The mapped state before a step, or after it, read through a cursor and only as far as it is asked for."""
+    """The mapped state before or after a step, read on demand through a cursor."""
 
     def __init__(self, mapping: StateMapping, cursor: Cursor) -> None:
         self.mapping = mapping
@@ -450,7 +451,7 @@ class Side:
         self._parts: dict[Part, dict[int, int]] = {}
 
     def number(self, index: int) -> int:
-        """The number of the value that a slot of the other protocol holds."""
+        """The number of the value in a slot of the other protocol."""
         number = self._numbers.get(index)
         if number is None:
             number = self._numbers[index] = self._number(index)
@@ -467,15 +468,15 @@ class Side:
         return others.intern(index, _in_channel(source, slot, self.cursor))
 
     def part(self, part: Part) -> dict[int, int]:
-        """The content of a computed part, as :meth:`StateMapping.compute` gives it."""
+        """The content of a computed part, as :meth:`StateMapping.compute` returns it."""
         held = self._parts.get(part)
         if held is None:
             held = self._parts[part] = self.mapping.compute(part, self.cursor)
         return held
 
     def row(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """The whole mapped state; ``ids`` are the numbers of this protocol's values, of which what is not its default
-        can matter.
+        """The whole mapped state. ``ids`` are the numbers of this protocol's values. Only those that are not defaults
+        matter.
         """
         mapping, others = self.mapping, self.mapping.others
         for own, number in enumerate(ids):
@@ -490,7 +491,7 @@ class Side:
 
 
 def _channels(source: _Messages, slot: Slot) -> Iterator[Slot]:
-    """The slots of the other network that a slot of this one can change."""
+    """The slots of the other network that depend on a slot of this one."""
     part = source.own_shape.part(slot)
     if part == CONNECTED:
         yield source.shape.connection(source.other, *slot.path[-2:])
@@ -511,7 +512,7 @@ def _channels(source: _Messages, slot: Slot) -> Iterator[Slot]:
 
 
 def _translated(route: _Route, message: Any) -> Any:
-    """A message as one of the other protocol; None if it is nothing there."""
+    """A message as one of the other protocol. None if it maps to nothing."""
     there = route.there(message)
     if there is not None and type(there) is not route.kind:
         raise NotAValue(f"{show(message)} comes to {there!r}, which is no {route.kind.__name__}")
@@ -563,7 +564,7 @@ def _feeding(
 
 
 def _as(kind: type[Message]) -> Callable[[Any], Any]:
-    """A message as one of another kind with the same fields."""
+    """A function that converts a message to another kind with the same fields."""
     return lambda message: kind(**{name: getattr(message, name) for name in kind._fields})
 
 

@@ -1,4 +1,4 @@
-"""The cursor behind one evaluation of the author's Python, and the record of what it read, chose and wrote."""
+"""The cursor of one evaluation of the author's Python, and the record of its reads, choices and writes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Path:
 
 
 class NoSuchOption(Misbehaved):
-    """A choice was to be made for which there is no such option."""
+    """A choice has fewer options than the script expects."""
 
 
 class Recorder:
-    """The cursor behind one evaluation: a state, the choices to take, and the trail of what happened."""
+    """The cursor of one evaluation: a state, the options to take, and the trail of reads and choices."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Recorder:
             frozen = freeze(value)
         except NotAValue as error:
             raise NotAValue(f"{slot.name} is assigned {error}") from None
-        # Reading what is overwritten makes the effect on the fingerprint a constant of the path.
+        # Reading the old value makes the effect on the fingerprint constant for the path.
         self.read(slot)
         self.path.writes[index] = self.store.intern(index, frozen)
 
@@ -88,7 +88,7 @@ class Recorder:
         return options[taken]
 
     def _as_before(self, options: Sequence[Value]) -> Sequence[Value]:
-        """The same options as the last evaluation that came this way put them in order, if it did."""
+        """The options as the previous evaluation sorted them, if it reached this choice. This saves sorting them again."""
         known = self.options[self.taken] if self.taken < len(self.options) else None
         if isinstance(known, InOrder) and isinstance(options, InOrder) and len(known) == len(options):
             return known

@@ -1,14 +1,13 @@
-"""Holds the steps of one protocol against another one, through a mapping.
+"""Judges the steps of one protocol by those of another one, through a mapping.
 
-A step is judged by what it changes of the other protocol's state. Of that, a part that is mapped slot by slot has
-changed if its slot has, and a part that a function of the state computes can have changed only if the function reads
-something that has. So nothing is read of what stayed the same, however large the state is. If anything has changed, an
-action of the other protocol must do just that: one is looked for without recording anything, and what it reads is then
-recorded as the reason. Where none does it, what all of them read is.
+A step is judged by its changes of the other protocol's state. A part that is mapped slot by slot changes only if its
+slot does. A computed part can change only if its function reads something that has changed. So unchanged parts are not
+read, however large the state is. If anything has changed, an action of the other protocol must make exactly these
+changes. The search for it is not recorded. When it is found, its reads are recorded as the reason. If no action fits,
+the reads of all of them are recorded.
 
-The **change** of a step is known without reading: the action that takes it, the slots that differ, and the computed
-parts that may differ for that reason. Compiled loops know the number of the change for each
-outcome; the trie of a refinement asks for it first.
+The **change** of a step is known without reading: its action, the slots that differ, and the computed parts that may
+therefore differ. Compiled loops know the number of the change of each outcome. The trie of a refinement reads it first.
 """
 
 from __future__ import annotations
@@ -30,14 +29,12 @@ from fencepost.semantics.roots import Root
 from fencepost.semantics.state import ValueTable
 
 Row = Mapping[int, int]
-"""A state of the other protocol: for each of its slots the number of the value it holds, where that is not its
-default.
-"""
+"""A state of the other protocol: the number of the value in each slot that does not hold its default."""
 
 
 class Change(NamedTuple):
-    """A step as far as it is known without reading: the number of the action, the slots that differ, and, by the
-    numbers of their roots, the computed parts of the mapping that may differ.
+    """The part of a step that is known without reading: the number of the action, the slots that differ, and the
+    computed parts of the mapping that may differ (numbers of their roots).
     """
 
     action: int
@@ -46,11 +43,11 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """The changes that steps are, numbered from 1, and what each computed part of a mapping has read so far, in any
-    state that was found.
+    """The changes of steps, numbered from 1, and the slots that each computed part of a mapping has read so far, in any
+    state.
 
-    A part is computed in every state before steps out of it are judged. So in a state that is known it has read no more
-    than that, and a step that touches nothing of it leaves the part as it is.
+    A part is computed in every state before the steps from it are judged. So in a known state it reads only these
+    slots, and a step that touches none of them leaves the part unchanged.
     """
 
     def __init__(self) -> None:
@@ -59,9 +56,7 @@ class Changes:
         self._numbers: dict[Change, int] = {}
 
     def number(self, action: int, slots: frozenset[int]) -> int:
-        """The number of the change that an action makes if it writes something else into these slots, as far as is
-        known by now.
-        """
+        """The number of the change of an action that changes these slots, by the reads known so far."""
         change = Change(
             action, slots, frozenset(part for part, read in self.read.items() if not slots.isdisjoint(read))
         )
@@ -72,7 +67,7 @@ class Changes:
         return number
 
     def restore(self, known: Iterable[tuple[int, Iterable[int], Iterable[int]]], read: dict[int, set[int]]) -> None:
-        """Number changes as they were numbered elsewhere, where computed parts had ``read`` this."""
+        """Restore the numbering of changes from elsewhere, and the slots that computed parts had ``read`` there."""
         self.read = read
         self.known = [Change(action, frozenset(slots), frozenset(parts)) for action, slots, parts in known]
         self._numbers = {change: number for number, change in enumerate(self.known) if number}
@@ -101,10 +96,10 @@ class Action(NamedTuple):
 
 @dataclass
 class Way:
-    """One way through the choices of an action of the other protocol, in a mapped state.
+    """One combination of choices of an action of the other protocol, in a mapped state.
 
-    ``effect``: what it changes, by slot; nothing if it is
-    ``refused``, since it asked for what is not so, or ``raised`` something. ``trial`` is the cursor that it had.
+    ``effect``: the numbers of its new values, by slot. It is empty if the action is ``refused`` (not enabled) or
+    ``raised`` an exception. ``trial``: its cursor.
     """
 
     action: Action
@@ -116,21 +111,21 @@ class Way:
 
     @property
     def choices(self) -> list[tuple[int, int]]:
-        """How many options there were each time, and which was taken."""
+        """The number of options of each choice, and the one taken."""
         return self.trial.choices
 
     @property
     def script(self) -> list[int]:
-        """The options that were taken."""
+        """The options taken, by number."""
         return [taken for _, taken in self.choices]
 
 
 class Refinement:
-    """A refinement of ``protocol``, whose values are in ``store``: ``mapping`` says what a state of the ``other``
-    protocol is.
+    """A refinement of ``protocol``, whose value table is ``store``. ``mapping`` maps its states to states of the
+    ``other`` protocol.
 
-    Raises :class:`fencepost.NotAProtocol` if the mapping does not fit the two protocols, :class:`fencepost.OptionError`
-    if the constants do not.
+    Raises :class:`fencepost.NotAProtocol` if the mapping does not fit the two protocols, and
+    :class:`fencepost.OptionError` if the constants do not fit.
     """
 
     def __init__(self, declared: spec.Refinement, protocol: Protocol, store: ValueTable) -> None:
@@ -155,7 +150,7 @@ class Refinement:
     # -- setting up ---------------------------------------------------------------------------------------------------
 
     def _configured(self, declared: spec.Refinement) -> Protocol:
-        """The other protocol, with its constants."""
+        """The other protocol, with its constants set."""
         given: dict[str, Any] = {}
         for name, value in declared.constants.items():
             here = getattr(value, "__constant_name__", None)
@@ -204,7 +199,7 @@ class Refinement:
 
     @property
     def decided(self) -> list[Any]:
-        """The decisions about the next read, by the reads before it: plain data."""
+        """The decisions by the reads that led to them, as plain data."""
         return [
             [[list(read[1:]) for read in trail], None if what is None else list(what)]
             for trail, what in self._decided.items()
@@ -218,7 +213,7 @@ class Refinement:
         }
 
     def starts(self, cursor: Cursor, ids: Sequence[int]) -> bool:
-        """Whether a state is an initial one of the other protocol."""
+        """Whether a state is an initial state of the other protocol."""
         if self._starts is None:
             self._starts = {_key(row) for row in self.initial()}
         return _key(dict(enumerate(Side(self.mapping, cursor).row(ids)))) in self._starts
@@ -244,11 +239,11 @@ class Refinement:
         peek: Callable[[], Steps],
         taken: Root | Action | None = None,
     ) -> bool:
-        """Whether a step is one of the other protocol, or changes nothing of it. ``taken``: the action that takes it,
-        if it is known.
+        """Whether a step is a step of the other protocol, or changes nothing of its state. ``taken``: the action of the
+        step, if known.
 
-        ``trail`` is what was read so far, if that is recorded: what is read next then follows from it. ``peek`` gives
-        the step unrecorded.
+        ``trail`` holds the reads so far, if they are recorded. The next read must then depend only on them. ``peek``
+        returns the step without recording reads.
         """
         wanted = step.difference(change)
         if not wanted:
@@ -269,7 +264,7 @@ class Refinement:
                 return True
 
     def in_order(self, taken: Root | Action | None) -> list[Action]:
-        """The actions of the other protocol, those first that are called as one of this protocol is."""
+        """The actions of the other protocol, starting with those that have the name and the parameters of ``taken``."""
         if taken is None:
             return self.actions
         mine = _bound(taken.parameters)
@@ -280,8 +275,8 @@ class Refinement:
         return order
 
     def _find(self, before: Side, wanted: Row, order: Sequence[Action]) -> tuple[int, list[int]] | None:
-        """An action of the other protocol that does just this, and how it chooses. Raises what one raised if none does
-        it.
+        """An action of the other protocol with exactly this effect, and its choices. If there is none but some action
+        raised, raises :class:`Misbehaved`.
         """
         raised: tuple[int, Action, Exception] | None = None
         for action in order:
@@ -299,7 +294,7 @@ class Refinement:
         return None
 
     def ways(self, action: Action, before: Side | _Blank, trial: type[Trial] | None = None) -> Iterator[Way]:
-        """Every way through the choices of an action, each with a cursor of its own, a ``trial``."""
+        """Every combination of choices of an action, each with its own cursor, a ``trial``."""
         script: list[int] = []
         for _ in range(MAX_WAYS):
             way = self.way(action, before, script, trial)
@@ -342,8 +337,8 @@ class Refinement:
 
 
 class _Mapping(BaseException):
-    """The mapping raised ``error`` while an action of the other protocol read through it: it is not for that action to
-    catch.
+    """The mapping raised ``error`` while an action of the other protocol read through it. It is a BaseException, so
+    that the action does not catch it.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -352,8 +347,8 @@ class _Mapping(BaseException):
 
 
 class Trial:
-    """The cursor of an action of the other protocol in a mapped state: reads go through the mapping, nothing is ever
-    written.
+    """The cursor of an action of the other protocol in a mapped state. Reads go through the mapping. Writes are only
+    collected.
     """
 
     def __init__(self, others: ValueTable, before: Side | _Blank, script: Sequence[int]) -> None:
@@ -393,7 +388,7 @@ class Trial:
 
 
 class _Blank:
-    """The state before the initial one: every slot holds its default."""
+    """The state before initialisation: every slot holds its default."""
 
     def number(self, index: int) -> int:
         return 0
@@ -406,7 +401,7 @@ class Steps(NamedTuple):
     after: Side
 
     def difference(self, change: Change) -> dict[int, int]:
-        """The changes of the step: the new numbers, by slot of the other protocol."""
+        """The effect of the step: the numbers of new values, by slot of the other protocol."""
         mapping = self.before.mapping
         slots = {index: None for own in sorted(change.slots) for index in mapping.touched(own)}
         for part in mapping.parts:
@@ -418,7 +413,7 @@ class Steps(NamedTuple):
 
 
 class After:
-    """The cursor over the state after a step: what has not changed is read in the state before it."""
+    """The cursor over the state after a step. Unchanged slots are read in the state before it."""
 
     disabled = False
 

@@ -1,4 +1,4 @@
-"""The roots of a protocol: its actions and properties with their parameters bound, evaluated in every state."""
+"""The roots of a protocol: its actions and properties with their parameters bound. They are evaluated in every state."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from fencepost.semantics.deadline import Deadline
 PROPERTIES = ("constraint", "invariant", "sometimes")
 STEP_PROPERTIES = ("step_constraint", "step_invariant", "refinement")
 MAPPING = "mapping"
-"""The kind of the parts of another protocol's state that a refinement computes. They are evaluated in every state, and
-always hold.
-"""
+"""The kind of the computed parts of a refinement's mapping. They are evaluated in every state, and always hold."""
 
 
 @dataclass(frozen=True)
 class Root:
-    """Something that is evaluated in every state: an action with its parameters bound, or a property.
+    """An action or a property with its parameters bound, evaluated in every state.
 
-    ``index`` orders roots: constraints, invariants, what is to be sometimes true, computed parts of refinements, step
-    constraints, step invariants, refinements, actions, then temporal properties, each as declared. ``part``: which of
-    the pair of truths of a leads-to property this is.
+    ``index`` orders roots: constraints, invariants, ``sometimes`` properties, computed parts of refinements, step
+    constraints, step invariants, refinements, actions, then temporal properties, each in order of declaration.
+    ``part``: the index of this root in the pair of a leads-to property.
     """
 
     index: int
@@ -48,8 +46,8 @@ class Root:
 
     @property
     def reported(self) -> str:
-        """The name in a violation or a witness: the root's name, but for a ``sometimes`` property its title, one for
-        each binding.
+        """The name in a violation or a witness. It is the root's name, or the title for a ``sometimes`` property, since
+        each binding has its own witness.
         """
         return self.title if self.kind == "sometimes" else self.name
 
@@ -64,7 +62,7 @@ class Root:
 
 
 def bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> list[dict[str, Value]]:
-    """Every binding of the parameters of an action or property, once it is certain that it can be called with them."""
+    """Every binding of the parameters of an action or property, after a check that it can be called with them."""
     if declared.kind == "refinement":
         return [{}]
     kind = declared.kind.replace("_", " ")

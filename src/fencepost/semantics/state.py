@@ -1,4 +1,4 @@
-"""States as rows of small integers: which slots there are, which values each has held, and what a row hashes to."""
+"""States as rows of small integers: the slots, the values that each has held, and the hash of a row."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fencepost.language.values import NotAValue, Value, encode, full_name, share
 from fencepost.text.notebook import table
 
 SEED = 0xBB67AE8584CAA73B25742D7078B83B89
-"""The fingerprint of the state in which every slot holds its default; any constant would do."""
+"""The fingerprint of the state in which every slot holds its default. Any constant would do."""
 
 LOW = (1 << 64) - 1
 
 
 class ValueTable:
-    """The slots of a protocol and, for each, the values it has been seen to hold, numbered from 0, its default.
+    """The slots of a protocol, and the values seen in each, numbered from 0, the default.
 
-    A fingerprint is the XOR of one hash per slot and value, a hash of content and not of numbering, so that it is the
-    same in every run and in every process. Defaults hash to 0, so a slot that appears late changes no earlier
+    A fingerprint is the XOR of one hash per slot and value. The hash depends on content and not on numbering, so it is
+    the same in every run and every process. Defaults hash to 0, so a slot that appears late changes no earlier
     fingerprint.
     """
 
@@ -35,34 +35,34 @@ class ValueTable:
         self.hashes: list[list[int]] = []
         self._index: dict[bytes, int] = {}
         self.numbered: dict[int, tuple[int, Slot]] = {}
-        """The number of each slot by its identity, which is several times faster than by its path; it is kept, so that
-        its id stays its own.
+        """The number of each slot by id, which is several times faster than by path. The slots are kept alive, so their
+        ids stay unique.
         """
         self._ids: list[dict[bytes, int]] = []
         self.visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
         self._declare()
 
     def _declare(self) -> None:
-        """Number the slots that every state has."""
+        """Number the slots that exist in every state."""
         for name, shape in self.protocol.shapes.items():
             for slot in shape.slots((name,)):
                 self.slot(slot)
 
     def show_only(self, visible: Callable[[tuple[Any, ...]], bool]) -> None:
-        """From now on only the slots whose paths are ``visible`` count in fingerprints: a view."""
+        """Count only the slots with ``visible`` paths in fingerprints, for a view."""
         self.visible = visible
         for index, slot in enumerate(self.slots):
             self.hashes[index] = [self._hash(slot, value) for value in self.values[index]]
 
     def slot(self, slot: Slot) -> int:
-        """The number of a slot; a slot not seen before gets the next one, and every state holds its default there."""
+        """The number of a slot. A new slot gets the next number, and every state holds its default there."""
         known = self.numbered.get(id(slot))
         if known is not None:
             return known[0]
         place = encode_path(slot.path)
         index = self._index.get(place)
         if index is None:
-            # An exception in between leaves nothing that counts: the entries beyond the slots are overwritten.
+            # An interruption here does no harm: entries beyond the slots are overwritten.
             index = len(self.slots)
             self._ids[index:] = [{encode(slot.default): 0}]
             self.hashes[index:] = [[0]]
@@ -75,11 +75,11 @@ class ValueTable:
         return index
 
     def index_of(self, path: tuple[Any, ...]) -> int | None:
-        """The number of the slot at a path; None if no state has touched it."""
+        """The number of the slot at a path. None if no state has touched it."""
         return self._index.get(encode_path(path))
 
     def intern(self, index: int, value: Value) -> int:
-        """The number of a (frozen) value in a slot; a value not seen before gets the next one."""
+        """The number of a frozen value in a slot. A new value gets the next number."""
         code = encode(value)
         number = self._ids[index].get(code)
         if number is None:
@@ -98,7 +98,7 @@ class ValueTable:
         return content_hash(slot.path, code)
 
     def fingerprint(self, ids: Sequence[int]) -> int:
-        """The 128-bit fingerprint of a row; its low 64 bits are the 64-bit one."""
+        """The 128-bit fingerprint of a row. Its low 64 bits are the 64-bit fingerprint."""
         result = SEED
         for index, number in enumerate(ids):
             if number:
@@ -106,7 +106,7 @@ class ValueTable:
         return result
 
     def normal(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """A row without trailing defaults, so that rows written before and after a slot appeared compare equal."""
+        """A row without trailing defaults, so that rows made before and after a slot appeared compare equal."""
         end = len(ids)
         while end and not ids[end - 1]:
             end -= 1
@@ -114,21 +114,19 @@ class ValueTable:
 
 
 def encode_path(path: tuple[Any, ...]) -> bytes:
-    """The path of a slot in bytes that are equal exactly when two paths are. By path and not by name: the keys 1, True
-    and "1" are three.
+    """The path of a slot as bytes, equal exactly when two paths are. A name would not do: the keys 1, True and "1"
+    differ.
     """
     return b"".join(b"k" + full_name(p).encode() + b";" if isinstance(p, type) else encode(p) for p in path)
 
 
 def content_hash(path: tuple[Any, ...], code: bytes) -> int:
-    """128 bits that depend on where a value is and on what it is (:func:`encode`), and on nothing else."""
+    """A 128-bit hash of a slot's path and a value's encoding (:func:`encode`), and of nothing else."""
     return int.from_bytes(blake2b(encode_path(path) + b"\0" + code, digest_size=16).digest(), "little")
 
 
 def _refuse_namesakes(known: Value, value: Value) -> None:
-    """Raises if two values are encoded alike and differ all the same: they hold things of two classes that share a full
-    name.
-    """
+    """Raises if two different values have the same encoding: they hold objects of two classes with the same full name."""
     if known is not value and known != value:
         names = sorted({full_name(cls) for cls in classes_in(value)} & shared_names)
         raise NotAValue(
@@ -137,7 +135,7 @@ def _refuse_namesakes(known: Value, value: Value) -> None:
 
 
 class State:
-    """One state of a protocol, for people and for reports: its values by slot."""
+    """One state of a protocol, for users and reports: its values by slot."""
 
     __slots__ = ("ids", "store")
 
@@ -165,18 +163,18 @@ class State:
         return self.store.fingerprint(self.ids)
 
     def slots(self) -> Iterator[tuple[Slot, Value]]:
-        """Every slot with the value it holds here, in declaration order."""
+        """Every slot with its value here, in order of declaration."""
         for index, slot in enumerate(self.store.slots):
             yield slot, self[index]
 
     def touched(self) -> Iterator[tuple[Slot, Value]]:
-        """The slots that hold something else than their default, in declaration order."""
+        """The slots that do not hold their default, with their values, in order of declaration."""
         for index, number in enumerate(self.ids):
             if number:
                 yield self.store.slots[index], self.store.values[index][number]
 
     def read(self, slot: Slot) -> Value:
-        """The value a slot holds here; its default if no state has touched it."""
+        """The value of a slot here. Its default if no state has touched it."""
         index = self.store.index_of(slot.path)
         return slot.default if index is None else self[index]
 
@@ -185,7 +183,7 @@ class State:
         found: dict[str, Value] = {}
         for name, shape in self.store.protocol.shapes.items():
             if isinstance(shape, NetworkShape):
-                # The messages that it remembers have slots that only states know of.
+                # Remembered messages have slots that only states know.
                 found[name] = shape.held((slot, value) for slot, value in self.slots() if slot.path[0] == name)
             else:
                 found[name] = shape.value(self.read, (name,))

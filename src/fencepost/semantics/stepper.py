@@ -1,7 +1,7 @@
-"""A protocol that can be stepped: each of its actions and properties is run in one state, and recorded.
+"""Evaluates each action and property of a protocol in one state, and records it.
 
-The compiler grows tries from the decision trees that come out; the reference explorer, replay and checking mode walk
-them as they are.
+The compiler builds tries from the resulting decision trees. The reference explorer, replay and checking mode walk the
+trees directly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.language.protocol import Protocol, cursor_of, refuse_changed
 from fencepost.language.truths import truth
 from fencepost.language.values import Value
-from fencepost.semantics.authors import told
+from fencepost.semantics.authors import failure_text
 from fencepost.semantics.choices import next_script
 from fencepost.semantics.deadline import Deadline
 from fencepost.semantics.fairness import FairnessCondition, fairness_conditions
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class Stepper:
-    """A protocol that can be stepped: its roots, its store of values, and the evaluation of one root in one state.
+    """The roots of a protocol, its value table, and the evaluation of one root in one state.
 
-    ``invariants`` selects state and step invariants by name; by default all that are not turned off by their ``when``.
-    ``checking`` runs every evaluation twice and watches it (see `guard`), so that a protocol that reads more than its
-    state is caught. ``deadline`` ends evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for
-    an action or property whose parameters and domains do not fit.
+    ``invariants`` selects state and step invariants by name. The default is all that their ``when`` does not turn off.
+    ``checking`` runs every evaluation twice and watches it (see `guard`), to catch a protocol that reads more than its
+    state. ``deadline`` ends evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action
+    or property whose parameters and domains do not match.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Stepper:
         for kind in (*STEP_PROPERTIES, "action", *TEMPORAL):
             self._add_roots(kind, invariants)
         self.view = next(iter(protocol.declared("view")), None)
-        """The view, unless it only picks parts of the state."""
+        """The view, unless it only selects parts of the state."""
         self._view_slot = Slot(("view()",), None, constant=False)  # no variable can have this name
         self._project()
 
@@ -79,7 +79,7 @@ class Stepper:
                         self.roots.append(Root(len(self.roots), declared, parameters, part))
 
     def _add_refinement(self, declared: Declared) -> None:
-        """Set a refinement up, with a root for each part of the other protocol's state that it computes."""
+        """Set up a refinement, with a root for each computed part of its mapping."""
         assert isinstance(declared, spec.Refinement)
         with self.deadline.evaluating(f"what refinement {declared.name} refines"):
             refinement = self.refinements[declared.name] = Refinement(declared, self.protocol, self.store)
@@ -95,7 +95,7 @@ class Stepper:
         return [r for r in self.roots if r.kind in kinds]
 
     def fairness_conditions(self) -> list[FairnessCondition]:
-        """The fairness conditions that the protocol declares, for each binding of the parameters that it names.
+        """The fairness conditions of the protocol: one for each binding of the parameters that a declaration names.
 
         Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
         """
@@ -104,7 +104,7 @@ class Stepper:
     # -- evaluating ---------------------------------------------------------------------------------------------------
 
     def initial_states(self) -> list[State]:
-        """Every initial state, in the order of the choices that lead to it; duplicates removed."""
+        """Every initial state, in the order of its choices, without duplicates."""
         blank: list[int] = []
         setups = self.protocol.declared("initial")
         root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
@@ -120,8 +120,8 @@ class Stepper:
     ) -> Branch:
         """The decision tree of ``root`` in the state ``ids`` (and, for a step property, its successor ``after``).
 
-        ``change``: for a refinement, the number of the change that the step is, which is then what its tree reads
-        first. Raises :class:`fencepost.ProtocolRaised` if the author's Python does, or breaks a rule of the language.
+        ``change``: for a refinement, the number of the step's change, which its tree then reads first. Raises
+        :class:`fencepost.ProtocolRaised` if the author's Python raises, or breaks a rule of the language.
         """
         paths = list(self._paths(root, ids, after, change))
         try:
@@ -130,16 +130,16 @@ class Stepper:
             raise self._raised(root, ids, str(error)) from None
 
     def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
-        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds (if it is to
-        be sometimes true: if it is not).
+        """Every outcome of ``root`` in this state, in the order of its choices. For a property, the list is empty if it
+        holds. For a ``sometimes`` property, it is empty if it is false.
 
-        A refinement is judged over a step, or, without a state ``after`` it, as that of an initial state.
+        A refinement is judged for a step or, without ``after``, for an initial state.
         """
         return [outcome_of(path, ids) for path in self._paths(root, ids, after) if path.enabled]
 
     def outcome(self, root: Root, ids: Sequence[int], choices: Sequence[int]) -> Outcome | None:
-        """The outcome of an action with these choices, by number; None if it has none. Looks at no other way through
-        its choices.
+        """The outcome of an action with these choices (numbers of options). None if it is not enabled. Other choices
+        are not tried.
         """
         if any(number < 0 for number in choices):
             return None
@@ -153,7 +153,7 @@ class Stepper:
         return found if path.enabled and found.choices == tuple(choices) else None
 
     def apply(self, ids: Sequence[int], outcome: Outcome) -> tuple[int, ...]:
-        """The row after an outcome."""
+        """The row after an outcome is applied."""
         return self._apply(ids, {slot: new for slot, (_, new) in outcome.writes.items()})
 
     def _apply(self, ids: Sequence[int], writes: dict[int, int]) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ class Stepper:
             if following is None:
                 return
             script = following
-            # The options of a choice follow from the choices before.
+            # The options of a choice depend on the choices before it.
             del options[len(script) :]
         raise self._raised(root, ids, f"has more than {MAX_WAYS:,} ways through its choices: is one infinite?")
 
@@ -241,7 +241,7 @@ class Stepper:
     def _call(
         self, root: Root, recorder: Recorder, ids: Sequence[int], after: Sequence[int] | None, change: int | None
     ) -> None:
-        """Run the author's function. A path is enabled where an action ends, and where a property is to be reported."""
+        """Run the author's function. The path is enabled if an action completes, or if a property must be reported."""
         path, kind, function = recorder.path, root.kind, root.declared.function
         bound = self.protocol.bound_to(recorder)
         if kind == "refinement":
@@ -258,17 +258,17 @@ class Stepper:
             path.enabled = truth(function(bound, **root.parameters)) is (kind == "sometimes")
 
     def _explained(self, root: Root, ids: Sequence[int], error: BaseException) -> ProtocolRaised | SystemFailure:
-        """The error that is raised in the place of an exception of the author's code."""
+        """The error to raise for an exception of the author's code."""
         if isinstance(error, MemoryError):
             return SystemFailure(
                 f"out of memory while {root.title} was run: stop in time with {{max_memory}}", "max_memory"
             )
-        return ProtocolRaised(f"{root}{told(error)}", where=root.title, state=State(self.store, ids))
+        return ProtocolRaised(f"{root}{failure_text(error)}", where=root.title, state=State(self.store, ids))
 
     def _refines(
         self, root: Root, recorder: Recorder, ids: Sequence[int], after: Sequence[int] | None, number: int | None
     ) -> bool:
-        """Whether a step is one of the protocol that is refined, or a state one of its initial states."""
+        """Whether a step is a step of the refined protocol, or a state one of its initial states."""
         refinement, store = self.refinements[root.name], self.store
         if after is None:
             return refinement.starts(recorder, ids)
@@ -307,7 +307,7 @@ class Stepper:
     # -- the view -----------------------------------------------------------------------------------------------------
 
     def _project(self) -> None:
-        """A view that only picks parts of the state hides the others; any other one becomes a slot of its own."""
+        """If a view only selects parts of the state, hide the others. Any other view gets its own slot."""
         if self.view is None:
             return
         with self.deadline.evaluating(f"view {self.view.name}"):
@@ -320,7 +320,7 @@ class Stepper:
             self.store.show_only(lambda path: any(path[: len(part)] == part for part in shown))
 
     def _write_view(self, recorder: Recorder, bound: Protocol) -> None:
-        """Write what a computed view makes of the state after this path into its slot."""
+        """Write the result of a computed view, for the state after this path, into its slot."""
         if self.view is None:
             return
         recorder.read_only = True
@@ -333,7 +333,7 @@ class Stepper:
 
 
 def _is_selected(declared: Declared, protocol: Protocol, invariants: Sequence[str] | None) -> bool:
-    """Whether a check looks at this: always, but for a property that another selection leaves out or its ``when`` turns
+    """Whether a check evaluates this declaration. It skips a property that the selection omits or that ``when`` turns
     off.
     """
     if declared.kind not in JUDGED:
@@ -344,7 +344,7 @@ def _is_selected(declared: Declared, protocol: Protocol, invariants: Sequence[st
 
 
 def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
-    """Computes a part of the state of the protocol that is refined. Its reads are all that matters."""
+    """Computes a part of the refined protocol's state, for its reads. The result is not used."""
     refinement.mapping.compute(part, cursor_of(state))
     return True
 

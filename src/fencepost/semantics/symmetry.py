@@ -1,8 +1,8 @@
-"""Symmetry: states that differ only in who is who, taken for one.
+"""Symmetry reduction: states that differ only by a permutation of symmetric members count as one.
 
-A protocol declares of a constant that its members are alike (``model_values(..., symmetric=True)``). A permutation of
-them then takes reachable steps to steps and keeps what properties say, so of all states that permutations take to each
-other, an **orbit**, it is enough to explore one.
+A protocol declares that the members of a constant are alike (``model_values(..., symmetric=True)``). Then a permutation
+of them maps reachable steps to reachable steps and preserves properties. So it is enough to explore one state of each
+**orbit**, a set of states that permutations map to each other.
 """
 
 from __future__ import annotations
@@ -26,29 +26,31 @@ from fencepost.semantics.state import LOW, SEED, State, content_hash
 from fencepost.semantics.stepper import Stepper
 
 MAX_PERMUTATIONS = 720
-"""The most permutations that are tried one by one: those of six members. Of more, a canonical labelling is found."""
+"""The most permutations that are tried one by one: those of six members. Beyond that, a canonical labelling is
+computed.
+"""
 
 SAMPLED = 1_000
-"""Permutations that checking mode takes in turn where there are too many."""
+"""The number of permutations that checking mode cycles through if there are too many."""
 
 VERIFIED = 24
-"""How many images of a state checking mode compares it with."""
+"""The number of images that checking mode compares with a state."""
 
 Swap = Mapping[ModelValue, ModelValue]
-"""A permutation: which model value stands for which; those that stay themselves are left out."""
+"""A permutation, from model value to model value, without fixed points."""
 
 
 class Symmetry:
     """The permutations of constants that were declared symmetric, and the key of each orbit.
 
-    ``asked`` names the constants; True stands for all that are declared. ``size``: how many permutations there are.
-    ``permutations``: every one, the identity first; of more than :data:`MAX_PERMUTATIONS` a sample, and ``labelling``
-    finds the keys. ``images``: how many images of a state are compared for its key; one, itself, with a labelling.
-    ``exact``: whether every orbit has had one key so far, and not several.
+    ``asked`` names the constants. True means all that are declared. ``size``: the number of permutations.
+    ``permutations``: all of them, the identity first. Beyond :data:`MAX_PERMUTATIONS` it is a sample, and ``labelling``
+    computes the keys. ``images``: the number of images of a state that are compared for its key, or 1 with a labelling.
+    ``exact``: whether each orbit has had only one key so far.
 
-    Raises :class:`fencepost.OptionError` where the reduction would not be sound: a constant that is not declared
-    symmetric, or not in this configuration; members that other constants, initial values or a view tell apart; temporal
-    properties.
+    Raises :class:`fencepost.OptionError` if the reduction would not be sound: for a constant that is not declared
+    symmetric, or not in this configuration; for members that other constants, initial values or a view distinguish; and
+    for temporal properties.
     """
 
     def __init__(self, stepper: Stepper, asked: bool | Sequence[str]) -> None:
@@ -86,7 +88,7 @@ class Symmetry:
         self._blank = self._pack([SEED] * self.images)
         self._terms: dict[tuple[int, int], Term] = {}
         self._keys: dict[int, int] = {}
-        # Steps that are compared were watched when they were recorded.
+        # The steps to compare were already watched when they were recorded.
         self._stepper = copy(stepper)
         self._stepper.checking = False
         self._turns = itertools.cycle(range(1, len(self.permutations)))
@@ -94,7 +96,7 @@ class Symmetry:
     # -- images of states ---------------------------------------------------------------------------------------------
 
     def permuted(self, ids: Sequence[int], g: int) -> tuple[int, ...]:
-        """The row that permutation ``g`` takes a row to. The values in it are interned."""
+        """The image of a row under permutation ``g``. Its values are interned."""
         images = [self._image(g, index, number) for index, number in enumerate(ids) if number]
         row = [0] * len(self.store.slots)
         for index, number in images:
@@ -111,12 +113,12 @@ class Symmetry:
         return known
 
     def _path(self, slot: Slot, swap: Swap) -> tuple[Value, ...]:
-        # The value of a computed view is in a slot of no variable.
+        # The slot of a computed view belongs to no variable.
         shape = self.store.protocol.shapes.get(slot.path[0])
         return slot.path if shape is None else shape.permuted(slot.path, swap)
 
     def _hidden(self, slot: Slot) -> bool:
-        """Whether the view does not show a slot. Raises if it shows some of its images and others not."""
+        """Whether the view hides a slot. Raises if it hides only some of the slot's images."""
         visible = self.store.visible(slot.path)
         for swap in self._neighbours:
             if self.store.visible(self._path(slot, swap)) != visible:
@@ -129,13 +131,13 @@ class Symmetry:
 
     @property
     def searched(self) -> int:
-        """Of how many states the key was looked for, those not counted that were remembered."""
+        """The number of keys that were computed, not taken from the cache."""
         return len(self._keys)
 
     # -- the keys of orbits -------------------------------------------------------------------------------------------
 
     def key(self, ids: Sequence[int]) -> int:
-        """The key of the orbit of a row: the least hash of its images or labellings, by low halves first, then
+        """The key of a row's orbit: the least hash of its images or labellings, compared by low halves first, then
         scattered.
         """
         fingerprint = self.store.fingerprint(ids)
@@ -154,7 +156,7 @@ class Symmetry:
         return low, high
 
     def term(self, index: int, number: int) -> Term:
-        """The term of a slot with this value in the hash of a labelling; see `labelling`."""
+        """The term of a slot with this value in the hash of a labelling. See `labelling`."""
         assert self.labelling is not None
         known = self._terms.get((index, number))
         if known is None:
@@ -180,8 +182,8 @@ class Symmetry:
         return least, min(high for low, high in zip(found, self._unpack(highs), strict=True) if low == least)
 
     def _pack(self, hashes: list[int]) -> tuple[int, int]:
-        """Hashes side by side in one long integer, so that one operation combines them all: the low halves, the high
-        halves.
+        """Pack the low halves of hashes into one long integer and the high halves into another, so that one operation
+        combines all of them.
         """
         low, high = (
             int.from_bytes(b"".join((h >> shift & LOW).to_bytes(8, sys.byteorder) for h in hashes), sys.byteorder)
@@ -193,11 +195,11 @@ class Symmetry:
         return memoryview(packed.to_bytes(8 * self.images, sys.byteorder)).cast("Q").tolist()
 
     def hashes(self, index: int, number: int) -> list[int]:
-        """The hashes (128 bits) of a slot with this value in the fingerprint of each image of a state."""
+        """The 128-bit hashes of a slot with this value, one for the fingerprint of each image of a state."""
         slot, value = self.store.slots[index], self.store.values[index][number]
         if not number or self._hidden(slot):
             return [0] * self.images
-        # Permutations that agree on what stands here are many more than images.
+        # Many permutations agree on the members here, so the distinct images are few.
         here = [m for m in dict.fromkeys(model_values_in((slot.path, value))) if m in self._moved]
         known: dict[tuple[ModelValue, ...], int] = {}
         found = []
@@ -209,16 +211,14 @@ class Symmetry:
         return found
 
     def alike(self, roots: Sequence[Root]) -> list[Root]:
-        """For each root the first of those that permutations take it to: of the same property, for parameters that are
-        images of its own.
-        """
+        """For each root, the first root of the same property whose parameters are an image of its own."""
         numbers = {(r.name, encode(tuple(r.parameters.values()))): n for n, r in enumerate(roots)}
         first = list(range(len(roots)))
         for number, root in enumerate(roots):
             todo = [number] if first[number] == number else []
             while todo:
                 given = tuple(roots[todo.pop()].parameters.values())
-                # Swaps of neighbours generate all permutations, so what they connect is an orbit.
+                # Swaps of neighbours generate all permutations, so a connected set is an orbit.
                 for swap in self._neighbours:
                     image = numbers.get((root.name, encode(permute(given, swap))), number)
                     if first[image] == image > number:
@@ -229,8 +229,8 @@ class Symmetry:
     # -- checking mode ------------------------------------------------------------------------------------------------
 
     def verify(self, ids: Sequence[int]) -> None:
-        """Raises :class:`fencepost.ProtocolRaised` if an action or a property tells a state from its images, of which
-        it takes the next few in turn.
+        """Raises :class:`fencepost.ProtocolRaised` if an action or a property distinguishes a state from its images.
+        Compares :data:`VERIFIED` images, the next in turn.
         """
         steps = self._steps(ids)
         for g in itertools.islice(self._turns, VERIFIED):
@@ -260,26 +260,24 @@ class Symmetry:
         )
 
     def _unviewed(self, rows: Iterable[Sequence[int]]) -> set[tuple[int, ...]]:
-        """Rows without what a computed view made of them."""
+        """Rows without the slot of a computed view."""
         at = {index for index, slot in enumerate(self.store.slots) if slot.path[0] not in self.store.protocol.shapes}
         return {self.store.normal([0 if index in at else number for index, number in enumerate(row)]) for row in rows}
 
     def _steps(self, ids: Sequence[int]) -> dict[tuple[int, ...], str]:
-        """The rows that steps lead to, each with the name of an action that leads there."""
+        """The successors of a row, each with the name of an action that leads there."""
         stepper = self._stepper
         actions = stepper.of_kind("action")
         return {stepper.apply(ids, outcome): root.name for root in actions for outcome in stepper.outcomes(root, ids)}
 
     def _broken(self, kinds: tuple[str, ...], *rows: Sequence[int]) -> set[str]:
-        """The properties of these kinds that are false of a state, or of a step."""
+        """The properties of these kinds that are false in a state, or for a step."""
         return {root.name for root in self._stepper.of_kind(*kinds) if self._stepper.outcomes(root, *rows)}
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def _refuse_asymmetry(self, swap: Swap) -> None:
-        """Raises if constants, or what the variables are declared with, are not the same once two members change
-        places.
-        """
+        """Raises if the exchange of two members changes a constant or an initial value."""
         protocol = self.store.protocol
         cannot = (
             f"{listed(self.names)} cannot be reduced by symmetry: {' and '.join(m.name for m in swap)} are told"
@@ -299,8 +297,8 @@ class Symmetry:
 
 
 def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
-    """The constants that were asked for, in the order of declaration. Raises unless all are declared symmetric, and are
-    so here.
+    """The selected constants, in order of declaration. Raises unless all are declared symmetric, and are so in this
+    configuration.
     """
     declared = {n: c.symmetric for n, c in constants_of(protocol).items() if c.symmetric is not False}
     if not declared:
@@ -319,7 +317,7 @@ def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
 
 
 def _reason(name: str, symmetric: Symmetric, protocol: Protocol) -> str:
-    """Why a constant is not symmetric in this configuration; empty if it is."""
+    """The reason why a constant is not symmetric in this configuration. "" if it is."""
     if isinstance(symmetric, bool):
         return ""
     try:
@@ -342,8 +340,8 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _sampled(members: Sequence[Sequence[ModelValue]]) -> Iterator[tuple[Sequence[ModelValue], ...]]:
-    """Some permutations of each constant's members, the same in every run: the identity, exchanges of neighbours, any
-    others.
+    """Some permutations of each constant's members, the same in every run: the identity, swaps of neighbours, then
+    random ones.
     """
     yield tuple(members)
     for place, mine in enumerate(members):

@@ -1,7 +1,7 @@
-"""The record of an evaluation as a decision tree: one way through what was read, and every way through its choices.
+"""The record of an evaluation as a decision tree: one path through its reads, and every combination of its choices.
 
-A tree is a chain of :class:`Read`, a :class:`Fork` where options go on to read different things, and :class:`Leaf` with
-what comes out.
+A tree is a chain of :class:`Read`, then a :class:`Fork` whose branches read on differently, or a :class:`Leaf` with the
+outcomes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One way an evaluation can end.
+    """One outcome of an evaluation.
 
-    ``choices`` are the numbers of the options taken, ``labels`` what they were. ``writes`` maps a slot to its (old,
-    new) value numbers, only where they differ. ``events``: what it did, for a trace.
+    ``choices`` are the numbers of the options taken, ``labels`` the options. ``writes`` maps a slot to its (old, new)
+    value numbers, if they differ. ``events``: messages and timeouts, for a trace.
     """
 
     choices: tuple[int, ...]
@@ -34,10 +34,9 @@ class Outcome:
 
 @dataclass
 class Leaf:
-    """Where an evaluation ends: nothing if it is not enabled (or the property holds), else every outcome, in order.
+    """The end of an evaluation: every outcome, in order. None if it is not enabled, or the property holds.
 
-    For a temporal property, and for what is to be sometimes true, it is the other way round: an outcome where it is
-    true.
+    A temporal or ``sometimes`` property is the other way round: it has an outcome if it is true.
     """
 
     outcomes: list[Outcome]
@@ -45,8 +44,8 @@ class Leaf:
 
 @dataclass
 class Read:
-    """``slot`` was read and held value number ``value``. For step properties, slot 2i is i before and 2i+1 is i
-    after.
+    """``slot`` was read and held value number ``value``. For step properties, slot 2i is slot i before the step, and
+    2i+1 is slot i after it.
     """
 
     slot: int
@@ -56,7 +55,7 @@ class Read:
 
 @dataclass
 class Fork:
-    """A choice between options that go on to read: every branch is taken."""
+    """A choice whose options read on. Every branch is taken."""
 
     branches: list[Branch]
 
@@ -79,7 +78,7 @@ def _entry(path: Path, depth: int) -> tuple[Any, ...]:
 
 
 def tree_of(paths: list[Path], depth: int, ids: Sequence[int]) -> Branch:
-    """The tree of evaluations that share their first ``depth`` trail entries (choices aside)."""
+    """The tree of evaluations whose first ``depth`` trail entries agree, apart from choices."""
     first = paths[0]
     if len(paths) == 1:
         alone: Branch = Leaf([outcome_of(first, ids)] if first.enabled else [])
@@ -89,7 +88,7 @@ def tree_of(paths: list[Path], depth: int, ids: Sequence[int]) -> Branch:
         return alone
     shared = depth
     while True:
-        # The reads, and the number of options of a choice, follow from the choices before.
+        # The next read, or the number of options, must depend only on the choices before it.
         if len({_entry(p, shared) for p in paths}) > 1:
             raise Misbehaved("was not deterministic: it must depend on the state alone")
         if shared == len(first.trail) or first.trail[shared][0] == "choose":
@@ -106,13 +105,13 @@ def tree_of(paths: list[Path], depth: int, ids: Sequence[int]) -> Branch:
 
 
 def _forked(paths: list[Path], depth: int, ids: Sequence[int]) -> Branch:
-    """The tree of evaluations that go different ways at their trail entry number ``depth``, a choice."""
+    """The tree of evaluations that take different options at trail entry ``depth``, a choice."""
     subject = paths[0].trail[depth][1]
     options: list[list[Path]] = [[] for _ in range(subject)]
     for path in paths:
         options[path.trail[depth][2]].append(path)
     branches = [tree_of(option, depth + 1, ids) for option in options]
-    # Options that read nothing more end here together; those that do are walked side by side.
+    # Options that read nothing more end here, in one leaf. The others become branches of a fork.
     ended = [b for b in branches if isinstance(b, Leaf)]
     going_on: list[Branch] = [b for b in branches if not isinstance(b, Leaf)]
     joined = Leaf([outcome for leaf in ended for outcome in leaf.outcomes])

@@ -1,4 +1,4 @@
-"""Whether a view only picks parts of the state, and which."""
+"""Finds out whether a view only selects parts of the state, and which."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from fencepost.language.protocol import Protocol
 
 
 def picked_parts(view: Callable[..., Any], protocol: Protocol) -> list[tuple[Any, ...]] | None:
-    """The paths of the parts of the state that a view picks; None if it does anything else, or raises."""
+    """The paths of the parts of the state that a view selects. None if it does anything else, or raises."""
     picker = _Picker()
     try:
         paths = _picked_paths(view(protocol.bound_to(picker)))
     except Exception:
         return None
-    # A part that it read and did not return has decided something.
+    # A part that it read but did not return affects the result.
     return paths if paths is not None and _only_picks(view) and picker.read_paths <= set(paths) else None
 
 
 class _Picked:
-    """Stands for the value of a slot while a view is asked which parts it picks. It can be returned, and nothing
-    else.
-    """
+    """A placeholder for the value of a slot while a view is analysed. It can only be returned."""
 
     def __init__(self, path: tuple[Any, ...]) -> None:
         self.path = path
@@ -38,8 +36,8 @@ class _Picked:
 
 
 class _PickedCell:
-    """Stands for what a slot holds that appears late. Of a cell of a table the value can be taken, but not whether it
-    has one; nothing can be asked of a channel of a network.
+    """A placeholder for the content of a slot that appears late. A table's value can be read, but not whether it
+    exists. A channel of a network cannot be read.
     """
 
     def __init__(self, path: tuple[Any, ...]) -> None:
@@ -52,7 +50,7 @@ class _PickedCell:
 
 
 class _Picker(Looking):
-    """A cursor that hands out stand-ins: whoever computes with one is no mere selection."""
+    """A cursor that returns placeholders. A view that computes with one is not a mere selection."""
 
     def __init__(self) -> None:
         self.read_paths: set[tuple[Any, ...]] = set()
@@ -63,7 +61,7 @@ class _Picker(Looking):
 
 
 def _only_picks(view: Callable[..., Any]) -> bool:
-    """Whether a view's code names things and groups them and does nothing else, such as ``x is None`` or a branch."""
+    """Whether a view's code only loads and groups values. ``x is None`` or a branch, for example, does more."""
     harmless = ("LOAD_", "BUILD_", "RETURN_", "RESUME", "COPY_FREE_VARS", "BINARY_SUBSCR", "EXTENDED_ARG", "NOP")
     return all(op.opname.startswith(harmless) for op in dis.get_instructions(view))
 

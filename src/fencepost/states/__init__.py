@@ -1,3 +1,3 @@
-"""The state space as a table: every state that was explored, and every step between them, in Parquet files that
-anything can read.
+"""The state space as tables: every explored state, and every step between them, in Parquet files that any tool can
+read.
 """

@@ -1,12 +1,11 @@
-"""The columns of a table: what the numbers of values, of a state's parts and of actions, are for a reader.
+"""The columns of a table: they convert numbers of values, of parts of the state and of actions to readable data.
 
-Only the driver of a search knows the value that a number stands for. It turns these values into plain ones, which go to
-other processes as they are: a process that has the columns turns rows of numbers into rows that anything can read, and
-needs no protocol.
+Only the driver of a search knows the value of each number. It converts the values to plain ones, which other processes
+can receive. With the columns, a process converts rows of numbers to readable rows, and needs no protocol.
 
-Parts of the state may appear later, and so may values of another kind. A part that appears late is null as long as it
-holds its default, so that this is true of the states before it. The columns are certain at the end: see `spool` for
-states that wait until then, and `files` for those that other processes have written before.
+Parts of the state may appear late, and so may values of another kind. A late part is null while it holds its default,
+so that earlier states need no change. The columns are final only at the end. `spool` holds states until then, and
+`files` rewrites those that other processes wrote earlier.
 """
 
 from __future__ import annotations
@@ -42,24 +41,23 @@ except ImportError:
     raise OptionError(f"states needs pyarrow, which is not installed: {how_to_install('query')}") from None
 
 FEW = 1 << 12
-"""Values of a part of the state up to which all of them are laid out once for all blocks of rows."""
+"""If a part of the state has at most this many values, they are converted once for all blocks of rows."""
 
 STRING = pa.string()
 TEXT = pa.dictionary(pa.int32(), STRING)
-"""Text as a column; as a part of other values it is a :data:`STRING`."""
+"""The type of a text column. As a part of other values, text is a :data:`STRING`."""
 SCALARS = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
 
 ABOUT, KINDS = b"fencepost", b"fencepost.columns"
-"""The key of the metadata of a file:  what :class:`fencepost.states.manifest.About` says, and the kinds of the
-columns.
+"""The keys of a file's metadata: the content of :class:`fencepost.states.manifest.About`, and the kinds of the columns.
 """
 
 Kinds = dict[str, Kind]
 
 
 def field_of(name: str, kind: Kind, values: Sequence[Plain] | None = None, text: Any = STRING) -> Any:
-    """The field for values of a kind. ``values`` are all that it will ever hold, and what is null in none of them is
-    not nullable; without them anything is.
+    """The field for values of a kind. ``values`` are all values that it will ever hold. A part that is null in none of
+    them is not nullable. Without ``values`` every part is nullable.
     """
     nullable = values is None or any(value is None for value in values)
     present = None if values is None else [value for value in values if value is not None]
@@ -86,7 +84,7 @@ def _each(values: Sequence[Plain] | None, part: Any) -> list[Plain] | None:
 
 
 def schema_of(kinds: Kinds, metadata: dict[bytes, bytes], fields: Sequence[Any] = ()) -> Any:
-    """The schema of a file with columns of these kinds. ``fields``: those in which not everything may be null."""
+    """The schema of a file with columns of these kinds. ``fields``: fields that replace the fully nullable ones."""
     known = {field.name: field for field in fields}
     whole = [known.get(name) or field_of(name, kind, text=TEXT) for name, kind in kinds.items()]
     return pa.schema(whole, metadata={**metadata, KINDS: json.dumps(kinds, ensure_ascii=False).encode()})
@@ -99,8 +97,8 @@ def kinds_of(schema: Any) -> Kinds:
 
 
 def rewritten(table: Any, kinds: Kinds) -> Any:
-    """Rows of a file with columns of these kinds: its own, or kinds that theirs were merged to, and columns that it
-    lacks, which are null.
+    """Rows of a file, converted to columns of these kinds: its own kinds, or kinds merged from them. Missing columns
+    are null.
     """
     held, schema = kinds_of(table.schema), schema_of(kinds, {ABOUT: table.schema.metadata[ABOUT]})
     columns = []
@@ -125,7 +123,7 @@ def rewritten(table: Any, kinds: Kinds) -> Any:
 
 
 def completed(array: Any, kind: Any) -> Any:
-    """An array as one of this type, which it differs from only where it holds nothing but nulls, or nothing at all."""
+    """An array cast to this type. The types may differ only in parts that hold nothing but nulls, or nothing at all."""
     if array.type == kind:
         return array
     missing = array.is_null() if array.null_count else None
@@ -143,7 +141,7 @@ def completed(array: Any, kind: Any) -> Any:
 
 
 class Column:
-    """One part of the state. ``late``: it appeared while exploring, and is null as long as it holds its default."""
+    """One part of the state. ``late``: it appeared during the search, and is null while it holds its default."""
 
     def __init__(self, name: str, is_cell: bool, late: bool) -> None:
         self.name = name
@@ -154,7 +152,7 @@ class Column:
         self._lookup: tuple[Any, Any] | None = None
 
     def learn(self, values: Sequence[Value]) -> None:
-        """Take in the values that were numbered since."""
+        """Add the values that were numbered since the last call."""
         if len(values) == len(self.plain):
             return
         for number in range(len(self.plain), len(values)):
@@ -169,7 +167,7 @@ class Column:
         return plain(value[0]) if value else (None, None)
 
     def field(self) -> Any:
-        """The field for the values that there are: what is null in none of them cannot be null."""
+        """The field for the current values. Parts that are null in none of them are not nullable."""
         return field_of(self.name, self.kind, self._converted(self.plain), TEXT)
 
     def array(self, field: Any, ids: Array) -> Any:
@@ -182,7 +180,7 @@ class Column:
         return gathered(self._lookup[1], ids)
 
     def _values(self, field: Any, values: Iterable[tuple[Kind, Plain]]) -> Any:
-        """Values as a column holds them."""
+        """Values as an array of the column."""
         found = self._converted(values)
         if field.type == TEXT:
             return coded(*dictionary(found))
@@ -193,14 +191,14 @@ class Column:
 
 
 def dictionary(values: Sequence[str | None]) -> tuple[Array, Any]:
-    """For each text its place among the different ones, or -1; and those texts."""
+    """For each text its index among the distinct texts, or -1 for None. And the distinct texts."""
     places: dict[str, int] = {}
     codes = [-1 if value is None else places.setdefault(value, len(places)) for value in values]
     return np.array(codes, np.int32), pa.array(list(places), pa.string())
 
 
 def coded(codes: Array, texts: Any) -> Any:
-    """A column of text: for each row the place of its text, or -1."""
+    """A column of text from the index of each row's text, or -1 for null."""
     missing = codes < 0
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing if missing.any() else None), texts)
 
@@ -213,8 +211,7 @@ def gathered(values: Any, numbers: Array) -> Any:
 class Columns:
     """The columns of both tables of a search.
 
-    ``metadata`` goes into every file; ``kinds`` are the kinds of the columns of ``states``, as far as they are known,
-    in their order.
+    ``metadata`` goes into every file. ``kinds`` are the kinds of the columns of ``states`` known so far, in order.
     """
 
     def __init__(self, stepper: Stepper) -> None:
@@ -223,7 +220,7 @@ class Columns:
         self.kinds: Kinds = dict(FIXED)
         self._known = len(stepper.store.slots)
         self._parts: list[Column] = []
-        # By number of root, among which are properties too: they lead nowhere, and are no value of these columns.
+        # Indexed by number of root. Properties are roots too, but are no values of these columns.
         steps = [root if root.kind == "action" else None for root in stepper.roots]
         self._no_step = len(steps)
         texts_by_column = {
@@ -234,11 +231,11 @@ class Columns:
 
     @property
     def version(self) -> int:
-        """It grows with all that is learned."""
+        """A number that grows with every new part or value."""
         return sum(1 + len(part.plain) for part in self._parts)
 
     def learn(self, store: ValueTable) -> None:
-        """Take in the parts and the values that were numbered since."""
+        """Add the parts and the values that were numbered since the last call."""
         for index in range(len(self._parts), len(store.slots)):
             slot, taken = store.slots[index], {*FIXED, *(part.name for part in self._parts)}
             name = slot.name
@@ -249,23 +246,22 @@ class Columns:
             part.learn(values)
         early, late = self._parts[: self._known], sorted(self._parts[self._known :], key=lambda part: part.name)
         known = [*early, *(part for part in late if part.kind is not None)]
-        # A part that never held anything but None is text.
+        # A part that only ever held None is text.
         self.kinds = {**FIXED, **{part.name: part.kind or "text" for part in known}}
 
     def fields(self) -> list[Any]:
-        """The fields of the parts of the state, for a table that has no other values than those that are known."""
+        """The fields of the parts of the state, for a table with only the values known so far."""
         return [part.field() for part in self._parts if part.name in self.kinds]
 
     def schema(self, fields: Sequence[Any] = ()) -> Any:
-        """The schema of ``states``, as far as it is known. ``fields``: what is certain of the parts."""
+        """The schema of ``states`` known so far. ``fields``: final fields of the parts."""
         return schema_of(self.kinds, self.metadata, fields)
 
     def states(
         self, schema: Any, depths: int | Array, fingerprints: Array, parents: Array, roots: Array, rows: Array
     ) -> Any:
-        """States as a table: by their depths, their fingerprints, those of the parents and the numbers of the roots
-        that led here (-1 for initial states, which have no parents), and the numbers of their values, of which later
-        slots may be missing.
+        """States as a table. ``parents`` are fingerprints, and ``roots`` are the numbers of the actions that led to the
+        states: -1 for initial states, which have no parents. ``rows`` are numbers of values, and may lack late slots.
         """
         n = len(fingerprints)
         columns = {
@@ -283,7 +279,7 @@ class Columns:
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def edges(self, sources: Array, targets: Array, roots: Array) -> Any:
-        """Steps as a table, by the fingerprints they go from and to and the numbers of their roots."""
+        """Steps as a table, from the fingerprints of their sources and targets and the numbers of their roots."""
         columns = {
             "source": pa.array(sources.view(np.int64)),
             "target": pa.array(targets.view(np.int64)),

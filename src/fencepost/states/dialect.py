@@ -1,8 +1,8 @@
-"""Spark SQL as DuckDB understands it, as far as both are known to mean the same.
+"""Translates Spark SQL to DuckDB, where both are known to mean the same.
 
-The tables of a state space are asked in Spark SQL, and whichever of the two answers, the answer is the same. So a
-question is translated only if every part of it is listed here: what DuckDB would take otherwise, or what nobody has
-compared, is for Spark.
+Queries of a state space are in Spark SQL, and both engines must give the same answer. So a query is translated only if
+every part of it is listed here. Spark answers all others: those that mean something else to DuckDB, and those that
+nobody has compared.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SAME = (
     exp.LogicalOr, exp.LogicalAnd,
     exp.Array, exp.ArraySize, exp.ArrayFilter, exp.Lambda, exp.Lateral, exp.Explode, exp.Posexplode, exp.DataType,
 )  # fmt: skip
-"""Expressions that mean the same in both wherever they stand. Much else does under a condition: see
+"""Expressions that mean the same in both engines everywhere. Many others do under a condition: see
 :data:`UNDER_CONDITION`.
 """
 
 
 def _number(node: exp.Expression | None, least: int) -> bool:
-    """Whether it is a whole number, written out, of at least so much."""
+    """Whether it is a literal whole number of at least ``least``."""
     return isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit() and int(node.this) >= least
 
 
 def _plain_pattern(node: exp.Expression | None) -> bool:
-    """Whether it is a regular expression that means the same to Java and to RE2, and does not match nothing."""
+    """Whether it is a regular expression that means the same to Java and to RE2, and cannot match the empty string."""
     if not isinstance(node, exp.Literal) or not re.fullmatch(r"[\w\s\[\]^=,;:⟨⟩{}().+|-]+", str(node.this)):
         return False
     try:
@@ -51,7 +51,7 @@ def _plain_type(kind: exp.DataType) -> bool:
 
 
 UNDER_CONDITION: dict[type[exp.Expression], Callable[[exp.Expression], bool]] = {
-    exp.Literal: lambda n: n.is_string or _number(n, 0),  # of another number it depends how it is printed
+    exp.Literal: lambda n: n.is_string or _number(n, 0),  # other numbers are printed differently
     exp.Like: lambda n: isinstance(n.expression, exp.DPipe | exp.Literal) and "\\" not in n.sql("spark"),
     exp.With: lambda n: not n.recursive,
     exp.Join: lambda n: not n.args.get("using") and n.method != "NATURAL",
@@ -69,7 +69,7 @@ UNDER_CONDITION: dict[type[exp.Expression], Callable[[exp.Expression], bool]] = 
     exp.Cast: lambda n: _plain_type(n.to),
     exp.TryCast: lambda n: _plain_type(n.to),
 }
-"""Expressions that mean the same in both if the condition is met, or are translated by :func:`_translate`."""
+"""Expressions that mean the same in both engines if the condition holds, or that :func:`_translate` translates."""
 
 AGGREGATES = {
     exp.Count: "count",
@@ -83,19 +83,19 @@ AGGREGATES = {
 
 
 class Otherwise(Exception):
-    """A question for Spark; the message says why."""
+    """Only Spark can answer this query. The message says why."""
 
 
 class NoColumn(Exception):
-    """A question about a column that there is not; the message is the name of the column."""
+    """A query names a column that does not exist. The message is its name."""
 
 
 def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str]) -> tuple[str, list[str]]:
-    """A question, as :func:`fencepost.states.select.question` gives it, as one for DuckDB, and what the columns of the
-    answer are called. ``tables``: the columns of each table; ``floats``: those that are no whole numbers, whose text
-    the two write differently.
+    """Translate a query from :func:`fencepost.states.select.question` to DuckDB. Also returns the names of the answer's
+    columns. ``tables``: the columns of each table. ``floats``: columns of fractional numbers, which the engines print
+    differently.
 
-    Raises :class:`Otherwise` for a question that is for Spark, and :class:`NoColumn`.
+    Raises :class:`Otherwise` if only Spark can answer, and :class:`NoColumn`.
     """
     try:
         return _for_duckdb(sqlglot.parse_one(sql, read="spark"), tables, floats)
@@ -145,18 +145,18 @@ def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], fracti
 
 
 def _translate(query: exp.Query) -> None:
-    """Write otherwise what the two take otherwise."""
-    for node in list(query.find_all(exp.CountIf)):  # of nothing but nulls it is null in DuckDB
+    """Rewrite expressions that the two engines evaluate differently."""
+    for node in list(query.find_all(exp.CountIf)):  # over nulls alone it is null in DuckDB
         node.replace(exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=node.this.copy())))
-    for node in list(query.find_all(exp.ArrayContains)):  # where a null may be what is sought, Spark is unsure
+    for node in list(query.find_all(exp.ArrayContains)):  # Spark returns null if the list has a null
         there, count = node.this.copy(), exp.func("list_count", node.this.copy())
         unsure = exp.If(this=exp.GT(this=exp.func("len", there), expression=count), true=exp.null())
         node.replace(exp.Paren(this=exp.Or(this=node.copy(), expression=exp.Case(ifs=[unsure], default=exp.false()))))
-    for node in list(query.find_all(exp.TryCast)):  # which is what a cast is taken for; one that fails is told by Spark
+    for node in list(query.find_all(exp.TryCast)):  # the parser reads a cast as this; Spark reports a failed cast
         node.replace(exp.Cast(this=node.this.copy(), to=node.to.copy()))
     for node in reversed(
         list(query.find_all(exp.Div, bfs=True))
-    ):  # by zero it is null in DuckDB, and an error in Spark
+    ):  # division by zero is null in DuckDB, an error in Spark
         if _number(node.expression, 1):
             continue
         by = exp.Paren(this=node.expression.copy())
@@ -168,7 +168,7 @@ def _translate(query: exp.Query) -> None:
 
 
 def _names(query: exp.Query) -> list[str]:
-    """Spark's names for the columns of an answer; empty if DuckDB has the same."""
+    """Spark's names for the columns of an answer. Empty if DuckDB uses the same."""
     first = query
     while isinstance(first, exp.SetOperation):
         first = first.this

@@ -1,8 +1,8 @@
-"""Two state spaces held against each other: which states one has and the other has not.
+"""Compares two state spaces: the states that only one of them has.
 
-The comparison is written once, in SQL that DuckDB and Spark take alike. The parts of the state are ``p0``, ``p1``, ...
-in it: the two engines differ in how names are quoted and in whether capitals count. Each engine brings the tables, with
-values that have parts as JSON: those of two tables can then be compared whatever the types of parts that neither has.
+The comparison is written once, in SQL that DuckDB and Spark both accept. It names the parts of the state ``p0``,
+``p1``, ..., because the engines differ in the quoting and the case of names. Each engine provides the tables, with
+structured values as JSON, so that values of two tables are comparable even if their column types differ in empty parts.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fencepost.states.manifest import StateSpace
 from fencepost.states.questions import By, must_be_for_spark, opened, spark_sql
 
 MOST_VALUES = 8
-"""How many of the values that only one side has are listed for each part of the state."""
+"""The most values that are listed for a part of the state and only one side."""
 
 
 @dataclass(frozen=True)
 class Side:
     """The difference of two state spaces: rows that only one of them has.
 
-    ``distinct``: its states, projected on the common parts; ``only``: those that the other one lacks. ``nearest``:
-    fingerprint and depth of the first of them. ``values``: for each part that holds values here which it never holds
-    there, some of these.
+    ``distinct``: the number of its states, projected on the common parts. ``only``: the number of those that the other
+    one lacks. ``nearest``: the fingerprint and the depth of the first of them. ``values``: some of the values that a
+    part holds only here, by part.
     """
 
     space: StateSpace
@@ -40,8 +40,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two state spaces, and the parts of the state that only one of them has, or with other kinds of values: they do
-    not take part.
+    """The difference of two state spaces. Parts of the state that only one has, or that have other kinds of values, are
+    not compared.
     """
 
     sides: tuple[Side, Side]
@@ -51,11 +51,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Tables:
-    """An engine that has the states of both sides as ``states_0`` and ``states_1``: ``fingerprint``, ``depth``, and the
-    parts that are compared.
+    """An engine with the states of both sides as ``states_0`` and ``states_1``: ``fingerprint``, ``depth``, and the
+    compared parts.
 
-    ``rows`` answers a query, and ``keep`` makes a table of its answer. ``collect_set`` is an aggregate there: a list of
-    the different values that are not null.
+    ``rows`` answers a query, and ``keep`` stores its answer as a table. ``collect_set`` must be an aggregate: the list
+    of distinct values that are not null.
     """
 
     rows: Callable[[str], Sequence[Sequence[Any]]]
@@ -63,11 +63,11 @@ class Tables:
 
 
 def difference(one: StateSpace, other: StateSpace, by: By, parts: Sequence[str] = ()) -> Difference:
-    """The rows that only one of two state spaces has. ``parts``: compare only these parts of the state, with
-    all below them (``bookie`` is ``bookie.b1.fenced`` and others).
+    """The rows that only one of two state spaces has. ``parts``: compare only these parts of the state, and all parts
+    below them (``bookie`` includes ``bookie.b1.fenced``).
 
-    Raises :class:`fencepost.OptionError` if they have no parts in common, and :class:`fencepost.SystemFailure` if
-    nobody is there to answer.
+    Raises :class:`fencepost.OptionError` if they have no parts in common, and :class:`fencepost.SystemFailure` if no
+    engine can answer.
     """
     every = [
         name for name in {**one.parts, **other.parts} if not parts or any(_is_within(name, part) for part in parts)
@@ -138,7 +138,7 @@ def _is_within(name: str, part: str) -> bool:
 
 
 def _by_duckdb(spaces: tuple[StateSpace, StateSpace], shared: list[str], by: By) -> tuple[Side, Side] | None:
-    """DuckDB's comparison; None if it is for Spark."""
+    """DuckDB's comparison. None if only Spark can compare."""
     if not (by.duckdb(spaces[0]) and by.duckdb(spaces[1])):
         return None
     import duckdb
@@ -168,7 +168,7 @@ def _by_duckdb(spaces: tuple[StateSpace, StateSpace], shared: list[str], by: By)
 
 
 def _unlike(space: StateSpace, shared: list[str]) -> str | None:
-    """Why DuckDB may have other values there than Spark; None if it has the same."""
+    """Why DuckDB may read other values than Spark. None if it reads the same."""
     if _differ_in_capitals(space.manifest.columns):
         return "names that differ in capitals only, which are one to DuckDB"
     return next((why for name in shared if (why := _unlike_inside(space.parts[name]))), None)
@@ -210,8 +210,8 @@ def _on_spark(spaces: tuple[StateSpace, StateSpace], shared: list[str], by: By) 
 
 
 def _columns(space: StateSpace, shared: list[str], quote: str, json_of: str) -> list[str]:
-    """The columns of the states of one side that are compared, in an engine's own SQL: its ``quote`` around names, and
-    how it makes JSON.
+    """The compared columns of one side, in an engine's SQL. ``quote`` is its quote for names. ``json_of`` is its
+    template for JSON.
     """
     columns = ["fingerprint", "depth"]
     for place, name in enumerate(shared):

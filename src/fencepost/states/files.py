@@ -1,10 +1,8 @@
-"""The files of a table: plain Parquet, ``part-00001.parquet`` and so on, all of one schema.
+"""The files of a table: plain Parquet, ``part-00001.parquet`` and so on, all with one schema.
 
-A file gets such a name when it is complete. Until then it has one that no reader looks at, and which nobody else
-writes: what a process that was killed, or a task that was tried again, has left behind is no part of the table.
-
-The columns are only certain at the end, before which other processes have written files. One that lacks a
-column, or has one of another kind, is then written again (:meth:`Place.rewrite`).
+A file gets such a name when it is complete. Until then it has a unique name that readers ignore, so that the remains of
+a killed process or a retried task are not part of the table. The columns are final only at the end, but other processes
+write files earlier. A file that lacks a column, or has one of another kind, is rewritten then (:meth:`Place.rewrite`).
 """
 
 from __future__ import annotations
@@ -26,21 +24,21 @@ from fencepost.states.columns import Kinds, kinds_of, rewritten, schema_of
 from fencepost.states.manifest import File
 
 BLOCK = 1 << 17
-"""Rows that are written together: a row group."""
+"""Rows in a row group."""
 FILE_ROWS = 1 << 22
-"""Rows after which a file is full."""
+"""Rows in a full file."""
 
 UNFINISHED = "_"
-"""The beginning of the names of files that are no part of the table."""
+"""The prefix of the names of files that are not part of the table."""
 
 FINGERPRINTS = {"states": ("fingerprint", "parent"), "edges": ("source", "target")}
-"""The columns of each table that hold random numbers: there is nothing to compress, and few values are there twice."""
+"""The columns of each table that hold hashes. They do not compress, and few values occur twice."""
 RISING = {"states": "fingerprint", "edges": "source"}
-"""The one of them by which rows are in order for the most part, so that differences take less room than numbers."""
+"""The one of them by which rows are mostly sorted, so that delta encoding takes less space."""
 
 
 class Part(File, frozen=True):
-    """A file of rows that is complete but for its name. ``order``: its place among those that were written at the same
+    """A file of rows that is complete except for its name. ``order``: its position among the files written at the same
     time.
     """
 
@@ -48,21 +46,21 @@ class Part(File, frozen=True):
 
 
 class Place:
-    """Where the files of one table are. It goes to other processes as it is."""
+    """The location of one table's files. It can be sent to other processes."""
 
     def __init__(self, storage: Storage, table: str) -> None:
         self.storage = storage.below(table)
         self.table = table
 
     def open(self, name: str, schema: Any) -> PartWriter:
-        """A file to write tables with this schema to."""
+        """Open a file for tables with this schema."""
         plain = FINGERPRINTS[self.table]
         flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
         encoded = [path for field in schema if field.name not in plain for path in _leaves(field.name, field.type)]
         compression = {**dict.fromkeys(encoded, "zstd"), **dict.fromkeys(plain, "none")}
         files, folder = self.storage.arrow()
         stream = DigestedStream(files.open_output_stream(f"{folder}/{name}"))
-        # No reader skips rows by the least and the greatest element of lists, which take time to find.
+        # No statistics for lists: no reader skips rows by them, and they take time to compute.
         writer = pq.ParquetWriter(
             pa.PythonFile(stream, "w"), schema, use_dictionary=encoded or False, compression=compression,
             write_statistics=flat,
@@ -71,7 +69,7 @@ class Place:
         return PartWriter(name, writer, stream)
 
     def write(self, order: int, blocks: Iterable[Any]) -> Part | None:
-        """Write tables of one schema as a new file; nothing if there are none."""
+        """Write tables of one schema as a new file. Without tables, write nothing and return None."""
         file = None
         try:
             for block in blocks:
@@ -83,7 +81,7 @@ class Place:
         return file.part(order) if file is not None else None
 
     def rewrite(self, order: int, name: str, kinds: Kinds) -> Part:
-        """Write a file anew, with columns of these kinds."""
+        """Rewrite a file with columns of these kinds."""
         files, folder = self.storage.arrow()
         with pq.ParquetFile(f"{folder}/{name}", filesystem=files) as old:
             part = self.write(
@@ -93,7 +91,7 @@ class Place:
         return part
 
     def rewritten(self, file: File) -> File | None:
-        """The file that :meth:`rewrite` made of one; None if it holds something else."""
+        """The file that :meth:`rewrite` made from ``file``. None if the content is anything else."""
         files, folder = self.storage.arrow()
         path = f"{folder}/{file.name}"
         try:
@@ -113,9 +111,7 @@ class Place:
 
 
 class DigestedStream:
-    """A stream to a file, with a running digest and the number of all bytes that went through it. pyarrow takes it for
-    a file.
-    """
+    """A file-like object for pyarrow that keeps a running digest and byte count."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -130,7 +126,7 @@ class DigestedStream:
         return len(data)
 
     def flush(self) -> None:
-        """Bytes that were written are out of this process."""
+        """Flush to the operating system."""
         self.stream.flush()
 
     def tell(self) -> int:
@@ -138,7 +134,7 @@ class DigestedStream:
         return self.bytes
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the stream."""
         self.stream.close()
 
     @property
@@ -148,7 +144,7 @@ class DigestedStream:
 
 
 class PartWriter:
-    """A file of a table that is being written, under the name that it has until it is complete."""
+    """A file of a table being written, under its temporary name."""
 
     def __init__(self, name: str, writer: Any, stream: DigestedStream) -> None:
         self.name = name
@@ -158,7 +154,7 @@ class PartWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether more can be written."""
+        """Whether rows can still be written."""
         return bool(self._writer.is_open)
 
     def write(self, table: Any) -> None:
@@ -179,7 +175,7 @@ class PartWriter:
 
 
 def _leaves(path: str, type: Any) -> list[str]:
-    """The columns of a Parquet file, by their paths, that one column consists of."""
+    """The paths of the Parquet columns that store one column."""
     if pa.types.is_struct(type):
         parts = [(field.name, field.type) for field in type]
     elif pa.types.is_map(type):
@@ -192,13 +188,13 @@ def _leaves(path: str, type: Any) -> list[str]:
 
 
 def fresh_name() -> str:
-    """A name for a file that is no part of the table yet."""
+    """A unique name for a file that is not part of the table yet."""
     return f"{UNFINISHED}{uuid.uuid4().hex}.part"
 
 
 @contextmanager
 def writing(directory: object) -> Iterator[None]:
-    """Says in one line what the disk refuses while a state space is written."""
+    """Turn an error of the disk into :class:`SystemFailure`, with one line of text."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -206,31 +202,31 @@ def writing(directory: object) -> Iterator[None]:
 
 
 class Files:
-    """The files of one table, as the driver of a search keeps them.
+    """The files of one table, managed by the driver of a search.
 
-    It writes rows itself (:meth:`write`), or takes files that others wrote (:meth:`take`). One thread encodes and
-    writes a block while the next is laid out; what goes wrong there is raised by the next call.
+    The driver writes rows (:meth:`write`), or takes files that other processes wrote (:meth:`take`). A thread encodes
+    and writes a block while the next one is prepared. The next call raises any error of that thread.
     """
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.listed: list[File] = []
-        self._kinds: list[Kinds | None] = []  # of each file, None if they are yet to be looked up
+        self._kinds: list[Kinds | None] = []  # of each file, None if not read yet
         self._file: PartWriter | None = None
-        self._open: Kinds = {}  # of the columns of the file that is being written
+        self._open: Kinds = {}  # of the columns of the open file
         self._in_file = 0
         self._thread = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
-        self._writing = Lock()  # held by whoever uses the file
+        self._writing = Lock()  # held while the file is in use
 
     @property
     def rows(self) -> int:
-        """How many there are in all files, the one included that is being written."""
+        """The number of rows in all files, including the open one."""
         return sum(file.rows for file in self.listed) + self._in_file
 
     def write(self, kinds: Kinds, table: Any) -> None:
-        """Add rows, with columns of these kinds, which are those of the file that is open, if one is. A new one is
-        begun when it is full.
+        """Add rows with columns of these kinds, which must be those of the open file, if any. A full file is followed
+        by a new one.
         """
         if self._file is None or self._in_file >= FILE_ROWS:
             self.close()
@@ -246,9 +242,7 @@ class Files:
                 file.write(table)
 
     def take(self, kinds: Kinds, parts: Iterable[Part]) -> None:
-        """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses
-        one.
-        """
+        """Add files that other processes wrote with columns of these kinds: all of them, or none if the disk fails."""
         self.close()
         taken = [(part, _named(n, part)) for n, part in enumerate(sorted(parts, key=lambda p: p.order), self._next)]
         for part, file in taken:
@@ -266,7 +260,7 @@ class Files:
             last.result()
 
     def close(self) -> None:
-        """Complete the file that is being written."""
+        """Complete the open file."""
         if self._file is None:
             return
         self._wait()
@@ -279,30 +273,29 @@ class Files:
         self._in_file = 0
 
     def abandon(self) -> None:
-        """Let go of the file that is being written: it will not be needed."""
+        """Discard the open file."""
         file, self._file, self._in_file = self._file, None, 0
-        # An interrupt may come at any time, even before the executor knows of the thread that it has started and could
-        # wait for it.
-        with self._writing, suppress(OSError, pa.ArrowException):  # a full disk takes no ending either
+        # An interrupt may come at any time, even before the executor has registered the thread that it must wait for.
+        with self._writing, suppress(OSError, pa.ArrowException):  # a full disk fails here too
             if file is not None:
                 file.close()
         self._thread.shutdown(cancel_futures=True)
 
     def stand(self, files: Iterable[File]) -> None:
-        """Speak of these files alone, which are the first ones."""
+        """Reset the list to these files, which are its first ones."""
         self.listed = list(files)
         self._kinds = [*self._kinds[: len(self.listed)], *[None] * (len(self.listed) - len(self._kinds))]
 
     def sweep(self) -> None:
-        """Remove every file but those spoken of."""
+        """Remove every file that is not listed."""
         kept = {file.name for file in self.listed}
         for name in self.place.storage.names():
             if name not in kept:
                 self.place.storage.remove(name)
 
     def damage(self) -> str | None:
-        """The damage of a file that is spoken of, if there is any. A file may have been written again, with other
-        columns, before the end.
+        """The damage of a listed file, or None. A file may have been rewritten with other columns before the search
+        stopped: then the list is updated.
         """
         sizes = self.place.storage.sizes()
         for number, file in enumerate(self.listed):
@@ -319,7 +312,7 @@ class Files:
         return None
 
     def stale(self, kinds: Kinds) -> list[tuple[int, str]]:
-        """The files whose columns are not of these kinds: the number of each, and what it is called."""
+        """The number and the name of each file whose columns are not of these kinds."""
         for place, held in enumerate(self._kinds):
             if held is None:
                 self._kinds[place] = self.place.kinds(self.listed[place].name)
@@ -331,14 +324,14 @@ class Files:
         ]
 
     def replace(self, kinds: Kinds, part: Part) -> None:
-        """Put a file that :meth:`Place.rewrite` wrote, ``order`` telling of which, in the place of that one."""
+        """Replace file number ``part.order`` with its version from :meth:`Place.rewrite`."""
         old = self.listed[part.order]
         self.place.storage.rename(part.name, old.name)
         self.listed[part.order], self._kinds[part.order] = File(old.name, part.rows, part.bytes, part.digest), kinds
 
     def finish(self, kinds: Kinds, metadata: dict[bytes, bytes]) -> None:
-        """Complete the table, whose columns have turned out to be of these kinds. There is at least one file, so that
-        any reader knows them.
+        """Complete the table with columns of these final kinds. Writes an empty file if there is none, so that readers
+        find the schema.
         """
         self.close()
         self._thread.shutdown()

@@ -1,13 +1,12 @@
-"""The kinds of columns, and values as a column of a kind holds them.
+"""The kinds of columns, and the plain form of values in them.
 
-A kind is ``"int"`` (of 64 bits), ``"bool"``, ``"float"``, ``"text"``, or made of others: ``{"set": kind}``, ``{"list":
-kind}``, ``{"map": [kind, kind]}``, ``{"struct": {field: kind}, "of": "Entry"}`` for a record. It is None as long as
-nothing but None was seen.
+A kind is ``"int"`` (64 bits), ``"bool"``, ``"float"``, ``"text"``, or composed: ``{"set": kind}``, ``{"list": kind}``,
+``{"map": [kind, kind]}``, ``{"struct": {field: kind}, "of": "Entry"}`` for a record. It is None until a value other
+than None was seen.
 
-Values are **plain** in a column: numbers, booleans and strings as such, other values without parts by their names, sets
-and sequences as lists, maps as lists of pairs, records as dicts. Sets and maps are sorted. Where kinds do not go
-together, values are text. How they are printed follows from the plain value and its kind alone, so a column that was
-written can become one of another kind.
+Values in a column are **plain**: numbers, booleans and strings as such, other atoms by name, sets and sequences as
+lists, maps as lists of pairs, records as dicts. Sets and maps are sorted. If kinds do not merge, values become text.
+Their text depends only on the plain value and its kind, so a written column can be converted to another kind.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SCALARS = {bool: "bool", float: "float"}
 
 
 def plain(value: Value) -> tuple[Kind, Plain]:
-    """A value, as a column that holds nothing else would have it, and the kind of that column."""
+    """The plain form of a value, and the kind of a column with only this value."""
     cls = type(value)
     if value is None:
         return None, None
@@ -53,12 +52,12 @@ def plain(value: Value) -> tuple[Kind, Plain]:
 
 
 def _readable(text: str) -> str:
-    """A text that any reader of UTF-8 takes."""
+    """The text in valid UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _together(values: Iterable[Value]) -> tuple[Kind, list[Plain]]:
-    """Values of one column, and its kind."""
+    """The kind of a column with these values, and their plain forms."""
     found = [plain(value) for value in values]
     kind: Kind = None
     for one, _ in found:
@@ -81,12 +80,12 @@ def merged(one: Kind, other: Kind) -> Kind:
 
 
 def _outline(kind: dict[str, Any]) -> tuple[Any, ...]:
-    """What two kinds that are made of others have in common if they go together."""
+    """The shape of a composed kind. Kinds with equal shapes can be merged."""
     return (*kind, kind.get("of"), *kind.get("struct", ()))
 
 
 def agree(one: Kind, other: Kind) -> bool:
-    """Whether values of two kinds can be compared: one column could hold both, and none of them would become text."""
+    """Whether values of two kinds are comparable: one column can hold both without converting either to text."""
     if one is None or other is None or one == other:
         return True
     if not isinstance(one, dict) or not isinstance(other, dict) or merged(one, other) == "text":
@@ -95,14 +94,14 @@ def agree(one: Kind, other: Kind) -> bool:
 
 
 def inner(kind: dict[str, Any]) -> list[Kind]:
-    """The kinds that a kind is made of."""
+    """The kinds that a kind is composed of."""
     if "struct" in kind:
         return list(kind["struct"].values())
     return kind["map"] if "map" in kind else [kind.get("set", kind.get("list"))]
 
 
 def converted(value: Plain, before: Kind, after: Kind) -> Plain:
-    """A plain value of a column of one kind in a column of a kind that is merged from it."""
+    """A plain value of kind ``before``, converted to ``after``, a kind merged from it."""
     if value is None or before == after:
         return value
     if not isinstance(before, dict) or not isinstance(after, dict):
@@ -118,14 +117,14 @@ def converted(value: Plain, before: Kind, after: Kind) -> Plain:
 
 
 def is_keyed_by_parts(kind: Kind) -> bool:
-    """Whether it is a map whose keys have parts. As a column that is a list of structs, ``key`` and ``value``: few
-    readers can have such keys.
+    """Whether it is a map with structured keys. Such a column is a list of structs of ``key`` and ``value``, since few
+    readers support such keys.
     """
     return isinstance(kind, dict) and "map" in kind and isinstance(kind["map"][0], dict)
 
 
 def _mapped(value: Plain, kind: dict[str, Any], change: Callable[[Any, Kind], Any]) -> Any:
-    """A value of a kind that is made of others, with its parts changed: a dict, a list of pairs or a list."""
+    """A value of a composed kind with ``change`` applied to its parts: a dict, a list of pairs or a list."""
     if "struct" in kind:
         return {name: change(value[name], part) for name, part in kind["struct"].items()}
     if "map" in kind:
@@ -134,7 +133,7 @@ def _mapped(value: Plain, kind: dict[str, Any], change: Callable[[Any, Kind], An
 
 
 def to_column(value: Plain, kind: Kind) -> Any:
-    """A plain value as Arrow takes it."""
+    """A plain value in the form that Arrow accepts."""
     if value is None or not isinstance(kind, dict):
         return value
     found = _mapped(value, kind, to_column)
@@ -142,7 +141,7 @@ def to_column(value: Plain, kind: Kind) -> Any:
 
 
 def from_column(value: Any, kind: Kind) -> Plain:
-    """A plain value as Arrow, Spark or JSON give it."""
+    """A plain value from the form that Arrow, Spark or JSON returns."""
     if value is None or not isinstance(kind, dict):
         return value
     if is_keyed_by_parts(kind):
@@ -153,7 +152,7 @@ def from_column(value: Any, kind: Kind) -> Plain:
 
 
 def text(value: Plain, kind: Kind) -> str:
-    """A plain value as it is printed, but with strings as they are: ``{b1, b2}``, ``Entry(id=1, data=1)``."""
+    """A plain value as text, with strings unquoted: ``{b1, b2}``, ``Entry(id=1, data=1)``."""
     if value is None or not isinstance(kind, dict):
         return value if isinstance(value, str) else show(value)
     parts = _mapped(value, kind, text)

@@ -1,6 +1,4 @@
-"""The manifest of a state space that was written: of which protocol it is, what its columns are, whether it is
-whole.
-"""
+"""The manifest of a written state space: its protocol, its columns, its files, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -28,22 +26,22 @@ from fencepost.states.kinds import Kind
 from fencepost.version import VERSION
 
 SCHEMA = 3
-"""The version of what the files hold and how."""
+"""The version of the format of the files."""
 
 NAME = "manifest.json"
 
 FIXED = {"fingerprint": "int", "depth": "int", "parent": "int", "action": "text", "parameters": "text"}
-"""The columns of ``states`` that every protocol has, each with its kind; then come the parts of the state."""
+"""The columns of ``states`` that every protocol has, with their kinds. The parts of the state follow."""
 
 EDGES = {"source": "int", "target": "int", "action": "text", "parameters": "text"}
 """The columns of ``edges``."""
 
 
 class About(msgspec.Struct):
-    """The part that is known before anything is explored; it is in the metadata of every file too.
+    """The part that is known before the search. It is also in the metadata of every file.
 
-    ``home`` is what :func:`fencepost.language.loading.load` finds the protocol by, ``source`` a digest of its file,
-    ``constants`` are encoded, and ``shown`` are the same for people.
+    ``home`` is the argument with which :func:`fencepost.language.loading.load` loads the protocol. ``source`` is a
+    digest of its file. ``constants`` are encoded. ``shown`` has them as text.
     """
 
     schema: int
@@ -56,7 +54,7 @@ class About(msgspec.Struct):
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of a table. ``digest`` is that of its bytes; see :mod:`fencepost.files.digest`."""
+    """A file of a table. ``digest`` is the digest of its bytes: see :mod:`fencepost.files.digest`."""
 
     name: str
     rows: int
@@ -65,10 +63,10 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Manifest(About):
-    """The whole manifest. ``columns``: the kind of each column of ``states``; see `kinds`. ``files``: those of each
-    table.
+    """The whole manifest. ``columns``: the kind of each column of ``states`` (see `kinds`). ``files``: the files of
+    each table.
 
-    ``edges`` is how many there are, None if they were not asked for. Unless ``complete``, ``ended`` says what ended the
+    ``edges``: their number, or None if they were not requested. Unless ``complete``, ``ended`` says what ended the
     search.
     """
 
@@ -106,7 +104,7 @@ def _locator(protocol: type[Protocol]) -> str:
 class StateSpace:
     """A state space in a directory, or at a URL.
 
-    Raises :class:`fencepost.SystemFailure` if there is none, or none that this version of Fencepost can read.
+    Raises :class:`fencepost.SystemFailure` if there is none that this version of Fencepost can read.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -138,15 +136,15 @@ class StateSpace:
 
     @property
     def parts(self) -> dict[str, Kind]:
-        """The columns that are parts of the state, each with its kind."""
+        """The columns that are parts of the state, with their kinds."""
         return {name: kind for name, kind in self.manifest.columns.items() if name not in FIXED}
 
     def files(self, table: str) -> list[str]:
-        """The files of ``states`` or ``edges``, and no others that may be there: absolute, since Spark stays in the
-        directory that it was started in.
+        """The listed files of ``states`` or ``edges``. The paths are absolute, since Spark keeps the working directory
+        of its start.
 
-        Raises :class:`fencepost.SystemFailure` if one is missing, or is not what was written: on this machine to the
-        byte. At a URL only sizes are looked at, since Spark compares the checksum of every page that it reads.
+        Raises :class:`fencepost.SystemFailure` if one is missing or damaged. Local files are compared by digest. At a
+        URL only sizes are compared, since Spark verifies the checksum of every page that it reads.
         """
         storage = open_storage(self.directory).below(table)
         files = self.manifest.files.get(table, [])
@@ -159,10 +157,10 @@ class StateSpace:
         return [f"{storage.place}/{file.name}" for file in files]
 
     def _compare(self, storage: Storage, table: str, files: Sequence[File]) -> None:
-        """Compare the digests of files, once for each table."""
+        """Verify the digests of files, once for each table."""
         if table in self._compared:
             return
-        with ThreadPoolExecutor(os.cpu_count()) as threads:  # a digest leaves Python to the others
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # computing a digest releases the GIL
             for file, found in zip(files, threads.map(lambda file: storage.digest(file.name), files), strict=True):
                 if found != file.digest:
                     raise self._damaged(table, file, "is not what was written")
@@ -172,7 +170,7 @@ class StateSpace:
         return SystemFailure(f"{self.directory} is damaged: {table}/{file.name} {what}; check again")
 
     def dataset(self, table: str) -> Any:
-        """``states`` or ``edges`` as a data set of pyarrow's. Raises as :meth:`files`."""
+        """``states`` or ``edges`` as a data set of pyarrow. Raises as :meth:`files` does."""
         from pyarrow import dataset
 
         files, folder = open_storage(self.directory).below(table).arrow()
@@ -180,9 +178,9 @@ class StateSpace:
         return dataset.dataset(names, format="parquet", filesystem=files)
 
     def protocol(self) -> Protocol:
-        """The protocol that was explored, with its constants.
+        """The explored protocol, with its constants.
 
-        Raises :class:`fencepost.SystemFailure` if its file is gone or has changed since.
+        Raises :class:`fencepost.SystemFailure` if its file has been removed or changed.
         """
         kept = self.manifest
         if not kept.home:
@@ -202,5 +200,5 @@ class StateSpace:
 
 
 def constants_that_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """The names of the constants that two state spaces do not share."""
+    """The names of the constants whose values differ between two state spaces."""
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]

@@ -1,4 +1,4 @@
-"""The names of tables and columns in a question, whoever answers it."""
+"""The names of tables and columns in a query, for either engine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fencepost.errors import OptionError
 from fencepost.states.manifest import EDGES, StateSpace
 
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|\w+|.""", re.DOTALL)
-"""The pieces that SQL is cut into to find the names of columns outside of strings, quoted names and comments."""
+"""The tokens of SQL, for finding names of columns outside of strings, quoted names and comments."""
 
 
 def quoted(sql: str, columns: Iterable[str]) -> str:
-    """SQL in which parts of the state may be written as they are: ``bookie.b1.fenced`` is one column and needs no
-    quotes. It may have those of standard SQL, ``"bookie.b1.fenced"``, as well as Spark's own.
+    """Quote the parts of the state in SQL for Spark. ``bookie.b1.fenced`` is one column and needs no quotes. Quotes of
+    standard SQL, ``"bookie.b1.fenced"``, and of Spark are accepted too.
     """
     names = sorted((name for name in columns if not re.fullmatch(r"\w+", name)), key=len, reverse=True)
     pieces, at = [], 0
@@ -39,7 +39,7 @@ def _backquoted(name: str) -> str:
 
 
 def no_column(space: StateSpace, name: str) -> OptionError:
-    """A question asks for a column that there is not."""
+    """The error for an unknown column in a query."""
     known = [*space.manifest.columns, *(EDGES if space.manifest.edges is not None else ())]
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     instead = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known[:12])} and others"
@@ -47,7 +47,7 @@ def no_column(space: StateSpace, name: str) -> OptionError:
 
 
 def no_table(space: StateSpace, name: str) -> OptionError:
-    """A question asks for a table that there is not."""
+    """The error for an unknown table in a query."""
     if name == "edges":
         return OptionError(f"{space.directory} holds no steps: write them with fencepost check --states DIR --edges")
     return OptionError(f"there is no table {name}: there are states and edges")

@@ -1,9 +1,9 @@
-"""Questions to a state space, and who answers them: DuckDB, in this process and in a moment, or Spark, which takes its
-time to start.
+"""Queries of a state space, and the engine that answers each: DuckDB, which runs in this process and at once, or Spark,
+which is slow to start.
 
-A question means what it means in Spark SQL, and is a SELECT over the tables of the state space
-(:mod:`fencepost.states.select`). DuckDB is asked where the files are on this machine and the question is one
-that both understand alike (:mod:`fencepost.states.dialect`); everything else is for Spark.
+A query has the semantics of Spark SQL, and is a SELECT over the tables of the state space
+(:mod:`fencepost.states.select`). DuckDB answers if the files are on this machine and the query means the same to both
+engines (:mod:`fencepost.states.dialect`). Spark answers all others.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TYPES = {"int": "bigint", "bool": "boolean", "float": "double"}
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
 
 BLOCK = 10_000
-"""Rows that are taken from DuckDB together."""
+"""Rows that are fetched from DuckDB at a time."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The names of its columns, its first rows (so many at the most), and all of them."""
+    """An answer: the names of its columns, its first rows (``first`` takes their number), and all its rows."""
 
     columns: list[str]
     first: Callable[[int], Sequence[Sequence[Any]]]
@@ -46,9 +46,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class By:
-    """The engine that is to answer: ``engine`` is one of :data:`ENGINES`; ``master``, ``conf`` and ``debug`` are for
-    Spark.
-    """
+    """The choice of engine: ``engine`` is one of :data:`ENGINES`. ``master``, ``conf`` and ``debug`` are for Spark."""
 
     engine: str = "auto"
     master: str | None = None
@@ -56,7 +54,7 @@ class By:
     debug: bool = False
 
     def duckdb(self, space: StateSpace) -> bool:
-        """Whether DuckDB is asked first."""
+        """Whether to try DuckDB first."""
         if self.engine == "duckdb":
             if find_spec("duckdb") is None or find_spec("sqlglot") is None:
                 raise OptionError(f"engine duckdb needs duckdb and sqlglot: {how_to_install('query')}")
@@ -69,10 +67,10 @@ class By:
 
 @contextmanager
 def answered(space: StateSpace, sql: str, by: By) -> Iterator[Answer]:
-    """The answer to ``sql``, one SELECT over the tables ``states`` and ``edges``, or ``describe`` and one of the two.
+    """The answer to ``sql``: one SELECT over the tables ``states`` and ``edges``, or ``describe`` with one of them.
 
-    Raises :class:`fencepost.OptionError` for SQL that cannot be read, or is no such question, and
-    :class:`fencepost.SystemFailure` if nobody is there to answer.
+    Raises :class:`fencepost.OptionError` for SQL that cannot be parsed or is not such a query, and
+    :class:`fencepost.SystemFailure` if no engine can answer.
     """
     described = _DESCRIBE.fullmatch(sql)
     if described:
@@ -88,8 +86,8 @@ def answered(space: StateSpace, sql: str, by: By) -> Iterator[Answer]:
 
 
 def where(space: StateSpace, condition: str, by: By) -> tuple[int, int] | None:
-    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the
-    least fingerprint.
+    """The first state that satisfies a condition, as (fingerprint, depth): the one with the least depth, then the least
+    fingerprint.
 
     None if there is none. Raises as :func:`answered` does.
     """
@@ -100,7 +98,7 @@ def where(space: StateSpace, condition: str, by: By) -> tuple[int, int] | None:
 
 
 def spark_sql() -> Any:
-    """Spark's side, by its name: it rests on this room, and may not be installed."""
+    """Spark's module, imported by name: it depends on this package, and Spark may not be installed."""
     return import_module("fencepost.spark.sql")
 
 
@@ -131,7 +129,7 @@ def _tables(space: StateSpace) -> dict[str, Mapping[str, Kind]]:
 
 
 def _by_duckdb(space: StateSpace, question: str, by: By) -> Answer | None:
-    """DuckDB's answer; None if the question is for Spark."""
+    """DuckDB's answer. None if only Spark can answer."""
     if not by.duckdb(space):
         return None
     import duckdb
@@ -182,14 +180,14 @@ def _type(kind: Kind) -> str:
 
 
 def _listed(columns: list[tuple[str, str, None]]) -> Answer:
-    """The columns of a table, as Spark describes them."""
+    """The columns of a table, in the form of Spark's ``describe``."""
     return Answer(["col_name", "data_type", "comment"], lambda count: columns[:count], lambda: iter(columns))
 
 
 def must_be_for_spark(by: By, why: str) -> None:
-    """A question is left to Spark, which also says what is wrong with it: it is Spark's SQL.
+    """Leave a query to Spark. It also reports errors, since the query is Spark's SQL.
 
-    Raises :class:`fencepost.OptionError` if DuckDB was to answer.
+    Raises :class:`fencepost.OptionError` if the user chose DuckDB.
     """
     if by.engine == "duckdb":
         raise OptionError(
@@ -198,15 +196,15 @@ def must_be_for_spark(by: By, why: str) -> None:
 
 
 def opened(views: Mapping[str, tuple[Iterable[str], Sequence[str]]]) -> Any:
-    """A database in memory that has views: for each its columns, in DuckDB's SQL, and the files that it reads. It
-    reads no other files.
+    """An in-memory database with ``views``: the columns of each, in DuckDB's SQL, and its files. It can read no other
+    files.
     """
     import duckdb
 
     settings: dict[str, Any] = {
         "default_null_order": "nulls_first_on_asc_last_on_desc",
         "temp_directory": os.path.join(tempfile.gettempdir(), f"fencepost-duckdb-{os.getpid()}"),
-        "python_enable_replacements": False,  # a name is none of Python's
+        "python_enable_replacements": False,  # a name is never a Python variable
         "autoload_known_extensions": False,
     }
     database = duckdb.connect(config=settings)

@@ -1,9 +1,7 @@
-"""What a question is, whoever answers it: one SELECT of Spark SQL over the tables of a state space, which computes and
-does nothing else.
+"""Validates queries, for either engine: one SELECT of Spark SQL over the tables of a state space, without side effects.
 
-The parsed statement is judged. Its parts are of the kinds listed here, its functions are called by names listed here,
-and each name of a table is one of the state space or of a CTE that is known where it stands. So nobody is asked to
-read another file, to write, to run a program, or to tell what is in the environment.
+The parsed statement is checked. Its parts and functions must be listed here, and each table must belong to the state
+space or to a CTE in scope. So a query cannot read another file, write, run a program or read the environment.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ PARTS = (
     exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls, exp.Cast, exp.DataType, exp.DataTypeParam,
     exp.ColumnDef, exp.Anonymous, exp.Array, exp.Transform, exp.Substring, exp.Trim, exp.StrPosition, exp.Overlay,
 )  # fmt: skip
-"""The kinds of parts that a question has. None of them has an effect."""
+"""The allowed parts of a query. None of them has a side effect."""
 
 FUNCTIONS = frozenset(
     """
@@ -72,13 +70,13 @@ FUNCTIONS = frozenset(
     ucase unbase64 upper
     """.split()
 )
-"""The functions that a question may call: those of Spark that compute their value from their arguments (and from
-chance). Others ask for the environment, for files or for the session, or run a method of Java by its name.
+"""The functions that a query may call: those of Spark that compute only from their arguments, or at random. Others read
+the environment, files or the session, or call a Java method by name.
 """
 
 
 class _Parser(SparkParser):  # type: ignore[misc]
-    """Spark SQL in which a function is what it is called, but for those with a grammar of their own."""
+    """A parser of Spark SQL that keeps functions under their own names, except those with their own grammar."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -88,14 +86,14 @@ class _Parser(SparkParser):  # type: ignore[misc]
     }
 
     def _warn_unsupported(self) -> None:
-        """Say nothing of a statement that is refused."""
+        """Print no warning for a statement that is refused."""
 
 
 def question(space: StateSpace, sql: str) -> str:
-    """The text of a question in Spark SQL as it is to be asked, without comments. Parts of the state are written as
-    they are: see :func:`fencepost.states.names.quoted`.
+    """The text of a query to run in Spark SQL, without comments. Parts of the state need no quotes: see
+    :func:`fencepost.states.names.quoted`.
 
-    Raises :class:`fencepost.OptionError` for SQL that cannot be read, or is no question to this state space.
+    Raises :class:`fencepost.OptionError` for SQL that cannot be parsed, or is not a query of this state space.
     """
     text = names.quoted(sql, space.manifest.columns)
     with_edges = space.manifest.edges is not None
@@ -111,8 +109,8 @@ def question(space: StateSpace, sql: str) -> str:
 
 
 def condition(space: StateSpace, sql: str) -> str:
-    """The question for the first state that satisfies a condition, which is one expression: its fingerprint and its
-    depth. It is the least deep, and of those the one with the least fingerprint.
+    """The query for the fingerprint and the depth of the first state that satisfies a condition, which is one
+    expression. The first state has the least depth, then the least fingerprint.
 
     Raises as :func:`question` does.
     """
@@ -128,7 +126,7 @@ def condition(space: StateSpace, sql: str) -> str:
 
 
 def _tokens(text: str) -> list[Token]:
-    """The tokens of one statement. A semicolon at its end is none of it."""
+    """The tokens of one statement, without a final semicolon."""
     tokens: list[Token] = sqlglot.tokenize(text, read=SPARK)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
@@ -138,7 +136,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _joined(text: str, tokens: Sequence[Token]) -> str:
-    """The text of these tokens alone: engines differ in where a comment ends."""
+    """The text of these tokens without comments, since engines differ in where a comment ends."""
     pieces, end = [], tokens[0].start
     for token in tokens:
         pieces += [" "] * (token.start > end) + [text[token.start : token.end + 1]]
@@ -167,8 +165,8 @@ def _judge(space: StateSpace, statement: exp.Expr, tables: Collection[str]) -> N
 
 
 def _scoped(statement: exp.Expr, tables: frozenset[str]) -> Iterator[tuple[exp.Expr, frozenset[str]]]:
-    """Every part of a statement, with the tables that are known where it stands: a CTE from the end of its definition
-    to the end of the query that it belongs to, and in its own if it is recursive.
+    """Every part of a statement, with the tables in its scope: a CTE from the end of its definition to the end of its
+    query, and in its own definition if it is recursive.
     """
     left: list[tuple[exp.Expr, frozenset[str]]] = [(statement, tables)]
     while left:

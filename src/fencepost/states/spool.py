@@ -1,7 +1,7 @@
-"""States as numbers, until all is known that says what the numbers stand for.
+"""Buffers states as numbers until the columns that decode them are final.
 
-A column may appear, or become one of another kind, as long as a search goes on. So the states are kept as they come, in
-one file of compressed numbers beside those of the table, and are encoded once, when the columns are certain.
+During a search, a column may appear or change its kind. So states are first stored as compressed numbers, in one file
+next to those of the table, and encoded once, when the columns are final.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from fencepost.checker.compiler.arrays import Array
 from fencepost.states.files import BLOCK, Place, fresh_name
 
 Rows = tuple[Array, Array, Array, Array, Array]
-"""Of some states the depths, fingerprints, those of the parents, the numbers of the roots that led here (-1 for initial
-states), and the numbers of the values of their parts, a row for each state.
+"""Depths, fingerprints, the parents' fingerprints, numbers of the roots that led here (-1 for initial states), and
+numbers of values: a row for each state.
 """
 
 FIRST = ("depth", "fingerprint", "parent", "root")
-"""The columns before the numbers of values, which are called by the numbers of their parts."""
+"""The columns before those of value numbers, which are named by the numbers of their parts."""
 
 
 class Spool:
-    """States that wait for their columns. What the disk refuses is raised as it is."""
+    """States that wait for their columns. Errors of the disk are raised unchanged."""
 
     def __init__(self, place: Place) -> None:
         self._files, folder = place.storage.arrow()
         self._path = f"{folder}/{fresh_name()}"
         self._file: Any = None
         self.rows = 0
-        """States that are in it."""
+        """The number of states in it."""
 
     def add(self, depth: int, fingerprints: Array, parents: Array | None, roots: Array | None, rows: Array) -> None:
-        """Keep states of a level: without parents and roots they are initial ones."""
+        """Add states of a level. Without parents and roots, they are initial states."""
         n = len(fingerprints)
         known = (
             np.full(n, depth, np.int32),
@@ -48,15 +48,13 @@ class Spool:
         }
         batch = pa.record_batch({name: pa.array(column) for name, column in columns.items()})
         self._file = self._file or self._files.open_output_stream(self._path)
-        # Of its own kind, since a later level may have more parts, and larger numbers.
+        # Its own stream, since a later level may have more parts and wider numbers.
         with pa.ipc.new_stream(self._file, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_batch(batch)
         self.rows += n
 
     def blocks(self) -> Iterator[Rows]:
-        """All states in the order in which they came, as many together as are a row group. Parts that a level does not
-        have are 0. Then the spool is empty.
-        """
+        """All states in order of addition, in blocks of a row group. Missing parts of a level are 0. Empties the spool."""
         waiting: list[Any] = []
         rows = 0
         for table in self._tables():
@@ -83,7 +81,7 @@ class Spool:
         self._file, self.rows = None, 0
 
     def close(self) -> None:
-        """Nothing is added any more."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 

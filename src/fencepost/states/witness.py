@@ -1,4 +1,4 @@
-"""From a state in a table back to an initial one, and forwards again through the author's Python."""
+"""Traces a state of a table back to an initial state, and replays the behaviour in the author's Python."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fencepost.states.manifest import StateSpace
 
 
 def witness(space: StateSpace, fingerprint: int, depth: int) -> Trace:
-    """The shortest behaviour to the state with this fingerprint, as ``states`` has it, at this depth.
+    """The shortest behaviour to the state with this fingerprint and depth in ``states``.
 
-    Raises :class:`fencepost.SystemFailure` if the protocol has changed, or does not do what the table says.
+    Raises :class:`fencepost.SystemFailure` if the protocol has changed, or its steps differ from the table.
     """
     way = _way_back(space, fingerprint, depth)
     stepper = Stepper(space.protocol())
@@ -43,7 +43,7 @@ def witness(space: StateSpace, fingerprint: int, depth: int) -> Trace:
 
 
 def _way_back(space: StateSpace, fingerprint: int, depth: int) -> list[tuple[int, str, str]]:
-    """The states on the way and the actions that led to each, the last one first."""
+    """The states of the path and the action that led to each, from the last to the first."""
     from pyarrow import dataset
 
     states = space.dataset("states")

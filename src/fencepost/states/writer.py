@@ -1,8 +1,8 @@
-"""Writes the explored space down as Parquet, level by level.
+"""Writes the explored state space as Parquet, level by level.
 
-The driver of a search has a :class:`Writer`. It is given rows (:meth:`Writer.add_level`), which wait in a `spool` and
-are encoded at the end, or files of rows that other processes wrote with its columns (:meth:`Writer.take_level`). Rows
-are the business of `columns`, files that of `files`.
+The driver of a search has a :class:`Writer`. It accepts rows (:meth:`Writer.add_level`), which wait in a `spool` and
+are encoded at the end, or files that other processes wrote with its columns (:meth:`Writer.take_level`). `columns`
+encodes rows, and `files` manages files.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fencepost.states.manifest import EDGES, NAME, File, Manifest
 from fencepost.states.spool import Spool
 
 Progress = Callable[[int, int], None]
-"""Is told how many states were encoded, and of how many. May raise KeyboardInterrupt."""
+"""Called with the number of states encoded so far, and the total. May raise KeyboardInterrupt."""
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """How far a table was at the end of a level: what it takes to go on with it."""
+    """The extent of a table at the end of a level, for resuming it."""
 
     place: str
     depth: int
@@ -37,11 +37,10 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """A state space being written to a directory, or a URL, which must not hold anything yet; or one that is gone on
-    with.
+    """A state space being written to a directory or a URL. It must be empty, or hold the table to resume from ``mark``.
 
-    Raises :class:`fencepost.SystemFailure` when the disk does not take it. Unless there is a mark to go back to,
-    :meth:`discard` then removes what was written, and the directory if it is new.
+    Raises :class:`fencepost.SystemFailure` if the disk fails. :meth:`discard` then removes the written files, and the
+    directory if it is new. With a mark, it goes back to that instead.
     """
 
     def __init__(self, stepper: Stepper, directory: Path | str, edges: bool, mark: Mark | None = None) -> None:
@@ -74,8 +73,8 @@ class Writer:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def add_level(self, blocks: Iterator[tuple[Array, Array | None, Array | None, Array]]) -> None:
-        """The next level, in the order of fingerprints, in blocks: the fingerprints, those of the parents and the
-        numbers of the roots that led here (none for initial states), and the rows.
+        """Add the next level, sorted by fingerprint, in blocks: the fingerprints, the parents' fingerprints and the
+        numbers of the roots that led here (None for initial states), and the rows.
         """
         self.depth += 1
         with writing(self.directory):
@@ -83,7 +82,7 @@ class Writer:
                 self.spool.add(self.depth, *block)
 
     def add_edges(self, sources: Array, targets: Array, roots: Array) -> None:
-        """Steps, by the fingerprints they go from and to and the numbers of their roots."""
+        """Add steps: the fingerprints of their sources and targets, and the numbers of their roots."""
         assert self.edges is not None
         with writing(self.directory):
             for begin in range(0, len(sources), BLOCK):
@@ -93,7 +92,7 @@ class Writer:
     # -- files that others wrote --------------------------------------------------------------------------------------
 
     def take_level(self, parts: Iterable[Part]) -> None:
-        """The next level, in files that were written with the columns as they are now."""
+        """Add the next level, in files that were written with the current columns."""
         kinds = self.columns.kinds
         self._encode()
         with writing(self.directory):
@@ -101,32 +100,32 @@ class Writer:
         self.depth += 1
 
     def take_edges(self, parts: Iterable[Part]) -> None:
-        """Steps, in files."""
+        """Add steps, in files."""
         assert self.edges is not None
         with writing(self.directory):
             self.edges.take(dict(EDGES), parts)
 
     def stale(self) -> list[tuple[int, str]]:
-        """The files of states that have to be written again, with all columns: the number and the name of each.
-        :meth:`finish` does it too.
+        """The number and the name of each file of states that must be rewritten with all columns. :meth:`finish`
+        rewrites the remaining ones.
         """
         self._encode()
         with writing(self.directory):
             return self.states.stale(self.columns.kinds)
 
     def replace(self, part: Part) -> None:
-        """Take a file of states that was written again, ``order`` being its number."""
+        """Replace file number ``part.order`` of the states with this rewritten one."""
         self.states.replace(self.columns.kinds, part)
 
     # -- stopping, and going on ---------------------------------------------------------------------------------------
 
     def _encode(self, certain: bool = False, progress: Progress | None = None) -> None:
-        """Put the states of the spool into complete files, with the columns as they are now. ``certain``: no more
-        values will come.
+        """Write the states of the spool to complete files with the current columns. ``certain``: no more values will
+        come.
         """
         self.columns.learn(self.stepper.store)
         kinds, total, done = self.columns.kinds, self.spool.rows, 0
-        # All files have one schema: where some were written before, anything may be null in the others too.
+        # All files share one schema. If some were already written, every part must be nullable in the others too.
         schema = self.columns.schema(self.columns.fields() if certain and not self.states.listed else ())
         with writing(self.directory):
             for block in self.spool.blocks():
@@ -137,7 +136,7 @@ class Writer:
             self.states.close()
 
     def mark(self) -> Mark:
-        """How far the table is. All that was written until then is in complete files."""
+        """The current extent of the table. Everything written so far is then in complete files."""
         self._encode()
         with writing(self.directory):
             for files in self._files:
@@ -146,7 +145,7 @@ class Writer:
         return Mark(self.storage.place, self.depth, list(self.states.listed), edges)
 
     def damage(self) -> str | None:
-        """The damage of a file without which the search cannot go on with the table, if there is any."""
+        """The damage of a file that the search needs to resume, or None."""
         return next(filter(None, (files.damage() for files in self._files)), None)
 
     def _stand(self, mark: Mark) -> None:
@@ -156,9 +155,7 @@ class Writer:
             self.edges.stand(mark.edges)
 
     def begin(self) -> None:
-        """Before anything new is written to a table that is gone on with: from now on it is not complete, and ends
-        where its mark is.
-        """
+        """Prepare a resumed table for new rows: remove its manifest, and every file after its mark."""
         if not self._begun:
             self._sweep()
         self._begun = True
@@ -169,8 +166,8 @@ class Writer:
             files.sweep()
 
     def finish(self, complete: bool, ended: str | None, progress: Progress | None = None) -> Table:
-        """Complete the directory. ``ended``: what ended the search, unless it was ``complete``. ``progress`` is called
-        before each row group.
+        """Complete the directory. ``ended``: the reason why the search ended, unless it was ``complete``. ``progress``
+        is called before each row group.
         """
         self.begin()
         self._encode(True, progress)
@@ -188,12 +185,12 @@ class Writer:
         return Table(str(self.directory), manifest.states, manifest.edges, manifest.depth, manifest.complete)
 
     def discard(self) -> None:
-        """Remove what was written, since the mark if a search can go on from there."""
-        with suppress(OSError):  # a full disk takes no ending either
+        """Remove the written files. If there is a mark to resume from, remove only the later ones."""
+        with suppress(OSError):  # a full disk fails here too
             self.spool.close()
         for files in self._files:
             files.abandon()
-        with suppress(SystemFailure):  # what made it necessary is the failure to be told
+        with suppress(SystemFailure):  # report the failure that led here, not this one
             if self.kept is None:
                 for storage in [self.storage] if self._made else [files.place.storage for files in self._files]:
                     storage.delete()

@@ -23,7 +23,7 @@ from fencepost.language.declarations import Declared
 from fencepost.language.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import NotAValue, Record, Value, encode, freeze, kind_of, same, show, show_call
-from fencepost.semantics.authors import told
+from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
 
 MOST_LEARNT = 500_000
@@ -375,7 +375,7 @@ class Follower:
             return _refusal(unpicked, unpicked.reason)
         except (Exception, SystemExit) as error:
             title = show_call(declared.name, parameters)
-            raise ProtocolRaised(f"{declared.kind} {title}{told(error)}", where=title) from error
+            raise ProtocolRaised(f"{declared.kind} {title}{failure_text(error)}", where=title) from error
         finally:
             current.reset(token)
         if len(cursor.labels) < len(picks):
