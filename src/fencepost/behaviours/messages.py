@@ -25,7 +25,9 @@ IN_FLIGHT = "in flight"
 
 @dataclass(frozen=True)
 class At:
-    """A position in a behaviour: the number of a step (0 is the initial state) and of one of its events (-1 for none)."""
+    """A position in a behaviour: the number of a step (0 is the initial state) and of one of its events (-1 for
+    none).
+    """
 
     step: int
     event: int = -1

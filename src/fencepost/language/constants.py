@@ -140,7 +140,9 @@ class Constant:
 
 
 def constant(default: T, doc: str = "") -> T:
-    """A constant: a number, a boolean, text, an enum member, a frozenset or a tuple. Its type is that of its default."""
+    """A constant: a number, a boolean, text, an enum member, a frozenset or a tuple. Its type is that of its
+    default.
+    """
     return cast(T, Constant(default, doc))
 
 

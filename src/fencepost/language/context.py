@@ -26,7 +26,9 @@ infinite choice. Compiled loops keep a stack of this many branches.
 
 
 class Disabled(BaseException):
-    """The action is not enabled in this state. It is a BaseException, so that ``except Exception`` does not catch it."""
+    """The action is not enabled in this state. It is a BaseException, so that ``except Exception`` does not catch
+    it.
+    """
 
 
 @dataclass(frozen=True)

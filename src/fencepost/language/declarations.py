@@ -190,7 +190,9 @@ def assumption(function: Condition, /) -> Condition:
 
 
 def initial(function: F, /) -> F:
-    """Sets up the initial state, starting from the declared values. With ``one_of`` there are several initial states."""
+    """Sets up the initial state, starting from the declared values. With ``one_of`` there are several initial
+    states.
+    """
     return cast(F, Declared("initial", function))
 
 

@@ -220,7 +220,9 @@ class NetworkShape(Shape):
 
     @staticmethod
     def part(slot: Slot) -> str:
-        """The part of a network that a slot holds: ``in flight``, ``lost``, ``processed``, ``connected`` or ``topics``."""
+        """The part of a network that a slot holds: ``in flight``, ``lost``, ``processed``, ``connected`` or
+        ``topics``.
+        """
         return slot.path[1] if isinstance(slot.path[1], str) else IN_FLIGHT
 
     def channels(self, slots: Iterable[tuple[Slot, Value]]) -> dict[tuple[Any, ...], Channel]:
@@ -441,7 +443,9 @@ class Network(View):
         return bool(self._cursor.read(self._shape.connection(self._path, one, other)))
 
     def cut(self, one: ModelValue, other: ModelValue) -> None:
-        """Cut a connection. Messages in flight on it, in both directions, are never received. They count as processed."""
+        """Cut a connection. Messages in flight on it, in both directions, are never received. They count as
+        processed.
+        """
         self._cursor.write(self._shape.connection(self._path, one, other), False)
         self.drop(one, other)
 

@@ -265,7 +265,9 @@ def _lost(attribute: Any) -> Declared | None:
 
 
 def _check_own(owner: type, cls: type[Protocol]) -> None:
-    """Raises :class:`NotAProtocol` if an attribute of ``owner`` hides one of Fencepost's own, or the other way round."""
+    """Raises :class:`NotAProtocol` if an attribute of ``owner`` hides one of Fencepost's own, or the other way
+    round.
+    """
     hides = cls.__mro__.index(owner) < cls.__mro__.index(Protocol)
     for name, attribute in vars(owner).items():
         if name in _own() and (hides or _role(attribute)):

@@ -88,7 +88,9 @@ class Recorder:
         return options[taken]
 
     def _as_before(self, options: Sequence[Value]) -> Sequence[Value]:
-        """The options as the previous evaluation sorted them, if it reached this choice. This saves sorting them again."""
+        """The options as the previous evaluation sorted them, if it reached this choice. This saves sorting them
+        again.
+        """
         known = self.options[self.taken] if self.taken < len(self.options) else None
         if isinstance(known, InOrder) and isinstance(options, InOrder) and len(known) == len(options):
             return known

@@ -1,4 +1,6 @@
-"""The roots of a protocol: its actions and properties with their parameters bound. They are evaluated in every state."""
+"""The roots of a protocol: its actions and properties with their parameters bound. They are evaluated in every
+state.
+"""
 
 from __future__ import annotations
 

@@ -126,7 +126,9 @@ def content_hash(path: tuple[Any, ...], code: bytes) -> int:
 
 
 def _refuse_namesakes(known: Value, value: Value) -> None:
-    """Raises if two different values have the same encoding: they hold objects of two classes with the same full name."""
+    """Raises if two different values have the same encoding: they hold objects of two classes with the same full
+    name.
+    """
     if known is not value and known != value:
         names = sorted({full_name(cls) for cls in classes_in(value)} & shared_names)
         raise NotAValue(

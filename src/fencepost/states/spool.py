@@ -54,7 +54,9 @@ class Spool:
         self.rows += n
 
     def blocks(self) -> Iterator[Rows]:
-        """All states in order of addition, in blocks of a row group. Missing parts of a level are 0. Empties the spool."""
+        """All states in order of addition, in blocks of a row group. Missing parts of a level are 0. Empties the
+        spool.
+        """
         waiting: list[Any] = []
         rows = 0
         for table in self._tables():
