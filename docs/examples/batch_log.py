@@ -8,7 +8,7 @@ async def main() -> None:
         log = store.log("nights")
         await log.create()
         batches = log.batches("nightly")
-        for _ in range(2):  # as if the first time had been taken for failed
+        for _ in range(2):  # the second run is a retry of the same batch
             parts = [batches.part(number=7) for _ in range(2)]
             await asyncio.gather(parts[0].append([b"one", b"two"]), parts[1].append([b"three"]))
             print("attached:", await batches.attach(7, [await part.close() for part in parts]))

@@ -1,4 +1,4 @@
-"""Clients add one to a counter, and write down what they do: python clicks.py FOLDER [impatient]"""
+"""Clients add one to a counter, and trace their steps: python clicks.py FOLDER [impatient]"""
 
 import sys
 
@@ -6,7 +6,7 @@ from fencepost import TraceWriter
 
 
 class Counter:
-    """The server. It numbers what it is asked for."""
+    """The server. It numbers the requests."""
 
     value = requests = 0
 
@@ -42,6 +42,6 @@ bob.read()
 bob.write()
 ann.write()
 if "impatient" in how:
-    ann.write()  # no answer came in time, she believes
+    ann.write()  # she retries, as if no answer had come in time
 for client in (ann, bob):
     client.trace.close()

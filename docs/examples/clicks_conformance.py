@@ -4,7 +4,7 @@ from fencepost.traces.validation import Conformance, Step
 
 
 class Clicks(Conformance):
-    """What the clients of clicks.py write down, as steps of lost_update.py."""
+    """Maps the traces of clicks.py to steps of lost_update.py."""
 
     name = "lost-update"
     protocol = LostUpdate

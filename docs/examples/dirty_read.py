@@ -1,4 +1,4 @@
-"""A directed search in the BookKeeper protocol: how a reader gets an entry that the ledger will not have."""
+"""A directed search in the BookKeeper protocol: how a reader can read an entry that the closed ledger lacks."""
 
 from fencepost import ModelValue, configuration, constraint
 from fencepost.protocols.bookkeeper.current import BookKeeper, ClientStatus, ReadRequest, ReadResponse

@@ -17,7 +17,7 @@ class At(Enum):
 
 
 class Client(Record):
-    """A process: where it is, and its local variables."""
+    """A process: its label and its local variables."""
 
     at: At = At.ENTER
     n: int = 0

@@ -19,7 +19,7 @@ from fencepost.language.linearizability import History, Sequential, history
 
 
 class Mutex(Sequential):
-    """Whoever acquires it while it is held waits."""
+    """A lock. A client that acquires it while it is held waits."""
 
     holder: Any = None
 

@@ -20,7 +20,7 @@ from fencepost import (
 
 
 class At(Enum):
-    """Where a process is."""
+    """The position of a process."""
 
     AWAY = "away"
     WAITING = "waiting"

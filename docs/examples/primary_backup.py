@@ -30,7 +30,7 @@ from fencepost import (
 
 
 class Entry(Record):
-    """A value: it is kept whole wherever it is put."""
+    """An immutable value, stored as a whole."""
 
     index: int
     data: str
@@ -42,7 +42,7 @@ class Position(Record):
 
 
 class Replica(Record):
-    """The type of a state variable: every field is a part of the state of its own."""
+    """The type of a state variable: every field is a separate part of the state."""
 
     log: tuple[Entry, ...] = ()
     position: Position = Position()

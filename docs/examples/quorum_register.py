@@ -20,7 +20,7 @@ WRITER = ModelValue("writer")
 
 
 class Read(Record):
-    """A read under way: whom it has asked, and the newest value among the answers."""
+    """A read in progress: the replicas that it has asked, and the newest value among the answers."""
 
     asked: frozenset[ModelValue] = frozenset()
     newest: int = 0

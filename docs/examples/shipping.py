@@ -1,4 +1,4 @@
-"""Text that is shipped over a network that loses and repeats messages: the same two roles run, and are checked.
+"""Ships text over a network that loses and repeats messages. The same two roles are run and checked.
 
 fencepost check docs/examples/shipping.py
 python docs/examples/shipping.py
@@ -23,11 +23,11 @@ class Received(Message):
     number: int
 
 
-# -- the roles, which run as they are ---------------------------------------------------------------------------------
+# -- the roles, which also run unchecked ------------------------------------------------------------------------------
 
 
 class Sender:
-    """Ships one text after the other: it sends a chunk again until it hears that it was received."""
+    """Ships texts one after the other, and resends each chunk until it is acknowledged."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -49,7 +49,7 @@ class Sender:
 
 
 class Receiver:
-    """Takes each chunk once, in order, and says so every time."""
+    """Accepts each chunk once, in order, and acknowledges every copy."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -101,7 +101,7 @@ class Shipping(Protocol):
 
     @invariant
     def what_is_received_was_sent(self) -> bool:
-        """The receiver has the texts that were offered, the first ones, each once and in order."""
+        """The receiver has a prefix of the offered texts, each once and in order."""
         return self.receiver.texts == list(self.texts[: len(self.receiver.texts)])
 
     @invariant

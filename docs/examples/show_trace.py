@@ -1,4 +1,4 @@
-"""What a trace has of one subject, a ledger say: each event, with some of its parameters.
+"""Prints the events of one subject of a trace, such as a ledger, with some of their parameters.
 
 python show_trace.py FOLDER SUBJECT PARAMETER ...
 """

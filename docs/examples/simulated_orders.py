@@ -1,4 +1,4 @@
-"""A program of your own in simulated worlds: what it was told is in its log is there, whatever goes wrong."""
+"""Your own program in simulated worlds: acknowledged entries stay in its log, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.world.world import simulate
 
 
 async def orders(client: Client, random: Random) -> None:
-    """Place some orders, and look for them."""
+    """Append some orders, and look for them."""
     log = client.log("orders")
     with suppress(LogExistsError):
         await log.create(ensemble=2)

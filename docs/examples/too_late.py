@@ -1,4 +1,4 @@
-"""From where on can the ledger never be closed, and which lost message is to blame?
+"""After which steps can the ledger never be closed, and which lost message is the cause?
 
     python too_late.py DIR ...
 
@@ -18,7 +18,7 @@ LOST = "network.lost."
 
 
 def with_hope(states: DataFrame, edges: DataFrame) -> pd.DataFrame:
-    """Every state with what is lost in it. ``hope``: the ledger is closed, or some way leads to a state in which it
+    """Every state with its lost messages. ``hope``: the ledger is closed, or some path leads to a state in which it
     is.
     """
     parts = ["meta.status", *(name for name in states.columns if name.startswith(LOST))]
@@ -31,7 +31,7 @@ def with_hope(states: DataFrame, edges: DataFrame) -> pd.DataFrame:
 
 
 def by_message(found: pd.DataFrame) -> pd.DataFrame:
-    """For each kind of message: in how many states one of them is lost, and in how many of those there is hope."""
+    """For each kind of message: the number of states in which one is lost, and how many of those have hope."""
     channels = [name for name in found.columns if name.startswith(LOST)]
     lost = found.melt(["fingerprint", "hope"], channels, "channel", "messages")
     lost = lost[lost.messages.notna() & (lost.messages.str.len() > 0)]
@@ -41,7 +41,7 @@ def by_message(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def last_steps(found: pd.DataFrame, edges: DataFrame) -> pd.DataFrame:
-    """The steps that lead from hope to none, by their actions."""
+    """The steps from a state with hope to one without, by action."""
     hope = found.set_index("fingerprint").hope
     steps = edges.toPandas()
     last = steps[steps.source.map(hope) & ~steps.target.map(hope)]

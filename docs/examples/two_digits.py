@@ -4,7 +4,7 @@ from fencepost import Protocol, action, configuration, constant, refines, requir
 
 
 class Counter(Protocol):
-    """It counts to a limit, one by one."""
+    """Counts to a limit, one by one."""
 
     limit: int = constant(9)
 
@@ -17,7 +17,7 @@ class Counter(Protocol):
 
 
 class TwoDigits(Protocol):
-    """A counter of two digits, which remembers that it has to carry."""
+    """A counter of two digits with a deferred carry."""
 
     configurations = {
         "default": configuration(),

@@ -33,7 +33,7 @@ class TransactionManager(Record):
 
 
 class Vote(Message):
-    """A resource manager is prepared: it can commit, and from now on also can abort."""
+    """A resource manager is prepared: it can commit, and it can abort."""
 
 
 class Decision(Message):
@@ -107,7 +107,7 @@ class TwoPhaseCommit(Protocol):
 
     @action
     def everyone_is_done(self) -> None:
-        """The end. Without a step of its own it would look like a deadlock."""
+        """The end. Without its own step it would look like a deadlock."""
         require(all(self.rm[r] in (Status.COMMITTED, Status.ABORTED) for r in self.rms))
 
     @invariant(a=rms, b=rms)

@@ -32,7 +32,7 @@ class TransactionManager(Record):
 
 
 class Vote(Message):
-    """A resource manager is prepared: it can commit, and from now on also can abort."""
+    """A resource manager is prepared: it can commit, and it can abort."""
 
 
 class Decision(Message):

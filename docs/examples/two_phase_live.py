@@ -4,18 +4,18 @@ from fencepost import ModelValue, action, constant, leads_to, strong, weak
 
 
 class Prompt(TwoPhaseCommit):
-    """Two-phase commit, of which an answer is expected. Messages are late and not lost."""
+    """Two-phase commit that must answer. Messages may be late, but none is lost."""
 
     lossy: bool = constant(False, "messages may be lost")
 
     @leads_to(r=TwoPhaseCommit.rms)
     def prepared_gets_an_answer(self, r: ModelValue) -> tuple[bool, bool]:
-        """A resource manager that is prepared commits or aborts at last."""
+        """A resource manager that is prepared eventually commits or aborts."""
         return self.rm[r] is Status.PREPARED, self.rm[r] in (Status.COMMITTED, Status.ABORTED)
 
 
 class Fair(Prompt):
-    """Whoever has something to do for others does it at last."""
+    """Every step that others wait for happens eventually."""
 
     fairness = [
         weak(Prompt.rm_asks_again),
@@ -26,13 +26,13 @@ class Fair(Prompt):
 
 
 class Patient(Fair):
-    """The transaction manager does not wait for ever either."""
+    """The transaction manager does not wait forever either."""
 
     fairness = [*Fair.fairness, weak(Fair.tm_aborts)]
 
 
 class Unlucky(Patient):
-    """Decisions get lost, in steps of the network's own."""
+    """Decisions get lost, in separate steps of the network."""
 
     @action(r=Patient.rms, by="network")
     def network_loses_decision(self, r: ModelValue) -> None:
@@ -40,6 +40,6 @@ class Unlucky(Patient):
 
 
 class Lucky(Unlucky):
-    """A decision that is sent again and again arrives."""
+    """A decision that is sent again and again arrives eventually."""
 
     fairness = [*Unlucky.fairness, strong(Unlucky.rm_follows)]

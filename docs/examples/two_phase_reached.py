@@ -4,7 +4,7 @@ from fencepost import ModelValue, sometimes
 
 
 class Able(TwoPhaseCommit):
-    """Two-phase commit that is able to do its work."""
+    """Two-phase commit that can commit and abort."""
 
     @sometimes(r=TwoPhaseCommit.rms)
     def commits(self, r: ModelValue) -> bool:
@@ -13,5 +13,5 @@ class Able(TwoPhaseCommit):
 
     @sometimes
     def commits_and_aborts(self) -> bool:
-        """One commits and another aborts: if this were reached, something would be wrong."""
+        """One commits and another aborts. Reaching this would be a bug."""
         return {*self.rm.values()} >= {Status.COMMITTED, Status.ABORTED}

@@ -1,10 +1,10 @@
-"""two_phase_tla.py with its two sets taken apart: the same states, in smaller parts."""
+"""two_phase_tla.py with its two sets split: the same states in smaller parts."""
 
 from fencepost import ModelValue, PerKey, Protocol, action, invariant, model_values, per_key, require, state
 
 
 class TwoPhaseSplit(Protocol):
-    """A truth value for each message, and for each member of what were sets."""
+    """A boolean for each message, and for each member of the former sets."""
 
     rm = model_values("r", 3)
 

@@ -216,7 +216,7 @@ def test_one_is_not_true() -> None:
 
 
 class Mutex(Sequential):
-    """Whoever acquires it while it is held waits."""
+    """A lock. A client that acquires it while it is held waits."""
 
     holder: Any = None
 

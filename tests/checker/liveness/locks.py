@@ -22,7 +22,7 @@ from fencepost import (
 
 
 class At(enum.Enum):
-    """Where a process is."""
+    """The position of a process."""
 
     AWAY = "away"
     WAITING = "waiting"
