@@ -1,5 +1,5 @@
-"""Adding: which add a bookie takes, what its answer means to the client, and how far the last add confirmed (LAC)
-goes.
+"""Adding entries: which adds a bookie takes, what its answer means to the client, and how far the last add confirmed
+(LAC) advances.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ B = TypeVar("B")
 # -- the bookie -------------------------------------------------------------------------------------------------------
 
 
-def key_matches(known: bytes | None, given: bytes | None) -> bool:
-    """Whether a request has the master key of the ledger. The first one that comes is the ledger's from then on."""
-    return given is not None and known in (None, given)
+def key_matches(known: bytes | None, key: bytes | None) -> bool:
+    """Whether a request has the master key of the ledger. A ledger's first key becomes its key."""
+    return key is not None and known in (None, key)
 
 
 def answer_to_add(
     *, key_matches: bool, fenced: bool, recovery: bool, read_only: bool = False, protections: Protections = ALL
 ) -> Code:
-    """The answer of a bookie to an add, before it stores the entry. A ledger in limbo counts as fenced.
+    """A bookie's answer to an add, before it stores the entry. A ledger in limbo counts as fenced.
 
-    A bookie never unlearns that it is fenced, so after its refusal no add of the owner gets through to it. One that is
-    read-only, for want of room, keeps what is left for those who recover.
+    A bookie never forgets that a ledger is fenced, so after one refusal it takes no add of the owner. A read-only
+    bookie, which has little room left, keeps it for recoveries.
     """
     if not key_matches and protections.keys_are_checked:
         return Code.UNAUTHORIZED
@@ -38,36 +38,36 @@ def answer_to_add(
 
 
 def is_journalled(journals_adds: bool, recovery: bool) -> bool:
-    """Whether an add is in the bookie's journal before it is confirmed (BP-46 leaves others out).
+    """Whether an add is in the bookie's journal before it is confirmed. (With BP-46, other adds may not be.)
 
-    One of a recovery or a repair always is: the metadata name the bookie only when the ledger is closed or the fragment
-    is complete, so a bookie that lost the entry before then would not know of the ledger when it boots.
+    Adds of a recovery or a repair always are. The metadata name the bookie only once the ledger is closed or the
+    fragment is complete. A bookie that lost the entry before then would not find the ledger when it boots.
     """
     return journals_adds or recovery
 
 
-def answer_to_key(known: bytes | None, given: bytes | None, protections: Protections = ALL) -> Code:
-    """The answer of a bookie to what depends on the master key alone. An explicit LAC is true whether the ledger is
-    fenced or not; and it need not have heard of a ledger before that is to be fenced.
+def answer_to_key(known: bytes | None, key: bytes | None, protections: Protections = ALL) -> Code:
+    """A bookie's answer to a request that depends only on the master key. An explicit LAC is true for a fenced ledger
+    too. A fencing request may concern a ledger unknown to the bookie.
     """
-    return Code.OK if key_matches(known, given) or not protections.keys_are_checked else Code.UNAUTHORIZED
+    return Code.OK if key_matches(known, key) or not protections.keys_are_checked else Code.UNAUTHORIZED
 
 
 def lac_of_bookie(known: int, carried: int) -> int:
-    """A bookie's LAC after a message that carries one. It never falls, in whatever order messages come."""
+    """A bookie's LAC after a message that carries one. It never decreases, whatever the order of messages."""
     return max(known, carried)
 
 
-# -- the owner, and whoever writes entries back -----------------------------------------------------------------------
+# -- the owner, and recoveries that write entries back ----------------------------------------------------------------
 
 
 def may_append(pushed: int, confirmed: int, in_flight_limit: int) -> bool:
-    """Whether the owner may send one more entry: fewer than the limit are sent and not confirmed."""
+    """Whether the owner may send one more entry: fewer than the limit are unconfirmed."""
     return pushed - confirmed < in_flight_limit
 
 
 def room(pushed: int, confirmed: int, in_flight_limit: int) -> int:
-    """How many entries the owner may send one after another: :func:`may_append` for each of them."""
+    """How many entries the owner may send in a row: :func:`may_append` holds for each."""
     return max(0, in_flight_limit - (pushed - confirmed))
 
 
@@ -76,14 +76,14 @@ class AddOutcome(enum.Enum):
 
     CONFIRMED = "confirmed"
     BOOKIE_FAILED = "bookie failed"
-    """The bookie has to be replaced. Whether it stored the entry does not matter."""
+    """The bookie must be replaced, whether or not it stored the entry."""
     FENCED = "fenced"
     UNAUTHORIZED = "unauthorized"
 
 
 def outcome_of_add(code: Code | None) -> AddOutcome:
-    """The outcome of an add by the code of its answer; None: there was no answer. For a fenced client, or with a wrong
-    key, no other bookie would help.
+    """The outcome of an add by the code of its answer; None: no answer. If the client is fenced or has a wrong key,
+    other bookies would not help.
     """
     if code is Code.OK:
         return AddOutcome.CONFIRMED
@@ -99,10 +99,10 @@ def lac_reached(
     changing_ensemble: bool = False,
     protections: Protections = ALL,
 ) -> int:
-    """How far the LAC goes: up to the last entry that is committed together with all before it, at most ``pushed``.
+    """The LAC: the last entry, at most ``pushed``, that is committed together with all before it.
 
-    It stands still while the ensemble is being changed: the new one holds from the entry after the LAC on, and replaced
-    bookies no longer count for those entries.
+    It does not advance during a change of ensemble. The new ensemble starts at the entry after the LAC, and replaced
+    bookies no longer count from there.
     """
     if changing_ensemble and protections.lac_waits_for_change:
         return lac
@@ -117,22 +117,22 @@ def lac_reached(
 
 
 def lac_of_owner(confirmed: int, forced: int, deferred_sync: bool) -> int:
-    """The LAC that the owner tells: what is confirmed, or with deferred sync only what was forced to disks after
-    that.
+    """The LAC that the owner sends: the last confirmed entry, or with deferred sync the last confirmed and forced
+    one.
     """
     return forced if deferred_sync else confirmed
 
 
 def is_forced(forced: Collection[B], ensemble: Collection[B]) -> bool:
-    """Whether all that was confirmed before is durable. Each entry has an ack quorum of its own, so every bookie has to
-    say so.
+    """Whether everything confirmed before a force is durable. Each entry has its own ack quorum, so every bookie must
+    have answered.
     """
     return all(b in forced for b in ensemble)
 
 
 def outlives_connection(pushed: int, forced: int, deferred_sync: bool) -> bool:
-    """Whether a ledger may go on when the connection to a bookie is gone, which may have been started anew.
+    """Whether a ledger may continue after the connection to a bookie was lost. The bookie may have restarted.
 
-    With deferred sync it may have forgotten what it confirmed since the last force, and the next force would not tell.
+    With deferred sync it may have lost what it confirmed since the last force, and the next force would not show that.
     """
     return not deferred_sync or pushed <= forced

@@ -1,9 +1,8 @@
-"""Auditing: who is the auditor, when it publishes the ledgers of a bookie that is lost, and how long a failed repair
-rests.
+"""Auditing: who the auditor is, when it publishes the ledgers of a lost bookie, and how long a failed repair pauses.
 
-The rules of BookKeeper's ``Auditor``, ``ZkLedgerAuditorManager`` and ``ReplicationWorker`` (4.17), so that auditors
-and workers of both kinds can take turns. One departs: a bookie that is found lost when an auditor begins is waited for
-as long as any other.
+These are the rules of BookKeeper's ``Auditor``, ``ZkLedgerAuditorManager`` and ``ReplicationWorker`` (4.17), so that
+auditors and workers of both implementations can coexist. One rule differs: a bookie already lost when an auditor starts
+gets the same delay as any other.
 """
 
 from __future__ import annotations
@@ -14,33 +13,35 @@ from collections.abc import Collection, Iterable
 from fencepost.language.values import Record
 
 VOTE = "V_"
-"""How the names of votes begin, before their numbers."""
+"""The prefix of the names of votes, before their numbers."""
 
 _DOUBLINGS = 5
-"""So often the time doubles that a ledger rests after a failed repair."""
+"""How many times the pause of a ledger doubles after failed repairs."""
 
 
 class Due(enum.Enum):
     """When the ledgers of lost bookies are published."""
 
     NOTHING = "nothing"
-    """No bookie is lost that was not audited yet."""
+    """No bookie was lost since the last audit."""
     LATER = "later"
-    """One is, and may come back within the delay."""
+    """One bookie is lost, and may come back within the delay."""
     NOW = "now"
 
 
 class Watched(Record):
-    """An auditor's knowledge of bookies. ``known``: bookies that should be registered; ``waiting``: bookies that are
-    lost and not audited yet."""
+    """What an auditor knows. ``known``: bookies that should be registered. ``waiting``: lost bookies that are not
+    audited yet.
+    """
 
     known: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
 
 
 def seen(watched: Watched, registered: Collection[str], delay: float) -> tuple[Watched, Due]:
-    """The next step of an auditor when these bookies are registered. It waits for one lost bookie; not for several at
-    once."""
+    """An auditor's next step, given the registered bookies. It delays for one lost bookie, but not for several at
+    once.
+    """
     known = watched.known | frozenset(registered)
     waiting = (watched.waiting | known).difference(registered)
     watched = Watched(known=known - waiting, waiting=waiting)
@@ -50,21 +51,22 @@ def seen(watched: Watched, registered: Collection[str], delay: float) -> tuple[W
 
 
 def audited(watched: Watched) -> Watched:
-    """The ledgers of all lost bookies are published: nothing more follows from them until they have been back."""
+    """The ledgers of all lost bookies are published. Nothing more is done about these bookies until they come back."""
     return Watched(known=watched.known)
 
 
 def is_asked_for(delay: float, before: float) -> bool:
-    """Whether somebody who sets the delay asks for an audit at once: by none, and by the one that it has already."""
+    """Whether setting the delay requests an immediate audit: yes if it is zero or unchanged."""
     return delay <= 0 or delay == before
 
 
 def in_order(votes: Iterable[str]) -> list[str]:
-    """Votes for an auditor, the oldest first. Whoever has cast that is the auditor; each of the others waits for the
-    one before its own."""
+    """Votes for an auditor, oldest first. The oldest vote's node is the auditor. Each other node waits for the vote
+    before its own.
+    """
     return sorted((vote for vote in votes if vote.startswith(VOTE)), key=lambda vote: int(vote.removeprefix(VOTE)))
 
 
 def rest(failures: int, longest: float) -> float:
-    """How long nobody tries a ledger again whose repair has failed so many times, the first time included."""
+    """How long to pause a ledger whose repair has failed ``failures`` times, at least once."""
     return float(longest / 2**_DOUBLINGS * 2 ** min(failures - 1, _DOUBLINGS))

@@ -1,8 +1,8 @@
-"""Booting: whether a bookie may have lost what it confirmed, and what it owes its ledgers then (BP-46).
+"""Booting: whether a bookie may have lost what it confirmed, and how it then repairs its ledgers (BP-46).
 
-A bookie that may have lost entries or fences marks its ledgers ahead of its first answer (phase one), and gets back
-what it lacks while it serves (phase two). The order of phase one counts: first that a repair is under way, then the
-marks of the ledgers, then the cookie and the mark of this run. A crash in between begins it anew.
+A bookie that may have lost entries or fences marks its ledgers before its first answer (phase one), and restores
+missing entries while it serves (phase two). The order in phase one matters: first record that a repair is running, then
+mark the ledgers, then stamp the cookies and record this run. After a crash it starts over.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from fencepost.ledger.rules.protections import ALL, Protections
 
 
 class Run(Record):
-    """How a bookie runs, as it records durably ahead of its first answer; or, once it has flushed everything, that it
-    has ended cleanly.
+    """A record of how a bookie runs, made durable before its first answer, or that it has shut down cleanly, after it
+    flushed everything.
 
-    ``journals_adds``: whether an add is in the journal, and the journal synced, before it is confirmed.
+    ``journals_adds``: whether adds are in the journal, and the journal is synced, before they are confirmed.
     """
 
     journals_adds: bool
@@ -26,44 +26,44 @@ class Run(Record):
 
 
 CLEAN_END = Run(journals_adds=False, ended_cleanly=True)
-"""The record of a bookie that has ended cleanly, or has never run."""
+"""The record of a bookie that has shut down cleanly, or has never run."""
 
 
 class Step(enum.Enum):
-    """The steps of a boot. Each is durable before the next one is begun."""
+    """The steps of a boot. Each is durable before the next begins."""
 
     BEGIN_REPAIR = "begin repair"
-    """Note in all directories that entries may be missing, ahead of any file that comes of the repair."""
+    """Record in all directories that entries may be missing, before the repair writes any file."""
     OPEN_STORAGE = "open storage"
-    """Take up what is in the directories: from now on there are files in them."""
+    """Open the storage in the directories. From now on they contain files."""
     MARK_LEDGERS = "mark ledgers"
     """Phase one."""
     STAMP_COOKIES = "stamp cookies"
-    """Stamp new cookies into all directories, and then into the metadata: the bookie counts as one that has all
+    """Stamp new cookies into all directories, then into the metadata. From now on the bookie counts as having all
     directories.
     """
     NOTE_RUN = "note run"
-    """Note how it runs from now on, in place of how it ran before."""
+    """Record how the bookie runs from now on, replacing the record of the last run."""
     SERVE = "serve"
-    """Take connections, and register."""
+    """Accept connections, and register."""
 
 
 class Mark(enum.Enum):
-    """The mark that a bookie that may have lost entries puts on a ledger before it answers any request."""
+    """How a bookie that may have lost entries marks a ledger before it answers any request."""
 
     LIMBO = "limbo"
-    """Fence it, and never say that an entry is lacking: the ledger is not closed, and its end is still to be found."""
+    """Fence the ledger and never answer that an entry is missing. The ledger is open, and its end is still unknown."""
     FENCE = "fence"
-    """Take no adds of a writer, which knows less than the metadata do: the ledger is closed."""
+    """Refuse adds of a writer that does not know that the ledger is closed."""
     NOTHING = "nothing"
-    """The ledger has never been on this bookie."""
+    """The ledger never used this bookie."""
 
 
 def may_have_lost_adds(run: Run | None) -> bool:
-    """Whether adds that the last run has confirmed may be gone: it ended uncleanly, and its journal did not have them
-    all.
+    """Whether adds confirmed by the last run may be lost: it did not shut down cleanly, and not all adds were in its
+    journal.
 
-    A record that is missing or cannot be read (None) says neither: only a record of a clean end is one.
+    A missing or unreadable record (None) proves neither, so adds may be lost.
     """
     return run is None or not (run.ended_cleanly or run.journals_adds)
 
@@ -71,9 +71,9 @@ def may_have_lost_adds(run: Run | None) -> bool:
 def steps_of_boot(
     *, has_lost_directory: bool, last_run: Run | None, protections: Protections = ALL
 ) -> tuple[Step, ...]:
-    """The steps of a boot, in order: with phase one, if it has lost a directory, or may have lost adds.
+    """The steps of a boot, in order. They include phase one if the bookie has lost a directory or may have lost adds.
 
-    What makes it do that is there until all ledgers are marked: a directory without the cookie, or the note of the last
+    The evidence for that stays until all ledgers are marked: a directory without a cookie, or the record of the last
     run.
     """
     steps = [Step.OPEN_STORAGE]
@@ -86,11 +86,10 @@ def steps_of_boot(
 
 
 def mark_of(metadata: LedgerMetadata, bookie: object, protections: Protections = ALL) -> Mark:
-    """The mark that a bookie that may have lost entries puts on a ledger.
+    """How a bookie that may have lost entries marks a ledger.
 
-    BP-46 marks the ledgers that are not closed. A closed one is fenced too: else a bookie that has lost that it was
-    fenced would take the adds of a writer that was away (scenario 1). It needs no limbo, since its end is in the
-    metadata.
+    BP-46 marks the open ledgers. A closed one is fenced too. Otherwise a bookie that has lost its fence would take adds
+    of a writer that was away (scenario 1). It needs no limbo, since the metadata have its end.
     """
     if not any(bookie in fragment.ensemble for fragment in metadata.fragments):
         return Mark.NOTHING
@@ -100,5 +99,5 @@ def mark_of(metadata: LedgerMetadata, bookie: object, protections: Protections =
 
 
 def may_leave_limbo(status: LedgerStatus, lacking: int) -> bool:
-    """Whether a ledger leaves limbo: its end is fixed, and the bookie lacks none of the entries that belong to it."""
+    """Whether a ledger leaves limbo: its end is fixed, and the bookie has all its entries of it."""
     return status is LedgerStatus.CLOSED and not lacking

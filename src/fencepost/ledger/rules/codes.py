@@ -1,4 +1,4 @@
-"""How an operation ends: a bookie's answer, and what has come of something that several bookies were asked."""
+"""The outcome of an operation: one bookie's answer, and the verdict on the answers of several."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Code(enum.Enum):
-    """The codes of answers of a bookie, by BookKeeper's names and with the values of its wire protocol, version 3."""
+    """The codes of a bookie's answers, with BookKeeper's names and the values of its wire protocol, version 3."""
 
     OK = 0
     NO_LEDGER = 402
@@ -19,15 +19,15 @@ class Code(enum.Enum):
     READ_ONLY = 505
     TOO_MANY_REQUESTS = 506
     UNKNOWN_LEDGER_STATE = 507
-    """The bookie cannot know whether it ever had the entry: the ledger is in limbo (BP-46)."""
+    """The bookie cannot know whether it ever had the entry, because the ledger is in limbo (BP-46)."""
 
 
 NEGATIVES = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})
-"""The answers by which a bookie says that it lacks an entry. Every other failure leaves that open."""
+"""The answers that say that a bookie lacks an entry. All other failures leave that open."""
 
 
 class Verdict(enum.Enum):
-    """The verdict on a question to several bookies. ``UNKNOWN`` is final too: no answer to come can decide it."""
+    """The verdict on a request to several bookies. ``UNKNOWN`` is final too: no further answer can decide it."""
 
     WAITING = "waiting"
     POSITIVE = "positive"

@@ -1,9 +1,9 @@
-"""Cookies: whether a bookie may start on the directories that it is given.
+"""Cookies: whether a bookie may start on its directories.
 
-A cookie says whose a directory is: of which bookie, of which cluster, and which other directories belong to it. It is
-stamped into every directory and into the metadata at the first start, into the directories first. A bookie whose
-cookies disagree does not start: it would answer that it lacks entries which it has confirmed. If it is configured to
-repair itself it may start all the same, as a bookie that has lost a directory (:mod:`fencepost.ledger.rules.boot`).
+A cookie says who owns a directory: which bookie, which cluster, and which other directories belong to them. At the
+first start it is stamped into every directory, and then into the metadata. A bookie whose cookies disagree does not
+start, because it would answer that it lacks entries that it has confirmed. If it is configured to repair itself, it may
+start as a bookie that has lost a directory (:mod:`fencepost.ledger.rules.boot`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from fencepost.language.values import Record
 
 
 class Cookie(Record):
-    """Whose a directory is. ``instance_id``: that of the cluster, empty if the cluster has none.
+    """The owner of a directory. ``instance_id``: of the cluster, empty if the cluster has none.
 
-    ``token``: drawn at random whenever all directories are stamped. By it a directory is known that was away meanwhile.
-    Empty in cookies of BookKeeper's.
+    ``token``: a new random one whenever all directories are stamped. It reveals a directory that was absent then. Empty
+    in BookKeeper's cookies.
     """
 
     bookie_id: str
@@ -30,8 +30,8 @@ class Cookie(Record):
 
 
 class Stamped(Record):
-    """A directory: the cookie in it, None if it has none, and whether nothing else is in it. ``is_under_repair``: a
-    repair has begun to use it.
+    """A directory. ``cookie``: the cookie in it, None if there is none. ``is_empty``: whether nothing else is in it.
+    ``is_under_repair``: a repair has started to use it.
     """
 
     path: str
@@ -46,25 +46,25 @@ class Boot(enum.Enum):
     READY = "ready"
     """Every directory and the metadata have its cookie."""
     STAMP = "stamp"
-    """The bookie starts for the first time: its cookie is still to be stamped."""
+    """The bookie starts for the first time and still has to stamp its cookie."""
     OTHER_CLUSTER = "other cluster"
     OTHER_BOOKIE = "other bookie"
     OTHER_DIRECTORIES = "other directories"
-    """The bookie had other directories than those that it is given."""
+    """The bookie had other directories before."""
     OTHER_TIME = "other time"
-    """A directory was away while the bookie lost others, or is a copy from before that."""
+    """A directory was absent while the bookie lost others, or is a copy from before that."""
     NOT_EMPTY = "not empty"
-    """A directory has no cookie, and is not empty either."""
+    """A directory has no cookie but is not empty."""
     DIRECTORY_LOST = "directory lost"
-    """A directory has no cookie, and should."""
+    """A directory has no cookie but should have one."""
     MISSING_IN_METADATA = "missing in metadata"
-    """The directories have cookies and entries, and the metadata no cookie: the bookie was removed from the cluster."""
+    """The directories have cookies and entries, but the metadata have no cookie: the bookie was removed from the
+    cluster.
+    """
 
 
 class Decision(Record):
-    """Whether a bookie starts; if it does not, the directory at fault (empty: the metadata) and the cookie found
-    there.
-    """
+    """Whether a bookie starts. If not: the faulty directory (empty: the metadata) and the cookie in it."""
 
     boot: Boot
     path: str = ""
@@ -72,9 +72,9 @@ class Decision(Record):
 
 
 def may_boot(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stamped]) -> Decision:
-    """Whether a bookie starts on its directories, given the cookie that it should have and those that there are.
+    """Whether a bookie starts on its directories, given its expected cookie and the existing ones.
 
-    A first start that was cut short has stamped some of the directories, which hold nothing else yet: it is done again.
+    A first start that was interrupted has stamped some directories, which are otherwise empty. It is repeated.
     """
     found = [*((each.path, each.cookie) for each in directories), ("", in_metadata)]
     for path, cookie in found:
@@ -91,11 +91,11 @@ def may_boot(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stam
 
 
 def may_repair(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stamped]) -> bool:
-    """Whether a bookie whose cookies disagree can start as one that has lost a directory: the metadata know it, no
-    directory is another bookie's or another cluster's, and those without a cookie are empty, or were when a repair
-    began.
+    """Whether a bookie with disagreeing cookies can start as one that has lost a directory. The metadata must have its
+    cookie, and no directory may belong to another bookie or cluster. Directories without a cookie must be empty, or
+    must have been empty when a repair began.
 
-    A bookie without a cookie in the metadata was removed from the cluster, and only an operator can say why.
+    A bookie without a cookie in the metadata was removed from the cluster. Only an operator knows why.
     """
     if in_metadata is None:
         return False
@@ -106,7 +106,7 @@ def may_repair(own: Cookie, in_metadata: Cookie | None, directories: Sequence[St
 
 
 def has_lost_all(is_first_start: bool, has_files: bool) -> bool:
-    """Whether a bookie that has its cookies has lost all else. Only at its first start there is nothing yet."""
+    """Whether a bookie with all cookies has lost everything else. Only at a first start are there no files."""
     return not has_files and not is_first_start
 
 

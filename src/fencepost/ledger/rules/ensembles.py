@@ -1,7 +1,7 @@
-"""Quorums and ensembles: which bookies an entry is sent to, and which sets of bookies are enough; which change of an
-ensemble is allowed, what it does to the fragments, and who still has to be sent what.
+"""Quorums and ensembles: which bookies an entry is sent to, and which sets of bookies suffice. Also changes of
+ensemble: which are allowed, how they change the fragments, and which entries must be resent to whom.
 
-Quorums are those of the BookKeeper replication protocol and its specification (``BookKeeperProtocol.tla``).
+The quorums are those of BookKeeper's replication protocol and its specification (``BookKeeperProtocol.tla``).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ B = TypeVar("B")
 # -- quorums ---------------------------------------------------------------------------------------------------------
 
 Ensemble = Sequence[B] | Set[B]
-"""The bookies of a fragment. Their order counts where the ensemble is larger than the write quorum; where it is not, a
-set will do.
+"""The bookies of a fragment. Their order matters only if the ensemble is larger than the write quorum; otherwise a set
+will do.
 """
 
 
 def are_quorums(ensemble_size: int, write_quorum: int, ack_quorum: int) -> bool:
-    """Whether a ledger can have these: somebody confirms, and nobody who was not asked."""
+    """Whether a ledger can have these: at least one bookie confirms, and only bookies that were sent the entry."""
     return 1 <= ack_quorum <= write_quorum <= ensemble_size
 
 
 def write_set(entry_id: int, ensemble: Ensemble[B], write_quorum: int) -> Ensemble[B]:
-    """The bookies that an entry is sent to: a write quorum of the ensemble, each entry beginning one bookie further on.
+    """The bookies that an entry is sent to: a write quorum of the ensemble, starting one bookie later for each entry.
 
-    Where the write quorum is the ensemble, that is all of it, in its own order, and a set does as well as a sequence.
+    If the write quorum is the whole ensemble, the result is the ensemble as given, which may then be a set.
     """
     size = len(ensemble)
     if write_quorum == size:
@@ -41,27 +41,25 @@ def write_set(entry_id: int, ensemble: Ensemble[B], write_quorum: int) -> Ensemb
 
 
 def is_in_write_set(place: int, entry_id: int, ensemble_size: int, write_quorum: int) -> bool:
-    """Whether the bookie at this place of the ensemble is one that an entry is sent to: :func:`write_set` by
-    numbers.
-    """
+    """Whether the bookie at index ``place`` of the ensemble is sent an entry: :func:`write_set` with numbers."""
     return (place - entry_id) % ensemble_size < write_quorum
 
 
 def is_committed(confirmations: int, ack_quorum: int) -> bool:
-    """Whether so many bookies have confirmed an entry that it is committed, once all before it are."""
+    """Whether an entry with this many confirmations is committed, once all before it are."""
     return confirmations >= ack_quorum
 
 
 def covers(members: Collection[B], cohort: Collection[B], ack_quorum: int) -> bool:
-    """Whether every ack quorum that the cohort can form has one of ``members`` in it (quorum coverage)."""
+    """Whether every ack quorum within the cohort contains one of ``members`` (quorum coverage)."""
     return sum(b not in members for b in cohort) < ack_quorum
 
 
 def covers_ensemble(members: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int) -> bool:
-    """Whether every ack quorum of any write set of the ensemble has one of ``members`` in it (ensemble coverage).
+    """Whether every ack quorum of every write set of the ensemble contains one of ``members`` (ensemble coverage).
 
-    The specification asks it of the whole ensemble at once. An entry lives in one write set, so this is as safe, and
-    needs fewer bookies where entries are striped; the Java client asks the same.
+    The specification requires this of the whole ensemble at once. An entry lives in one write set, so this is as safe,
+    and needs fewer bookies when entries are striped. The Java client does the same.
     """
     return all(
         covers(members, write_set(entry_id, ensemble, write_quorum), ack_quorum)
@@ -72,8 +70,8 @@ def covers_ensemble(members: Collection[B], ensemble: Ensemble[B], write_quorum:
 def coverage(
     members: Collection[B], failed: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int
 ) -> Verdict:
-    """Whether ``members`` cover the ensemble (``POSITIVE``), cannot come to without those that ``failed``
-    (``UNKNOWN``), or may yet.
+    """Whether ``members`` cover the ensemble (``POSITIVE``), cannot cover it without those that ``failed``
+    (``UNKNOWN``), or still may (``WAITING``).
     """
     if covers_ensemble(members, ensemble, write_quorum, ack_quorum):
         return Verdict.POSITIVE
@@ -95,12 +93,12 @@ F = TypeVar("F", bound=Fragment)
 
 
 def fragment_of(fragments: Sequence[F], entry_id: int) -> F:
-    """The fragment that an entry is in: the last that starts at or before it. ``fragments`` are in order."""
+    """The fragment of an entry: the last one that starts at or before it. ``fragments`` are in order."""
     return next(f for f in reversed(fragments) if f.first_entry_id <= entry_id)
 
 
 def chosen(candidates: Iterable[B], size: int) -> tuple[B, ...] | None:
-    """The ensemble of a new ledger: the first candidates; None if they are too few."""
+    """The ensemble of a new ledger: the first candidates. None if there are too few."""
     ensemble = tuple(dict.fromkeys(candidates))[:size]
     return ensemble if len(ensemble) == size else None
 
@@ -111,10 +109,9 @@ def needs_change(ensemble: Collection[B], failed: Collection[B]) -> bool:
 
 
 def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[B]) -> tuple[B, ...] | None:
-    """The ensemble in which the first candidates that are not in it stand where the failed bookies stood; None if they
-    are too few.
+    """The ensemble with each failed bookie replaced by the first unused candidate; None if there are too few.
 
-    Bookies that did not fail keep their places, so that they keep their entries.
+    Bookies that have not failed keep their positions, and so their entries.
     """
     fresh = iter([b for b in dict.fromkeys(candidates) if b not in ensemble and b not in failed])
     changed = tuple(next(fresh, None) if b in failed else b for b in ensemble)
@@ -122,26 +119,25 @@ def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[
 
 
 def may_be_committed(missed_by: int, write_quorum: int, ack_quorum: int) -> bool:
-    """Whether an entry can be committed that so many bookies of its write set have failed to confirm, and that there
-    are no others for.
+    """Whether an entry can still be committed if ``missed_by`` bookies of its write set failed to confirm it and cannot
+    be replaced.
 
-    Those that are left have confirmed it, or may yet: the failed bookies are those of this entry alone, not those
-    of entries before. The Java client decides the same, where it is configured to delay changes of ensemble; otherwise
-    it gives up.
+    The others have confirmed it or still may. Only failures on this entry count, not those on earlier entries. The Java
+    client decides the same if it is configured to delay ensemble changes; otherwise it gives up.
     """
     return is_committed(write_quorum - missed_by, ack_quorum)
 
 
 def preferred(candidates: Iterable[B], failed_before: Collection[B]) -> list[B]:
-    """The candidates for an ensemble in the order to take them: who has failed this client before comes last."""
+    """The candidates for an ensemble in order of preference: those that have failed this client before come last."""
     return sorted(candidates, key=lambda b: b in failed_before)
 
 
 def with_ensemble(fragments: tuple[F, ...], ensemble: Ensemble[Any], first_entry_id: int) -> tuple[F, ...]:
-    """The fragments after a change of ensemble that holds from ``first_entry_id`` on, the entry after the LAC.
+    """The fragments after a change of ensemble from ``first_entry_id``, the entry after the LAC.
 
-    It replaces the ensemble of the last fragment if nothing of that is confirmed, and begins a new one otherwise.
-    Raises ``ValueError`` if it would begin before the last fragment: what is confirmed there would change its place.
+    It replaces the last fragment's ensemble if nothing of that fragment is confirmed. Otherwise it starts a new
+    fragment. Raises ``ValueError`` if it would start before the last fragment, since that would move confirmed entries.
     """
     last = fragments[-1]
     if first_entry_id < last.first_entry_id:
@@ -153,13 +149,13 @@ def with_ensemble(fragments: tuple[F, ...], ensemble: Ensemble[Any], first_entry
 
 
 def still_confirmed(confirmed: frozenset[B], replaced: Collection[B], protections: Protections = ALL) -> frozenset[B]:
-    """The bookies that count as having confirmed an uncommitted entry after bookies were replaced: those that left do
-    not.
+    """The bookies whose confirmation of an uncommitted entry still counts after a replacement: not the replaced
+    ones.
     """
     return frozenset(confirmed) - frozenset(replaced) if protections.confirmations_withdrawn else confirmed
 
 
 def newly_asked(entry_id: int, before: Ensemble[B], after: Ensemble[B], write_quorum: int) -> list[B]:
-    """The bookies that an entry has to be sent to after a change of ensemble: in its write set now, and not before."""
+    """The bookies that an entry must be sent to after a change of ensemble: those new in its write set."""
     had = write_set(entry_id, before, write_quorum)
     return [b for b in write_set(entry_id, after, write_quorum) if b not in had]

@@ -1,8 +1,8 @@
-"""Metadata: the life of a ledger in the metadata service, and what a client does when somebody else was faster.
+"""Metadata: the life of a ledger in the metadata service, and what a client does when another client was faster.
 
-Every change replaces the metadata that a client has seen and is conditional on their version. Where an answer was lost,
-the client reads the metadata and asks the same rule again: what it wanted was done, is still to be done, or cannot be
-any more.
+Every change replaces the metadata that a client has seen and is conditional on their version. If an answer was lost,
+the client reads the metadata and applies the same rule again: its change was made, is still to be made, or has become
+impossible.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from fencepost.ledger.rules.ensembles import Fragment, with_ensemble
 from fencepost.ledger.rules.protections import ALL, Protections
 
 NOT_CLOSED = -1
-"""The last entry of a ledger that is not closed, and of one that was closed empty."""
+"""The last entry of an open ledger, and of one closed empty."""
 
 
 OF_LOG = "log"
-"""The key of the custom metadata of a ledger that is made for a log; the value is the log's name."""
+"""The key in the custom metadata of a log's ledger. The value is the log's name."""
 
 RESERVED = ("fencepost.reserved", b"")
-"""The custom metadata of a ledger that nobody has written to, and the first who adopts it may."""
+"""The custom metadata of a ledger without a writer, which the first client to adopt it may write."""
 
 
 class LedgerStatus(enum.Enum):
@@ -35,7 +35,7 @@ class LedgerStatus(enum.Enum):
 
 
 class DigestType(enum.Enum):
-    """How an entry is protected from damage; the values are those of BookKeeper's metadata."""
+    """How an entry is protected from damage. The values are those in BookKeeper's metadata."""
 
     CRC32 = 1
     HMAC = 2
@@ -44,12 +44,11 @@ class DigestType(enum.Enum):
 
 
 class LedgerMetadata(Record):
-    """The metadata of a ledger. ``last_entry`` and ``length``, in bytes of data, are those of a closed ledger.
+    """The metadata of a ledger. ``last_entry`` and ``length``, in bytes of data, are set when the ledger is closed.
 
-    ``creation_token``: a number that nobody else has drawn, by which a client knows a ledger that it has created
-    itself. ``password``: None in the metadata of BookKeeper 4.1 and before, which did not keep it. ``creation_time``:
-    milliseconds since 1970, where the client that created the ledger has written them. ``format_version``: that of the
-    bytes, which stays as it is.
+    ``creation_token``: a random number by which a client recognises a ledger that it created. ``password``: None in
+    metadata of BookKeeper 4.1 and before, which did not store it. ``creation_time``: milliseconds since 1970, if the
+    client that created the ledger wrote it. ``format_version``: of the encoded metadata; it is preserved.
     """
 
     ensemble_size: int
@@ -67,27 +66,23 @@ class LedgerMetadata(Record):
     format_version: int = 3
 
 
-# -- what a change makes of the metadata ------------------------------------------------------------------------------
+# -- how changes affect the metadata ----------------------------------------------------------------------------------
 
 
 def with_changed_ensemble(metadata: LedgerMetadata, ensemble: Sequence[Any], lac: int) -> LedgerMetadata:
-    """The metadata after a change of ensemble, which holds from the entry after the LAC on; see
-    :func:`.ensembles.with_ensemble`.
-    """
+    """The metadata after a change of ensemble from the entry after the LAC; see :func:`.ensembles.with_ensemble`."""
     return metadata.replace(fragments=with_ensemble(metadata.fragments, tuple(ensemble), lac + 1))
 
 
 def marked_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata:
-    """The metadata of a ledger that somebody recovers. They may be just as they were: what counts is their new
-    version.
-    """
+    """The metadata of a ledger in recovery. They may be unchanged: the new version is what counts."""
     return metadata.replace(status=LedgerStatus.IN_RECOVERY)
 
 
 def closed(
     metadata: LedgerMetadata, last_entry: int, length: int, fragments: tuple[Fragment, ...] | None = None
 ) -> LedgerMetadata:
-    """The metadata of a ledger that ends there, with the fragments of a recovery if it has its own."""
+    """The metadata of a ledger closed at that entry, with a recovery's own fragments if it has some."""
     return metadata.replace(
         status=LedgerStatus.CLOSED,
         last_entry=last_entry,
@@ -97,53 +92,53 @@ def closed(
 
 
 def current_ensemble(metadata: LedgerMetadata) -> tuple[Any, ...]:
-    """The ensemble of the last fragment, which entries are added to, and a recovery fences and reads from."""
+    """The ensemble of the last fragment. Entries are added to it, and a recovery fences it and reads from it."""
     return tuple(metadata.fragments[-1].ensemble)
 
 
 def end_of(metadata: LedgerMetadata) -> int | None:
-    """The last entry of a ledger that is closed, -1 if it is empty; None if it is not closed."""
+    """The last entry of a closed ledger, -1 if it is empty; None if the ledger is not closed."""
     return metadata.last_entry if metadata.status is LedgerStatus.CLOSED else None
 
 
 def ends_at(metadata: LedgerMetadata, last_entry: int, length: int) -> bool:
-    """Whether a ledger is closed at just that entry."""
+    """Whether a ledger is closed at exactly that entry."""
     return metadata.status is LedgerStatus.CLOSED and (metadata.last_entry, metadata.length) == (last_entry, length)
 
 
 def is_own(metadata: LedgerMetadata, creation_token: int) -> bool:
-    """Whether a ledger was created by the client that has drawn this token."""
+    """Whether a ledger was created by the client with this token."""
     return metadata.creation_token == creation_token
 
 
 def reserved(metadata: LedgerMetadata) -> LedgerMetadata:
-    """The metadata of a ledger that is created for a writer to come, who adopts it."""
+    """The metadata of a ledger created for a later writer, who adopts it."""
     return metadata.replace(custom_metadata=tuple(sorted((*metadata.custom_metadata, RESERVED))))
 
 
 def adopted(metadata: LedgerMetadata, creation_token: int) -> LedgerMetadata:
-    """The metadata of a reserved ledger that has its writer, who knows it by this token as if it had created it."""
+    """The metadata of a reserved ledger after its adoption by the writer with this token."""
     kept = tuple(each for each in metadata.custom_metadata if each != RESERVED)
     return metadata.replace(custom_metadata=kept, creation_token=creation_token)
 
 
 def may_open(metadata: LedgerMetadata, password: bytes) -> bool:
-    """Whether somebody with this password may open a ledger. Its bookies would refuse another one later."""
+    """Whether a client with this password may open a ledger. Its bookies would refuse another password later."""
     return metadata.password in (None, password)
 
 
-# -- what a client does, given the metadata as they are ---------------------------------------------------------------
+# -- what a client does, given the current metadata -------------------------------------------------------------------
 
 
 class Next(enum.Enum):
-    """The next step of a client that wants to change the metadata, given the current ones."""
+    """The next step of a client that wants to change the metadata."""
 
     WRITE = "write"
-    """Replace the metadata, on condition of their version."""
+    """Replace the metadata if their version is unchanged."""
     DONE = "done"
-    """The change was made: by an earlier attempt whose answer was lost, or by somebody else to the same end."""
+    """The change was made: by an earlier attempt with a lost answer, or by another client to the same effect."""
     GIVE_UP = "give up"
-    """The ledger belongs to somebody else now."""
+    """The ledger now belongs to another client."""
 
 
 def takes_update(expected: int, actual: int, protections: Protections = ALL) -> bool:
@@ -152,18 +147,18 @@ def takes_update(expected: int, actual: int, protections: Protections = ALL) -> 
 
 
 def is_stable(version: int, tried_on: int | None) -> bool:
-    """Whether metadata of this version stay as they are as long as nobody begins to change them; ``tried_on``: the
-    version on which a client has tried to change them last and does not know whether it did.
+    """Whether metadata of this version can only change by a new operation. ``tried_on``: the version of the client's
+    last write with an unknown outcome.
 
-    That change may yet be made. So a client that does not want it any more must not go on as if it had not been made:
-    it writes what there is once more, and then one of the two is made, and the other cannot be.
+    That write may still take effect. A client that no longer wants it must not proceed as if it had failed. It writes
+    the current metadata once more: then one of the two writes takes effect, and the other cannot.
     """
     return version != tried_on
 
 
 def to_create(exists: bool, is_own: bool) -> Next:
-    """A client wants to create a ledger. One that exists and is not its own (by its creation token) has the same id by
-    accident.
+    """A client wants to create a ledger. An existing ledger that is not its own (by the creation token) has the same id
+    by accident.
     """
     if not exists:
         return Next.WRITE
@@ -171,8 +166,8 @@ def to_create(exists: bool, is_own: bool) -> Next:
 
 
 def to_adopt(metadata: LedgerMetadata, creation_token: int) -> Next:
-    """A client wants to be the writer of a reserved ledger. Only one can: its write is conditional, and takes the
-    reservation away.
+    """A client wants to become the writer of a reserved ledger. Only one can: its write is conditional and removes the
+    reservation.
     """
     if metadata.status is not LedgerStatus.OPEN:
         return Next.GIVE_UP
@@ -182,17 +177,17 @@ def to_adopt(metadata: LedgerMetadata, creation_token: int) -> Next:
 
 
 def to_change_ensemble(status: LedgerStatus, has_failed_bookies: bool) -> Next:
-    """The owner wants its failed bookies out of the ensemble. In recovery the ledger is no longer its own."""
+    """The owner wants to replace failed bookies in the ensemble. A ledger in recovery is no longer its own."""
     if status is not LedgerStatus.OPEN:
         return Next.GIVE_UP
     return Next.WRITE if has_failed_bookies else Next.DONE
 
 
 def to_close(status: LedgerStatus, ends_there: bool) -> Next:
-    """The owner wants to close its ledger at its LAC; ``ends_there``: the ledger is closed at just that entry.
+    """The owner wants to close its ledger at its LAC. ``ends_there``: the ledger is closed at exactly that entry.
 
-    The Java client also closes a ledger that somebody is recovering. That is not needed, and the specification forbids
-    it.
+    The Java client also closes a ledger that another client is recovering. That is unnecessary, and the specification
+    forbids it.
     """
     if status is LedgerStatus.OPEN:
         return Next.WRITE
@@ -200,31 +195,29 @@ def to_close(status: LedgerStatus, ends_there: bool) -> Next:
 
 
 def to_start_recovery(status: LedgerStatus) -> Next:
-    """A client wants to recover a ledger. It writes even if somebody else is recovering, who then cannot close it any
-    more.
+    """A client wants to recover a ledger. It writes even if another client is recovering, which can then no longer
+    close it.
 
-    ``DONE`` if the ledger is closed and there is nothing to recover. (The Java client does not write if somebody is
+    ``DONE``: the ledger is closed, so there is nothing to recover. (The Java client does not write if another is
     recovering.)
     """
     return Next.DONE if status is LedgerStatus.CLOSED else Next.WRITE
 
 
 def to_announce_fragments(status: LedgerStatus, is_own_version: bool, protections: Protections = ALL) -> Next:
-    """A recovery that does not keep its fragments to itself (see :class:`Protections`) wants to publish a change of
-    ensemble.
-    """
+    """A recovery that publishes its fragments (see :class:`Protections`) wants to write a change of ensemble."""
     if status is LedgerStatus.IN_RECOVERY and (is_own_version or not protections.conditional_updates):
         return Next.WRITE
     return Next.GIVE_UP
 
 
 def to_close_recovered(status: LedgerStatus, is_own_version: bool, protections: Protections = ALL) -> Next:
-    """A recovery wants to close the ledger at the end it found. It gives up if anybody changed the metadata since it
-    began.
+    """A recovery wants to close the ledger at the end it found. It gives up if another client has changed the metadata
+    since it began.
 
-    The client that changed them recovers the ledger and may have found other entries; it is safe to begin anew. The
-    Java client reads the new version and closes on that. ``DONE``: the ledger is closed, by itself or by another; it
-    ends where that says.
+    That client is recovering the ledger too, and may have found other entries. Starting over is safe. The Java client
+    reads the new version and closes that. ``DONE``: the ledger is closed, by this recovery or another, and ends where
+    the metadata say.
     """
     if status is LedgerStatus.CLOSED:
         return Next.DONE

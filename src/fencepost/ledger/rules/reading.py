@@ -1,6 +1,4 @@
-"""Reading: what a bookie answers, limbo included, whom a reader asks, and how a recovery read and a reader's read
-end.
-"""
+"""Reading: what a bookie answers, also in limbo, which bookie a reader asks, and how reads and recovery reads end."""
 
 from __future__ import annotations
 
@@ -21,10 +19,10 @@ B = TypeVar("B")
 def answer_to_read(
     *, stored: bool, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
 ) -> Code:
-    """The answer of a bookie to a read. It serves the entries that it has; in limbo it never answers that it lacks an
-    entry (BP-46).
+    """A bookie's answer to a read. It serves the entries that it has. In limbo it never answers that it lacks an entry
+    (BP-46).
 
-    ``unreadable``: it should have the entry, and cannot read it. That is no word on whether the entry was ever there.
+    ``unreadable``: it should have the entry but cannot read it. That does not show whether the entry ever existed.
     """
     if unreadable:
         return Code.IO_ERROR
@@ -38,8 +36,8 @@ def answer_to_read(
 def answer_to_read_lac(
     *, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
 ) -> Code:
-    """The answer of a bookie to a read of its LAC, or of its list of entries. In limbo it may have lost a higher LAC
-    and entries, and must not answer that it lacks them.
+    """A bookie's answer to a read of its LAC or of its list of entries. In limbo it may have lost entries and a higher
+    LAC, so it must not give an answer.
     """
     if limbo and protections.limbo_is_unknown:
         return Code.UNKNOWN_LEDGER_STATE
@@ -49,27 +47,27 @@ def answer_to_read_lac(
 
 
 def is_poll_over(lac: int, previous_lac: int, fenced: bool) -> bool:
-    """Whether a long poll has what it waits for. On a fenced ledger it should look at the metadata, and not wait
-    here.
-    """
+    """Whether a long poll is over. On a fenced ledger the reader should look at the metadata instead of waiting."""
     return lac > previous_lac or fenced
 
 
 def answer_to_poll(code: Code) -> Code:
-    """The answer of a bookie to a long poll, given its answer to a read of the entry that is to come along.
+    """A bookie's answer to a long poll, given its answer to the read of the accompanying entry.
 
-    The LAC was asked for. Where entries are striped, the one after the reader's LAC may be elsewhere.
+    The reader wants the LAC. The entry after its LAC may be on other bookies if entries are striped.
     """
     return Code.OK if code is Code.NO_ENTRY else code
 
 
 BATCH_HEADER, BATCH_ENTRY = 36, 4
-"""Bytes of a response to a batch read besides its entries, and besides the body of each, as BookKeeper counts them."""
+"""Bytes of a response to a batch read without its entries, and the overhead of each entry, as BookKeeper counts
+them.
+"""
 
 
 def size_of_batch(asked_for: int, limit: int) -> int:
-    """The entries, or the bytes, that a batch may have: as many as the reader asks for, if that is more than 0, up to
-    the bookie's limit.
+    """The limit of a batch, in entries or bytes: what the reader requests if that is more than 0, up to the bookie's
+    limit.
     """
     return min(asked_for, limit) if asked_for > 0 else limit
 
@@ -77,12 +75,11 @@ def size_of_batch(asked_for: int, limit: int) -> int:
 def batch(
     look_up: Callable[[int], tuple[Code, bytes | None]], first: int, max_count: int, max_size: int
 ) -> tuple[Code, tuple[bytes, ...]]:
-    """The result of the look-ups of a batch read, from the ``first`` entry on: the code of the first entry, and the
-    bodies that are sent.
+    """The result of a batch read from the ``first`` entry on: the code of the first entry, and the bodies to send.
 
-    The first entry is sent however large it is, and others as long as there are no more than ``max_count`` and the
-    response has no more than ``max_size`` bytes. A batch ends before an entry that is lacking or cannot be read: only
-    a read of that entry alone says why.
+    The first entry is sent whatever its size. Others follow within ``max_count`` entries and ``max_size`` bytes of
+    response. A batch ends before an entry that is missing or unreadable. Only a read of that entry alone gives the
+    reason.
     """
     code, body = look_up(first)
     if code is not Code.OK or body is None:
@@ -101,13 +98,11 @@ def batch(
 
 
 def how_many_may_begin(wanted: int, under_way: int, limit: int) -> int:
-    """With how many look-ups a bookie begins that are asked for at once: with as many as it would if they came one
-    after another.
-    """
+    """How many of ``wanted`` look-ups a bookie starts: as many as if they had arrived one after another."""
     return max(0, min(wanted, limit - under_way))
 
 
-# -- whoever reads ----------------------------------------------------------------------------------------------------
+# -- readers and recoveries -------------------------------------------------------------------------------------------
 
 
 class ReadOutcome(enum.Enum):
@@ -117,12 +112,12 @@ class ReadOutcome(enum.Enum):
     NEGATIVE = "negative"
     FAILED = "failed"
     REFUSED = "refused"
-    """The master key is wrong, as every other bookie would say."""
+    """The master key is wrong. Every other bookie would refuse too."""
 
 
 def outcome_of_read(code: Code | None, is_intact: bool) -> ReadOutcome:
-    """The outcome of a read by the code of its answer; None: there was no answer. An entry that fails its digest is as
-    good as no answer.
+    """The outcome of a read by the code of its answer; None: no answer. An entry with a wrong digest counts as no
+    answer.
     """
     if code is Code.OK and is_intact:
         return ReadOutcome.FOUND
@@ -139,10 +134,10 @@ def recovery_read(
     ack_quorum: int,
     protections: Protections = ALL,
 ) -> Verdict:
-    """How the recovery read of one entry ends, given who lacks it (``negative``) and who cannot be asked (``failed``).
+    """How the recovery read of one entry ends, given the bookies that lack it (``negative``) and those that ``failed``.
 
-    One copy is enough to write the entry back. It is given up only if so many lack it that it cannot have been
-    committed. When all have answered and it is neither, the recovery cannot go on.
+    One copy is enough to write the entry back. The entry is given up only if too many bookies lack it for it to be
+    committed. If all have answered and neither holds, the recovery cannot continue.
     """
     if found:
         return Verdict.POSITIVE
@@ -154,9 +149,7 @@ def recovery_read(
 
 
 def ordinary_read(found: bool, negative: Collection[B], failed: Collection[B], write_set: Collection[B]) -> Verdict:
-    """How a reader's read ends. That there is no such entry is believed only if every bookie of its write set says
-    so.
-    """
+    """How a reader's read ends. An entry is missing only if every bookie of its write set says so."""
     if found:
         return Verdict.POSITIVE
     if all(b in negative for b in write_set):
@@ -165,8 +158,8 @@ def ordinary_read(found: bool, negative: Collection[B], failed: Collection[B], w
 
 
 def order_to_ask(write_set: Ensemble[B], entry_id: int, suspects: Collection[B]) -> tuple[B, ...]:
-    """The write set of an entry in the order in which a reader asks it: from entry to entry another bookie first, so
-    that all have as much to do; and suspects, who left the last question unanswered, at the end.
+    """The write set of an entry in the order in which a reader asks it. The first bookie rotates with the entry, to
+    share the load. Suspects, which did not answer their last request, come last.
     """
     bookies = tuple(write_set)
     start = entry_id % len(bookies)
@@ -175,18 +168,17 @@ def order_to_ask(write_set: Ensemble[B], entry_id: int, suspects: Collection[B])
 
 
 def place_to_ask(entry_id: int, turn: int, ensemble_size: int, write_quorum: int) -> int:
-    """The place in the ensemble of the bookie that a reader asks first for an entry: one of its write set, from turn to
-    turn another one.
+    """The index in the ensemble of the bookie of its write set that a reader asks first for an entry. It rotates with
+    each turn.
 
-    Entries that are read together have one turn, so that a bookie is asked for many that follow one another.
+    Entries read together have the same turn, so that one bookie is asked for many consecutive entries.
     """
     return turn % ensemble_size if write_quorum == ensemble_size else (entry_id + turn % write_quorum) % ensemble_size
 
 
 def least_asked(under_way: Sequence[int], suspected: Sequence[bool], turn: int) -> int:
-    """The place in the ensemble of the bookie that a reader asks for entries that any of them has, given how many are
-    under way at each: one that is not suspected, if there is one, and then one with the fewest; among equals from turn
-    to turn another one.
+    """The index in the ensemble of the bookie that a reader asks for entries that all bookies have. It prefers bookies
+    that are not suspected, then those with the fewest entries under way. Ties rotate with the turn.
     """
     best = turn % len(under_way)
     if not (under_way[best] or suspected[best]):
@@ -198,16 +190,15 @@ def least_asked(under_way: Sequence[int], suspected: Sequence[bool], turn: int) 
 
 
 def may_wait(wanted: int, under_way: int, enough: int) -> bool:
-    """Whether entries that are wanted one by one are not asked for yet, since a bookie has more of their kind under way
-    than these are and fewer than ``enough`` are wanted: those that come until it answers are asked for together with
-    them.
+    """Whether wanted single entries wait before they are requested. They wait while fewer are wanted than ``enough``
+    and than a bookie has under way. All that come until it answers are then requested together.
     """
     return wanted < under_way and wanted < enough
 
 
 def next_to_ask(asked: Collection[B], answered: Collection[B], write_set: Ensemble[B], has_waited: bool) -> B | None:
-    """Whom a reader asks next: nobody while an answer may come, unless it ``has_waited`` long enough to ask one more
-    (speculation).
+    """The bookie that a reader asks next: None while an answer may come, unless it ``has_waited`` long enough to ask
+    one more (speculation).
     """
     if len(answered) < len(asked) and not has_waited:
         return None
@@ -215,26 +206,26 @@ def next_to_ask(asked: Collection[B], answered: Collection[B], write_set: Ensemb
 
 
 def says_lac(code: Code | None) -> bool:
-    """Whether an answer tells a LAC: a bookie that does not know the ledger tells the lowest. In limbo it tells
-    nothing.
+    """Whether an answer tells a LAC. A bookie that does not know the ledger implies the lowest LAC. A bookie in limbo
+    tells nothing.
     """
     return code is Code.OK or code in NEGATIVES
 
 
 def may_be_elsewhere(asked: Collection[B], write_set: Collection[B]) -> bool:
-    """Whether a read that found nothing is to be tried anew, given the write set as the metadata have it by now.
+    """Whether to retry a read that found nothing, given the write set in the latest metadata.
 
-    A LAC can be ahead of the fragments that a reader knows: the bookies it asked have left the ensemble before the
+    A LAC can be ahead of the fragments that a reader knows: the bookies it asked may have left the ensemble before the
     entry was added.
     """
     return any(b not in asked for b in write_set)
 
 
 def last_readable(lac: int, last_entry: int | None) -> int:
-    """The last entry that a reader may ask for: the end of a closed ledger, the LAC of one that is not."""
+    """The last entry that a reader may request: the end of a closed ledger, or the LAC of an open one."""
     return lac if last_entry is None else last_entry
 
 
 def is_readable(entry_id: int, lac: int, last_entry: int | None) -> bool:
-    """Whether a reader may ask for an entry."""
+    """Whether a reader may request an entry."""
     return 0 <= entry_id <= last_readable(lac, last_entry)

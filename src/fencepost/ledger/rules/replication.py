@@ -1,4 +1,4 @@
-"""Replication: the entries that a bookie should have, and how another bookie replaces one that is gone.
+"""Replication: the entries that a bookie should have, and how another bookie replaces a lost one.
 
 Functions of a fragment hold for closed fragments: the ledger is closed, or another fragment follows.
 """
@@ -15,7 +15,7 @@ B = TypeVar("B")
 
 
 def is_closed_fragment(metadata: LedgerMetadata, fragment: int) -> bool:
-    """Whether a fragment, by its place in the metadata, has an end that does not change any more."""
+    """Whether a fragment, by its index in the metadata, has an end that no longer changes."""
     return metadata.status is LedgerStatus.CLOSED or fragment + 1 < len(metadata.fragments)
 
 
@@ -39,22 +39,22 @@ def belonging(metadata: LedgerMetadata, bookie: object) -> list[int]:
 
 
 def fragments_on(metadata: LedgerMetadata, bookie: object) -> list[int]:
-    """The fragments that have a bookie in their ensemble, by their places."""
+    """The indices of the fragments that have a bookie in their ensemble."""
     return [place for place, fragment in enumerate(metadata.fragments) if bookie in fragment.ensemble]
 
 
 def lost(metadata: LedgerMetadata, registered: Collection[str]) -> frozenset[str]:
-    """The bookies in the ensembles of a ledger that are not registered. A ledger is under-replicated if there are
-    any."""
+    """The bookies in the ensembles of a ledger that are not registered. If there are any, the ledger is
+    under-replicated.
+    """
     return frozenset(each for fragment in metadata.fragments for each in fragment.ensemble if each not in registered)
 
 
 def waits_for_end(metadata: LedgerMetadata, gone: Collection[str]) -> bool:
-    """Whether a ledger has to be closed before everything that was on bookies that are gone is elsewhere.
+    """Whether a ledger must be closed before all entries of lost bookies can be copied elsewhere.
 
-    An open ledger of which the last fragment has one of them: its writer may replace it, and is given some time to do
-    so. A ledger in recovery: it is closed on condition of its version, so that a change of its fragments would make
-    whoever recovers it begin anew.
+    If an open ledger's last fragment has a lost bookie, its writer gets some time to replace it. A ledger in recovery
+    is closed conditionally on its version, so a change of its fragments would make the recovery start over.
     """
     if metadata.status is LedgerStatus.CLOSED:
         return False
@@ -63,8 +63,7 @@ def waits_for_end(metadata: LedgerMetadata, gone: Collection[str]) -> bool:
 
 
 def replaceable(metadata: LedgerMetadata, gone: Collection[str]) -> list[tuple[int, str]]:
-    """The copies that can be replaced now: places of closed fragments, each with a bookie in its ensemble that is
-    gone."""
+    """The replicas that can be replaced now: indices of closed fragments, each with a lost bookie of its ensemble."""
     if metadata.status is LedgerStatus.IN_RECOVERY:
         return []
     return [
@@ -77,24 +76,24 @@ def replaceable(metadata: LedgerMetadata, gone: Collection[str]) -> list[tuple[i
 
 
 def sources(metadata: LedgerMetadata, entry_id: int, without: B, gone: Collection[B] = ()) -> tuple[B, ...]:
-    """The bookies that an entry is asked of to be copied, in order: those of its write set ``without`` the one that
-    lacks it, the ``gone`` last."""
+    """The bookies that may have a copy of an entry, in the order to ask: its write set ``without`` the one that lacks
+    it, with the ``gone`` last.
+    """
     ensemble = tuple(fragment_of(metadata.fragments, entry_id).ensemble)
     several = write_set(entry_id, ensemble, metadata.write_quorum)
     return tuple(sorted((each for each in several if each != without), key=lambda each: each in gone))
 
 
 def replacement(ensemble: Collection[str], candidates: Iterable[str]) -> str | None:
-    """The bookie that takes the place of one that is gone: the first candidate that is not in the ensemble; None if
-    there is none."""
+    """The bookie to replace a lost one: the first candidate that is not in the ensemble; None if there is none."""
     return next((each for each in candidates if each not in ensemble), None)
 
 
 def with_replacement(metadata: LedgerMetadata, fragment: int, gone: str, new: str) -> LedgerMetadata:
-    """The metadata in which a bookie stands in the place of another in one fragment, so that the others keep their
+    """The metadata with one bookie replaced by another in one fragment. The others keep their positions, and so their
     entries.
 
-    To be written only when the new one has all entries that the other one should have.
+    Write them only once the new bookie has all entries of the replaced one.
     """
     found = metadata.fragments[fragment]
     ensemble: Sequence[Any] = tuple(new if each == gone else each for each in found.ensemble)
