@@ -26,7 +26,7 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
     command: ClassVar[str] = "docs/run/security.md"
 
     tls_trust_store: Annotated[
-        str, Meta(description="the authorities that are trusted, in PEM; with it, TLS is spoken and nothing else")
+        str, Meta(description="the trusted authorities, in PEM; with it, the client speaks only TLS")
     ] = ""
     tls_certificate_path: Annotated[str, Meta(description="the client's certificate, in PEM, if it has one")] = ""
     tls_key_store: Annotated[str, Meta(description="the private key to the certificate, in PEM")] = ""
@@ -34,10 +34,10 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
         str, Meta(description="a file with the password of the key, if it has one")
     ] = ""
     tls_hostname_verification_enabled: Annotated[
-        bool, Meta(description="whether a certificate must name the host that was connected to")
+        bool, Meta(description="whether a certificate must name the host of the connection")
     ] = True
     metadata_tls: Annotated[
-        bool, Meta(description="whether TLS is spoken to the metadata service, too, and not to bookies alone")
+        bool, Meta(description="whether the client also speaks TLS to the metadata service, and not only to bookies")
     ] = True
 
     @classmethod

@@ -26,7 +26,7 @@ def steps(**found: Any) -> tuple[Step, ...]:
     return steps_of_boot(**found, protections=careless)
 
 
-def never(directory: str, run: Run, *others: Any, original: Any = cookies.note_run) -> None:
+def never(directory: str, run: Run, *others: Any, original: Any = cookies.record_run) -> None:
     """The note is not there yet when the bookie is killed."""
     if run.ended_cleanly:
         original(directory, run, *others)
@@ -36,7 +36,7 @@ process.steps_of_boot = steps  # type: ignore[assignment]
 process.Bookie = functools.partial(Bookie, protections=careless)  # type: ignore[assignment,misc]
 repair.roles.Repair = functools.partial(Repair, protections=careless)  # type: ignore[assignment,misc]
 if protection == "run_precedes_answers":
-    cookies.note_run = never  # type: ignore[assignment]
+    cookies.record_run = never  # type: ignore[assignment]
     Directories._last_journal = 0  # type: ignore[assignment,method-assign]
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The auditor: it says which ledgers are under-replicated, when a bookie is lost and from time to time."""
+"""The auditor: publishes under-replicated ledgers when a bookie is lost, and in periodic checks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.ledger.rules.replication import is_closed_fragment, lost
 
 AT_ONCE = 50
-"""Ledgers that are published at once."""
+"""The number of ledgers published at once."""
 
 _log = logging.getLogger("fencepost.ledger.autorecovery")
 
 
 class Auditor:
-    """Audits one cluster, while it is elected."""
+    """Audits one cluster while it is elected."""
 
     def __init__(
         self, store: LedgerClient, nodes: UnderReplication, settings: RecoverySettings, counts: Metrics
@@ -40,7 +40,7 @@ class Auditor:
         self._changed = Change()
 
     async def run(self) -> None:
-        """Audit; it does not end by itself. Raises :class:`StoreError` if the metadata service fails."""
+        """Audit until cancelled. Raises :class:`StoreError` if the metadata service fails."""
         stop = await self._store.metadata.watch_bookies(self._bookies_changed)
         try:
             await until_one_ends(self._watch(), self._check_entries())
@@ -55,11 +55,13 @@ class Auditor:
         self._bookies = bookies
         self._changed.set()
 
-    # -- bookies that are lost -----------------------------------------------------------------------------------------
+    # -- lost bookies
+    # ------------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Publish the ledgers of bookies that are lost: each after the delay, several at once, and all at the times of
-        the periodic check."""
+        """Publish the ledgers of lost bookies: of a single one after the delay, of several at once, and all in the
+        periodic check.
+        """
         loop = asyncio.get_running_loop()
         watched = Watched(known=frozenset(await self._store.metadata.names_in(paths.COOKIES) or ()))
         before: tuple[int, int] | None = None
@@ -115,8 +117,7 @@ class Auditor:
             await changed.wait()
 
     async def _audit(self, waited_for: Collection[str]) -> None:
-        """Publish every ledger that has a bookie in an ensemble which is not registered, but for those that are
-        ``waited_for``."""
+        """Publish every ledger with an unregistered bookie in an ensemble, except the bookies ``waited_for``."""
         began, found, news = time.perf_counter(), 0, 0
         missing: set[str] = set()
         some: dict[int, frozenset[str]] = {}
@@ -142,17 +143,20 @@ class Auditor:
             )
 
     async def _publish(self, some: dict[int, frozenset[str]]) -> int:
-        """Publish ledgers with the bookies that each misses, unless that is disabled now; gives how many are news."""
+        """Publish ledgers with the bookies that each misses, unless disabled now. Gives how many were not published
+        before.
+        """
         if not some or not await self._nodes.is_enabled():
             return 0
         now = _now()
         news = await asyncio.gather(*(self._nodes.publish(ledger, gone, now) for ledger, gone in some.items()))
         return sum(news)
 
-    # -- entries that are lost -----------------------------------------------------------------------------------------
+    # -- lost entries
+    # ------------------------------------------------------------------------------------------------------
 
     async def _check_entries(self) -> None:
-        """Look from time to time whether bookies have what they should."""
+        """Check periodically whether bookies have the entries that they should."""
         interval = self._settings.auditor_periodic_check_interval
         if not interval:
             await asyncio.Event().wait()
@@ -167,8 +171,9 @@ class Auditor:
             self._counts.took("auditor_CHECK_ALL_LEDGERS_TIME", time.perf_counter() - began)
 
     async def _check_all(self) -> None:
-        """Publish every ledger of which a registered bookie lacks the first or the last entry that it should have of a
-        closed fragment."""
+        """Publish every ledger with a registered bookie that lacks the first or the last of its entries in a closed
+        fragment.
+        """
         async for ledger, metadata in self._store.metadata.all_metadata():
             lacking = await self._lacking(ledger, metadata)
             self._counts.add("auditor_NUM_LEDGERS_CHECKED", 1)
@@ -192,5 +197,5 @@ class Auditor:
 
 
 def _now() -> int:
-    """Milliseconds since 1970, as BookKeeper has them in its nodes."""
+    """Milliseconds since 1970, as in BookKeeper's nodes."""
     return time.time_ns() // 1_000_000

@@ -1,5 +1,5 @@
-"""Auto-recovery from its start to its end, in a process of its own or beside a bookie; and the election: of all who do
-it on a cluster, ours and BookKeeper's, one is the auditor.
+"""Runs auto-recovery, in a process of its own or beside a bookie. Also the election: among all auto-recovery processes
+of a cluster, Fencepost's and BookKeeper's, one is the auditor.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _log = logging.getLogger("fencepost.ledger.autorecovery")
 
 
 async def serve(settings: AutoRecoverySettings, ready: Callable[[str], None]) -> None:
-    """Do auto-recovery until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called with the
-    name of this process when it begins.
+    """Run auto-recovery until SIGTERM or SIGINT. A second signal ends the process at once. ``ready`` is called with the
+    name of this process when it starts.
 
     Raises :class:`fencepost.FencepostError` if it cannot start.
     """
@@ -53,8 +53,7 @@ async def serve(settings: AutoRecoverySettings, ready: Callable[[str], None]) ->
 
 
 async def beside(uri: str, zk_timeout: int, name: str, settings: RecoverySettings, counts: Metrics) -> None:
-    """Do auto-recovery in a bookie's process until it is cancelled, in a session of its own; what cannot be done now
-    is tried again."""
+    """Run auto-recovery in a bookie's process until cancelled, in a session of its own. Failures are retried."""
     while True:
         try:
             async with await _connected(uri, zk_timeout) as store:
@@ -84,13 +83,12 @@ class AutoRecovery:
         }
 
     async def prepare(self) -> None:
-        """Make the nodes that are always there. Raises :class:`StoreError`."""
-        await self._store.metadata.instance_id()  # is there a cluster?
+        """Create the permanent nodes. Raises :class:`StoreError`."""
+        await self._store.metadata.instance_id()  # fails if there is no cluster
         await self._nodes.prepare()
 
     async def run(self) -> None:
-        """Go on until it is cancelled. When the session expires, locks and votes are gone, and everything begins
-        anew."""
+        """Run until cancelled. When the session expires, locks and votes are gone, and everything starts over."""
         while True:
             expired = asyncio.Event()
             stop = self._store.metadata.listen(functools.partial(_report, expired))
@@ -120,7 +118,7 @@ def _serve_metrics(counts: Metrics, settings: AutoRecoverySettings) -> Callable[
 
 
 class Election:
-    """Stands for auditor, and audits while it is the one."""
+    """Stands for election as auditor, and audits while elected."""
 
     def __init__(self, nodes: UnderReplication, audit: Callable[[], Awaitable[None]]) -> None:
         self.is_auditor = False
@@ -129,13 +127,14 @@ class Election:
         self._vote = ""
 
     async def run(self) -> None:
-        """Stand, and audit whenever elected; it does not end by itself. Raises :class:`StoreError` if the metadata
-        service fails."""
+        """Stand for election, and audit whenever elected, until cancelled. Raises :class:`StoreError` if the metadata
+        service fails.
+        """
         while True:
             changed = Change()
             try:
                 is_elected = bool(self._vote) and await self._nodes.is_elected(self._vote, changed.notice)
-            except ValueError:  # the vote is gone, with a session or by another hand
+            except ValueError:  # the vote is gone: the session expired, or somebody deleted it
                 self._vote = ""
             if not self._vote:
                 self._vote = await self._nodes.vote()
@@ -152,7 +151,7 @@ class Election:
             _log.warning("%s is the auditor no more", self._nodes.name)
 
     async def _is_over(self) -> None:
-        """Wait until the vote is not the first one any more."""
+        """Wait until the vote is no longer the first."""
         while True:
             changed = Change()
             try:

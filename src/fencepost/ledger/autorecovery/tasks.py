@@ -1,4 +1,4 @@
-"""Parts of auto-recovery that run together, and end together."""
+"""Concurrent parts of auto-recovery that end together."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fencepost.connections import tasks
 
 
 class Change(asyncio.Event):
-    """That something has changed, for whoever calls with a path."""
+    """An event for changes, set by callbacks that take a path."""
 
     def notice(self, _: str = "") -> None:
-        """It has changed, or may have."""
+        """Something has changed, or may have."""
         self.set()
 
 
 async def until_one_ends(*parts: Awaitable[object]) -> None:
-    """Run parts until one of them ends, and break the others off. Raises what that one raises."""
+    """Run parts until one ends, then cancel the others. Raises that part's error, if it has one."""
     running = [asyncio.ensure_future(part) for part in parts]
     try:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

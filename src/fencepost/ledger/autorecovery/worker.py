@@ -1,4 +1,4 @@
-"""The replication worker: it takes one under-replicated ledger after another, and makes it whole."""
+"""The replication worker: takes under-replicated ledgers one after another and restores their missing copies."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.ledger.rules.replication import is_closed_fragment, lost, waits_for_end
 
 AT_ONCE = 8
-"""Ledgers that a worker replicates at once: most of the time of a small one is spent waiting for the metadata
-service.
-"""
+"""The number of ledgers a worker replicates at once. Small ledgers mostly wait for the metadata service."""
 
 LOOK = 60.0
 """Seconds after which a worker looks for ledgers without a notification."""
@@ -54,16 +52,16 @@ class Worker:
         self._changed = Change()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._begun: set[asyncio.Task[None]] = set()
-        """The tasks of the ledgers that this worker has locked: they are replicated, or are to be later."""
+        """The tasks of the ledgers that this worker has locked, to replicate now or later."""
         self._failures: dict[int, int] = {}
         self._error: BaseException | None = None
         """The unexpected error of one of these tasks."""
 
     async def run(self) -> None:
-        """Replicate; it does not end by itself. Raises :class:`StoreError` if the metadata service fails."""
+        """Replicate until cancelled. Raises :class:`StoreError` if the metadata service fails."""
         self._slots = asyncio.Semaphore(AT_ONCE)
         try:
-            for ledger in [*self._nodes.held]:  # of an earlier run, which has failed
+            for ledger in [*self._nodes.held]:  # from an earlier run that failed
                 await self._nodes.release(ledger)
             while True:
                 await self._next()
@@ -71,7 +69,7 @@ class Worker:
             await tasks.end(self._begun)
 
     async def _next(self) -> None:
-        """Begin with a ledger, or wait until there may be one."""
+        """Start on a ledger, or wait until there may be one."""
         self._changed.clear()
         if self._error is not None:
             error, self._error = self._error, None
@@ -79,7 +77,7 @@ class Worker:
         if not await self._nodes.is_enabled(self._changed.notice):
             await self._changed.wait()
             return
-        async with self._slots:  # there is one when the next is taken, and nobody else takes any here
+        async with self._slots:  # wait until a slot is free
             try:
                 taken = await self._nodes.take(self._changed.notice)
             except UnknownLayoutError as error:
@@ -87,7 +85,7 @@ class Worker:
                 return
         if taken is not None:
             self._begin(self._work(taken))
-            await asyncio.sleep(0)  # it has its slot now
+            await asyncio.sleep(0)  # let it take its slot
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK):
@@ -99,10 +97,10 @@ class Worker:
                 await asyncio.sleep(self._settings.rw_rereplicate_backoff_ms / 1000)
 
     async def _replicated(self, taken: UnderReplicated, is_late: bool = False) -> bool:
-        """Do what can be done about a ledger that is locked, and end its lock now or later; False if there are no
-        bookies to copy to.
+        """Do what is possible for a locked ledger, and release its lock now or later. False if there are no bookies to
+        copy to.
 
-        ``is_late``: its writer has had its time.
+        ``is_late``: its writer's grace period is over.
         """
         began, success = time.perf_counter(), False
         try:
@@ -125,7 +123,7 @@ class Worker:
         return True
 
     async def _replicate(self, taken: UnderReplicated, is_late: bool) -> bool:
-        """Copy what can be copied; whether the ledger is whole. Raises :class:`StoreError`."""
+        """Copy what can be copied. Gives whether the ledger has all its copies. Raises :class:`StoreError`."""
         ledger = taken.ledger
         metadata = await self._store.ledger_metadata(ledger)
         registered = await self._registered()
@@ -145,7 +143,7 @@ class Worker:
         gone = lost(metadata, await self._registered())
         if waits_for_end(metadata, gone):
             self._begin(self._late(taken))
-        elif gone:  # one more since
+        elif gone:  # another bookie was lost meanwhile
             await self._nodes.release(ledger)
         else:
             await self._done(taken)
@@ -157,8 +155,9 @@ class Worker:
         return frozenset((*bookies.writable, *bookies.read_only))
 
     async def _refill(self, ledger: int, missing: list[str]) -> None:
-        """Give bookies that are said to be missing, and are there, what they lack. Raises :class:`ReadError` if that
-        cannot be known, or not be had."""
+        """Copy entries to registered bookies that were published as missing some. Raises :class:`ReadError` if what a
+        bookie has is unknown, or an entry cannot be read.
+        """
         metadata = await self._store.ledger_metadata(ledger)
         if metadata.status is LedgerStatus.IN_RECOVERY:
             return
@@ -181,7 +180,7 @@ class Worker:
             _log.info("ledger %d is whole", taken.ledger)
 
     def _give_rest(self, ledger: int, reason: str) -> None:
-        """Keep a ledger locked for a while that could not be replicated."""
+        """Keep a ledger that could not be replicated locked for a while."""
         failures = self._failures[ledger] = self._failures.get(ledger, 0) + 1
         seconds = rest(failures, self._settings.lock_release_of_failed_ledger_grace_period / 1000)
         _log.warning("ledger %d is not replicated yet, and tried again in %.0f s: %s", ledger, seconds, reason)
@@ -204,7 +203,7 @@ class Worker:
         await self._nodes.release(ledger)
 
     async def _late(self, taken: UnderReplicated) -> None:
-        """Try a ledger again when its writer has had its time."""
+        """Retry a ledger after its writer's grace period."""
         await asyncio.sleep(self._settings.open_ledger_rereplication_grace_period / 1000)
         async with self._slots:
             await self._replicated(taken, is_late=True)

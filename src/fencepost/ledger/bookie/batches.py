@@ -1,5 +1,5 @@
-"""Requests that arrived together, by compiled loops: rows of their frames, what the role is given of them, and the
-bytes of its answers. There is no socket, no storage and no clock here: the server has them, or the simulator.
+"""Batches of requests that arrived together, by compiled loops: rows of their frames, the events for the role, and the
+bytes of its answers. Sockets, storage and clock belong to the server or the simulator.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fencepost.ledger.roles.interface import Adds, ReadsFound
 from fencepost.ledger.rules.codes import Code
 
 ROWS = 4_096
-"""Requests of which rows are made at once."""
+"""The most requests that are turned into rows at once."""
 
 LARGE = 16 * 1024
-"""Bytes of a body, from which on it takes less time to send it from where it lies than to copy it among others."""
+"""The size in bytes above which sending a body in place is faster than copying it next to others."""
 
 _SEED = int.from_bytes(os.urandom(8), signed=True)
 
 
 class ArrivedAdds:
-    """Adds of which the role takes some: their frames are in ``memory``, and their rows in a table, in an order."""
+    """Adds offered to the role. Their frames are in ``memory``, and their rows in a table, in ``order``."""
 
     __slots__ = ("_loops", "_memory", "_order", "_table", "adds")
 
@@ -37,7 +37,7 @@ class ArrivedAdds:
         self._loops, self._memory, self._table, self._order = loops, memory, table, order
 
     def entries(self, taken: Sequence[Adds]) -> EntryRows:
-        """The entries of those that the role has taken, as the journal and the storage have them."""
+        """The entries of the adds that the role has taken, in the form that journal and storage use."""
         order, adds = self._order, [each for each in taken if type(each) is AddBatch]
         if sum(map(len, adds)) < len(order):
             order = np.concatenate([order[each.first : each.first + len(each)] for each in adds])
@@ -47,7 +47,7 @@ class ArrivedAdds:
 
 
 class Batches:
-    """Rows of requests, and the memory that loops work in. ``loops``: :mod:`fencepost.ledger.kernels.bookie`."""
+    """Rows of requests, and the working memory of the loops. ``loops``: :mod:`fencepost.ledger.kernels.bookie`."""
 
     def __init__(self, loops: Any) -> None:
         self.loops = loops
@@ -58,7 +58,7 @@ class Batches:
         self._order = np.zeros(ROWS, np.int64)
 
     def adds(self, memory: Memory, first: int, stop: int) -> Iterator[ArrivedAdds]:
-        """The adds in some rows, as the role is given them: by ledger. Each is to be done with before the next."""
+        """The adds in some rows, grouped by ledger for the role. Finish with each before taking the next."""
         loops, table = self.loops, self.table
         while first < stop:
             groups, after = loops.group(
@@ -92,7 +92,7 @@ class Batches:
         return requests
 
     def found(self, reads: ReadBatch, found: LookupResults) -> tuple[list[ReadsFound], int, int]:
-        """The events of what reads have come to; how many are missing, and the bytes of the others."""
+        """The events for the results of reads, the number of missing entries, and the bytes of the others."""
         requests, table = reads.requests, found.table
         low, high, size, missing, is_one = self.loops.look_over(requests, table)
         if not is_one:
@@ -104,7 +104,7 @@ class Batches:
         return [ReadsFound(reads.number, int(requests[0, 2]), Code(int(table[0, CODE])), every)], 0, size
 
     def answers_to_adds(self, adds: Sequence[Adds], code: Code, codec: Any) -> memoryview:
-        """The frames of the same answer to adds."""
+        """The frames that give all these adds the same answer."""
         loops, end = self.loops, 0
         out = Memory(sum(map(len, adds)) * loops.ANSWER)
         for each in adds:
@@ -113,7 +113,7 @@ class Batches:
         return out.view[:end]
 
     def answers_to_reads(self, reads: ReadResults, code: Code, lac: int, codec: Any) -> list[memoryview]:
-        """The frames of the answers to reads, in pieces: large bodies are sent from where they lie."""
+        """The frames of the answers to reads, in pieces: large bodies are sent in place."""
         loops, found, places, count = self.loops, reads.found, reads.places, len(reads)
         is_ok = code is Code.OK
         are_large = is_ok and reads.size >= count * LARGE

@@ -1,7 +1,7 @@
-"""Cookies as they are written: one text for the directories of a bookie and for its znode, which is BookKeeper's, with
-the token in a comment.
+"""Cookie files: the same text, BookKeeper's format with the token in a comment, in a bookie's directories and in its
+znode.
 
-Beside the cookie stand the records of a bookie on how it runs (:mod:`fencepost.ledger.rules.boot`).
+The directories also hold the records of how a bookie runs (:mod:`fencepost.ledger.rules.boot`).
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from fencepost.ledger.rules.boot import CLEAN_END, Run
 from fencepost.ledger.rules.cookies import Boot, Cookie, Decision, Stamped
 
 CURRENT = "current"
-"""The folder of a directory in which all is that belongs to a bookie."""
+"""The subfolder of a directory that holds everything of a bookie."""
 
 VERSION = "VERSION"
 """The file with the cookie, in that folder."""
 
 LOCK = "LOCK"
-"""The file by which a storage keeps other processes away."""
+"""The file that locks a storage against other processes."""
 
 FIRST_START = "FIRST_START"
-"""A file beside it, from before the cookie is stamped until the storage has files of its own."""
+"""A file in the same folder, from before the cookie is stamped until the storage has files of its own."""
 
 RUNNING = "RUNNING"
-"""A file in the directory of entries, from before the cookie is stamped: how the bookie runs, or that it has ended
-cleanly, and with which file of the journal; and whether entries may be missing. It is replaced as a whole, and never
-removed.
+"""A file in the directory of entries, from before the cookie is stamped. It says how the bookie runs, or that it has
+shut down cleanly and with which journal file, and whether entries may be missing. It is always replaced as a whole, and
+never removed.
 """
 
 REPAIR = "REPAIR"
 """A file in every directory from before phase one of a repair until the end of phase two. In a directory without a
-cookie it says that all files there come of the repair.
+cookie it shows that the repair has written all files there.
 """
 
 LAYOUT_VERSION = 5
-"""The version of BookKeeper's cookies; those before 4 were no protobuf."""
+"""The version of BookKeeper's cookies. Versions before 4 did not use protobuf."""
 
 _COOKIE = message_classes(
     "cookies",
@@ -65,7 +65,7 @@ _COOKIE = message_classes(
 _TOKEN = "# token: "
 
 JAVA_FILES: Mapping[bytes, str] = {b"BKLG": "the journal", b"BKLO": "entry logs"}
-"""How files of a Java bookie begin, and which they are. Fencepost's own have formats of their own."""
+"""The first bytes of a Java bookie's files, and what such a file is. Fencepost's files have other formats."""
 
 
 def to_bytes(cookie: Cookie) -> bytes:
@@ -85,8 +85,8 @@ def to_bytes(cookie: Cookie) -> bytes:
 
 
 def from_bytes(data: bytes) -> Cookie:
-    """The cookie that bytes stand for. Raises ``ValueError`` if they stand for none, and :class:`SystemFailure` if a
-    later version has written it.
+    """Parse a cookie. Raises ``ValueError`` for other bytes, and :class:`SystemFailure` for a cookie of a later
+    version.
     """
     version, _, text = data.decode("utf-8", "replace").partition("\n")
     if not version.strip().isdecimal() or int(version) < 4:
@@ -128,8 +128,8 @@ def _uncounted(text: str) -> tuple[str, ...]:
 
 
 def token_of(in_metadata: Cookie | None, stamped: Sequence[Stamped]) -> str:
-    """The token that the cookies of a bookie should have: that in the metadata; at the first start that of one that was
-    cut short, or a new one.
+    """The token for a bookie's cookies: the one in the metadata. At the first start, the one of an interrupted first
+    start, or a new one.
     """
     if in_metadata is not None:
         return in_metadata.token
@@ -150,8 +150,8 @@ async def in_metadata(client: MetadataClient, bookie_id: str) -> Cookie | None:
 
 
 def read(directory: str) -> Stamped:
-    """The owner of a directory by its cookie. Raises :class:`SystemFailure` if it cannot be read, or holds the files
-    of a Java bookie.
+    """A directory and its cookie. Raises :class:`SystemFailure` if it cannot be read, or holds files of a Java
+    bookie.
     """
     current = Path(directory, CURRENT)
     cookie, others = None, False
@@ -184,8 +184,8 @@ def _refuse_java(path: Path) -> None:
 
 
 def stamp(directory: str, cookie: Cookie, is_first_start: bool = True) -> None:
-    """Write a cookie into a directory, durably, and whether this is its first start. Raises :class:`SystemFailure` if
-    that fails.
+    """Write a cookie into a directory durably, and whether this is its first start. Raises :class:`SystemFailure` on
+    failure.
     """
     if is_first_start:
         _record(directory, FIRST_START)
@@ -193,41 +193,39 @@ def stamp(directory: str, cookie: Cookie, is_first_start: bool = True) -> None:
 
 
 def is_first_start(directory: str) -> bool:
-    """Whether no start of a bookie got so far that its storage has files in a directory."""
+    """Whether no start of a bookie has yet created storage files in a directory."""
     return Path(directory, CURRENT, FIRST_START).exists()
 
 
 def end_first_start(directory: str) -> None:
-    """The storage has files in a directory, and from now on always will. Raises :class:`SystemFailure` if that cannot
-    be noted.
-    """
+    """Record that the storage has files in a directory. Raises :class:`SystemFailure` on failure."""
     _remove(directory, FIRST_START)
 
 
 def run_of(directory: str, last_journal: int) -> Run | None:
-    """How the bookie runs or ran, and whether it has ended cleanly, by its directory of entries; None if the record is
-    missing, or not exactly one that was written.
+    """How the bookie runs or ran, or that it has shut down cleanly, from its directory of entries. None if the record
+    is missing or was altered.
 
-    Every start begins a file of the journal: the record of a clean end that names another one than the ``last_journal``
-    is a copy of an earlier one, and is none.
+    Every start begins a new journal file. A record of a clean shutdown that names another file than ``last_journal`` is
+    an old copy, and does not count.
     """
-    return _notes(last_journal).get(_note(directory).removesuffix(_LACKS))
+    return _run_records(last_journal).get(_run_record(directory).removesuffix(_LACKS))
 
 
 def may_lack(directory: str) -> bool:
     """Whether the record of how the bookie runs says that entries may be missing."""
-    return _note(directory).endswith(_LACKS)
+    return _run_record(directory).endswith(_LACKS)
 
 
-def note_run(directory: str, run: Run, last_journal: int, may_lack: bool = False) -> None:
-    """Note durably, in the directory of entries, how the bookie runs or that it has ended cleanly, and whether entries
-    may be missing. Raises :class:`SystemFailure` if that fails.
+def record_run(directory: str, run: Run, last_journal: int, may_lack: bool = False) -> None:
+    """Record durably, in the directory of entries, how the bookie runs or that it has shut down cleanly, and whether
+    entries may be missing. Raises :class:`SystemFailure` on failure.
     """
-    text = next(text for text, noted in _notes(last_journal).items() if noted == run)
+    text = next(text for text, recorded in _run_records(last_journal).items() if recorded == run)
     _record(directory, RUNNING, text + _LACKS if may_lack else text)
 
 
-def _note(directory: str) -> bytes:
+def _run_record(directory: str) -> bytes:
     try:
         return Path(directory, CURRENT, RUNNING).read_bytes()
     except OSError:
@@ -235,18 +233,18 @@ def _note(directory: str) -> bytes:
 
 
 def begin_repair(directory: str) -> None:
-    """Note durably that entries may be missing, and that whatever is in a directory from now on comes of the repair.
+    """Record durably that entries may be missing, and that the repair writes all files in a directory from now on.
     Raises :class:`SystemFailure`.
     """
     _record(directory, REPAIR)
 
 
 def end_repair(directory: str) -> None:
-    """No entry is missing any more. Raises :class:`SystemFailure` if that cannot be noted."""
+    """Record that no entry is missing any more. Raises :class:`SystemFailure` on failure."""
     _remove(directory, REPAIR)
 
 
-def _notes(last_journal: int) -> dict[bytes, Run]:
+def _run_records(last_journal: int) -> dict[bytes, Run]:
     return {
         b"adds are in the journal\n": Run(journals_adds=True),
         b"adds may be in memory alone\n": Run(journals_adds=False),
@@ -258,7 +256,7 @@ _LACKS = b"entries may be missing\n"
 
 
 def _record(directory: str, name: str, data: bytes = b"") -> None:
-    """Write a file of a directory, which is made if there is none, as a whole and durably."""
+    """Replace a file of a directory atomically and durably. Creates the directory if needed."""
     current = Path(directory, CURRENT)
     try:
         make_folder(current)
@@ -275,7 +273,7 @@ def _record(directory: str, name: str, data: bytes = b"") -> None:
 
 
 def _remove(directory: str, name: str) -> None:
-    """Remove a file of a directory durably, if it is there."""
+    """Remove a file of a directory durably, if it exists."""
     current = Path(directory, CURRENT)
     try:
         (current / name).unlink(missing_ok=True)
@@ -284,7 +282,7 @@ def _remove(directory: str, name: str) -> None:
         raise SystemFailure(f"{current / name} cannot be removed: {error.strerror}") from error
 
 
-# -- what is said -----------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
 def refusal(decision: Decision, own: Cookie) -> str:

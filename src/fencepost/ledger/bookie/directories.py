@@ -27,44 +27,44 @@ class Directories(NamedTuple):
 
     @classmethod
     def of(cls, directory: str, settings: BookieSettings) -> Directories:
-        """Those that are set, or else two within the bookie's own."""
+        """The configured directories, or by default two inside the bookie's own."""
         own = Path(directory).absolute()
         journal = Path(*settings.journal_directories) if settings.journal_directories else own / "journal"
         ledgers = Path(*settings.ledger_directories) if settings.ledger_directories else own / "ledgers"
         return cls(str(journal.absolute()), str(ledgers.absolute()))
 
     def stamped(self) -> list[Stamped]:
-        """The cookies of the directories, which say whose they are."""
+        """The directories with their cookies."""
         return [cookies.read(directory) for directory in dict.fromkeys(self)]
 
     @property
     def may_lack(self) -> bool:
-        """Whether a repair has begun, and has not ended: entries may be missing. One of its marks is enough."""
+        """Whether a repair has begun and not ended, so entries may be missing. Any of its marks is enough."""
         return cookies.may_lack(self.ledgers) or any(each.is_under_repair for each in self.stamped())
 
     @property
     def last_run(self) -> Run | None:
-        """How the bookie runs or ran; None if that cannot be told."""
+        """How the bookie runs or ran; None if that is unknown."""
         return cookies.run_of(self.ledgers, self._last_journal)
 
-    def note_run(self, run: Run, may_lack: bool = False) -> None:
-        """Note how the bookie runs, or that it has ended cleanly, and whether entries may be missing. Raises
+    def record_run(self, run: Run, may_lack: bool = False) -> None:
+        """Record how the bookie runs, or that it has shut down cleanly, and whether entries may be missing. Raises
         :class:`SystemFailure`.
         """
-        cookies.note_run(self.ledgers, run, self._last_journal, may_lack)
+        cookies.record_run(self.ledgers, run, self._last_journal, may_lack)
 
     @property
     def _last_journal(self) -> int:
-        """The number of the last file of the journal; 0 if there is none."""
+        """The number of the last journal file; 0 if there is none."""
         current = Path(self.journal, cookies.CURRENT)
         return max(journals_in(OsFiles(str(current), create=False)), default=0) if current.is_dir() else 0
 
     def of_storage(self, settings: BookieSettings) -> StorageSettings:
-        """The settings of the storage that is in them."""
+        """The settings of the storage in these directories."""
         return settings.of_storage(str(Path(self.journal, cookies.CURRENT)), str(Path(self.ledgers, cookies.CURRENT)))
 
     def cookie(self, bookie_id: str, instance_id: str, token: str) -> Cookie:
-        """The cookie that should be in them."""
+        """The cookie that should be in these directories."""
         return Cookie(
             bookie_id=bookie_id,
             journal_directories=(self.journal,),
@@ -75,10 +75,10 @@ class Directories(NamedTuple):
 
 
 def bind(settings: BookieSettings, stamped: list[Stamped]) -> socket.socket:
-    """A socket that is bound to the bookie's address, and takes no connections yet.
+    """A socket bound to the bookie's address. It does not accept connections yet.
 
-    With port 0 it is the one in the cookies of an earlier start. Raises :class:`fencepost.OptionError` for an interface
-    that there is not, and :class:`SystemFailure` for a port that is taken.
+    Port 0 means the port in the cookies of an earlier start, if there are any. Raises :class:`fencepost.OptionError`
+    for an unknown interface, and :class:`SystemFailure` for a port in use.
     """
     host, port = _address_of(settings.listening_interface), settings.bookie_port
     if not port and not settings.bookie_id:
@@ -96,8 +96,8 @@ def bind(settings: BookieSettings, stamped: list[Stamped]) -> socket.socket:
 
 
 def advertised(settings: BookieSettings, bound: socket.socket) -> tuple[str, int]:
-    """The host and the port that are advertised to clients. Raises :class:`fencepost.OptionError` if there is none that
-    clients could use.
+    """The host and the port that clients are given. Raises :class:`fencepost.OptionError` if clients could not use
+    them.
     """
     host, port = bound.getsockname()[:2]
     if settings.advertised_address:
@@ -117,7 +117,7 @@ def _port(bookie_id: str) -> int:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, is this machine alone."""
+    """Whether a host, by name or address, can only be reached from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -128,7 +128,7 @@ _SIOCGIFADDR = 0x8915
 
 
 def _address_of(interface: str) -> str:
-    """The address of a network interface, or the address itself."""
+    """The address of a network interface, or the given address itself."""
     try:
         return str(ipaddress.ip_address(interface))
     except ValueError:

@@ -1,10 +1,9 @@
-"""Garbage collection: entries of ledgers that were deleted from the metadata are forgotten, and their room is given
-back.
+"""Garbage collection: deletes the entries of ledgers that are deleted from the metadata, and reclaims their space.
 
-Only the metadata say that a ledger is deleted, and they are asked twice: a ledger is forgotten that the storage had
-before all ledgers were listed, that is not among them, and that cannot be read by itself either. Between both the
-server that answers has to catch up with its quorum, or it would not know of ledgers that are new. While the metadata
-service does not answer, or has another cluster than it had, nothing is forgotten.
+Only the metadata show that a ledger is deleted, and they are checked twice. A ledger is forgotten if the storage had it
+before all ledgers were listed, it is not in the list, and reading it directly fails too. Before the list is read, the
+answering server catches up with its quorum, or it might not know new ledgers. Nothing is forgotten while the metadata
+service does not answer, or belongs to another cluster than before.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _log = logging.getLogger("fencepost.ledger.bookie")
 
 
 async def collect(server: Server, storage: Storage, client: MetadataClient, settings: BookieSettings) -> None:
-    """Forget deleted ledgers and give room back every ``gcWaitTime``, until this is cancelled."""
+    """Forget deleted ledgers and reclaim space every ``gcWaitTime``, until cancelled."""
     instance_id = await client.instance_id()
     while True:
         await asyncio.sleep(settings.gc_wait_time / 1000)
@@ -30,12 +29,12 @@ async def collect(server: Server, storage: Storage, client: MetadataClient, sett
             await forget_deleted(server, storage, client, instance_id)
         except StoreError as error:
             _log.warning("the ledgers cannot be listed, and none is forgotten now: %s", error)
-        await give_room_back(server, storage)
+        await reclaim_space(server, storage)
 
 
 async def forget_deleted(server: Server, storage: Storage, client: MetadataClient, instance_id: str) -> list[int]:
-    """Forget the ledgers that are deleted; gives them. Raises :class:`StoreError` if the metadata service does not
-    tell.
+    """Forget the deleted ledgers. Gives their ids. Raises :class:`StoreError` if the metadata service does not
+    answer.
     """
     stored = await asyncio.to_thread(storage.ledgers)
     await client.sync()
@@ -53,9 +52,9 @@ async def forget_deleted(server: Server, storage: Storage, client: MetadataClien
     return deleted
 
 
-async def give_room_back(server: Server, storage: Storage) -> None:
-    """Remove and compact entry logs, as far as it is time to. Raises :class:`fencepost.SystemFailure` if the storage
-    cannot go on.
+async def reclaim_space(server: Server, storage: Storage) -> None:
+    """Remove and compact entry logs that are due. Raises :class:`fencepost.SystemFailure` if the storage cannot
+    continue.
     """
     since = server.loop.time()
     collected = await asyncio.to_thread(storage.collect)

@@ -1,5 +1,5 @@
-"""Whose the directories of a bookie are, by their cookies and the one in the metadata, and what stamps them; and what
-an operator does with that: fix the cookies, and take a bookie out of the metadata.
+"""Who owns a bookie's directories, by their cookies and the one in the metadata. Also stamps cookies, and does an
+operator's work with them: fix cookies, and remove a bookie from the metadata.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from fencepost.ledger.rules.cookies import Boot, Cookie, Decision, Stamped, has_
 
 
 class Identity(NamedTuple):
-    """The findings: the cookie that a bookie should have, the one in the metadata, and its directories."""
+    """A bookie's expected cookie, the one in the metadata, its directories, and what follows from them."""
 
     own: Cookie
     in_metadata: Cookie | None
     stamped: list[Stamped]
     decision: Decision
     has_lost_files: bool
-    """The cookies are all there, and nothing else is."""
+    """Whether all cookies are there and everything else is gone."""
 
     @property
     def may_be_repaired(self) -> bool:
@@ -67,16 +67,16 @@ async def identify(client: MetadataClient, directories: Directories, bookie_id: 
 
 
 async def stamp_first(client: MetadataClient, directories: Directories, cookie: Cookie) -> None:
-    """Stamp the directories of a new bookie, and then the metadata. Ahead of any cookie stands that nothing is lost."""
-    directories.note_run(CLEAN_END)
+    """Stamp the directories of a new bookie, then the metadata. Before any cookie, record that nothing is lost."""
+    directories.record_run(CLEAN_END)
     for directory in dict.fromkeys(directories):
         cookies.stamp(directory, cookie)
     await client.write_cookie(cookie.bookie_id, cookies.to_bytes(cookie))
 
 
 async def stamp_anew(client: MetadataClient, directories: Directories, cookie: Cookie) -> None:
-    """Stamp all directories and the metadata after all ledgers were marked: from now on the bookie counts as one that
-    has lost nothing.
+    """Restamp all directories and the metadata, after all ledgers were marked. From now on the bookie counts as having
+    lost nothing.
     """
     for directory in dict.fromkeys(directories):
         cookies.stamp(directory, cookie, is_first_start=False)
@@ -85,9 +85,7 @@ async def stamp_anew(client: MetadataClient, directories: Directories, cookie: C
 
 
 class Stake(msgspec.Struct, frozen=True):
-    """A bookie in the metadata: the open ledgers with entries on it, the closed ones, and whether the bookie is
-    registered.
-    """
+    """A bookie in the metadata: the open and the closed ledgers with entries on it, and whether it is registered."""
 
     open: list[int]
     closed: list[int]
@@ -95,7 +93,7 @@ class Stake(msgspec.Struct, frozen=True):
 
 
 def bookie_of(directories: Directories, settings: BookieSettings) -> str:
-    """The id of a bookie by its settings or its cookies. Raises :class:`SystemFailure` if neither says."""
+    """The id of a bookie from its settings or its cookies. Raises :class:`SystemFailure` if neither has it."""
     found = settings.bookie_id or next(
         (each.cookie.bookie_id for each in directories.stamped() if each.cookie is not None), ""
     )
@@ -113,7 +111,7 @@ async def look(client: MetadataClient, directories: Directories, settings: Booki
 
 
 async def stake_of(client: MetadataClient, bookie_id: str) -> Stake:
-    """Look through all metadata for a bookie."""
+    """Search all metadata for a bookie."""
     opened: list[int] = []
     closed: list[int] = []
     await client.sync()
@@ -126,10 +124,10 @@ async def stake_of(client: MetadataClient, bookie_id: str) -> Stake:
 
 
 async def fix(client: MetadataClient, directories: Directories, settings: BookieSettings) -> None:
-    """Do what the next start of a bookie would with ``dataIntegrityStampMissingCookies``: mark its ledgers, and then
-    stamp its directories. The start that follows copies what is missing.
+    """Do what the next start of a bookie with ``dataIntegrityStampMissingCookies`` would do: mark its ledgers, then
+    stamp its directories. The next start copies what is missing.
 
-    Raises :class:`SystemFailure` if the bookie runs, or its cookies cannot be fixed.
+    Raises :class:`SystemFailure` if the bookie is running, or its cookies cannot be fixed.
     """
     found = await look(client, directories, settings)
     if not found.may_be_repaired:
@@ -154,4 +152,4 @@ async def fix(client: MetadataClient, directories: Directories, settings: Bookie
         await server.close()
         is_flushed = await asyncio.to_thread(storage.close)
     if is_flushed:
-        directories.note_run(CLEAN_END, directories.may_lack)
+        directories.record_run(CLEAN_END, directories.may_lack)

@@ -1,6 +1,4 @@
-"""The memory for bytes that arrive over connections: all connections share it, and only the beginning of a message is
-kept for each.
-"""
+"""Receive buffers. All connections share one large buffer. Each keeps only the start of an incomplete message."""
 
 from __future__ import annotations
 
@@ -12,16 +10,16 @@ from numpy.typing import NDArray
 from fencepost.ledger.wire.frames import LENGTH_SIZE
 
 ROOM = 1 << 20
-"""Bytes that are read at once from a connection at most."""
+"""The most bytes read at once from a connection."""
 
 LARGE = ROOM // 4
-"""The bytes from which on a message is put in memory of its own, which grows as it arrives: the parts of a smaller one
-are copied every time.
+"""From this size in bytes a message gets its own buffer, which grows as it arrives. The parts of a smaller one are
+copied on each read.
 """
 
 
 class Memory:
-    """Bytes as an array for loops, and as a view for everything else."""
+    """Bytes, as an array for the loops and as a view for everything else."""
 
     __slots__ = ("array", "view")
 
@@ -31,11 +29,11 @@ class Memory:
 
 
 class Inbox:
-    """The bytes that have arrived over one connection and are no whole message yet. ``held``: the bytes of it.
+    """The bytes of an incomplete message of one connection. ``held``: their number.
 
-    :meth:`buffer` gives the room for what comes next, and :meth:`arrived` what is there then; :meth:`keep` puts aside
-    what is left of that. ``shared`` is used by all connections, one after another: nothing of it may be looked at
-    later. ``skips``: the bytes to come that are let go by.
+    :meth:`buffer` gives the memory for the next bytes, :meth:`arrived` the bytes that are there then. :meth:`keep`
+    stores the unused rest. ``shared`` is used by all connections in turn, so nothing may refer to it later. ``skips``:
+    the number of bytes still to be discarded.
     """
 
     __slots__ = ("_kept", "_needed", "_own", "_shared", "held", "skips")
@@ -63,8 +61,8 @@ class Inbox:
         return view[held:]
 
     def arrived(self, count: int) -> tuple[Memory, int]:
-        """So many bytes were put into the buffer: the memory where all of them are, from its beginning on, and how many
-        they are.
+        """``count`` bytes were put into the buffer. Gives the memory that holds all bytes so far, from its start, and
+        their number.
         """
         memory, stop = self._own or self._shared, self.held + count
         if self.skips:  # nothing is held
@@ -75,9 +73,7 @@ class Inbox:
         return memory, stop
 
     def keep(self, memory: Memory, start: int, stop: int, needed: int) -> None:
-        """Put aside the first bytes of a message, which has ``needed`` bytes with its length as far as that is
-        known.
-        """
+        """Keep the first bytes of a message. ``needed``: the message's size with its length field, as far as known."""
         self.held = stop - start
         self._needed = max(needed, LENGTH_SIZE)
         if memory is self._own and not start and self.held < needed:
@@ -91,6 +87,6 @@ class Inbox:
 
 
 def address_of(transport: Any) -> str:
-    """Whom a connection is with, for the log."""
+    """The address of a connection's other end, for the log."""
     address = transport.get_extra_info("peername") or ("?", 0)
     return f"{address[0]}:{address[1]}"

@@ -1,4 +1,4 @@
-"""What a bookie's role wants to have looked up, and what it comes to. There is no thread here: the server has them."""
+"""The look-ups that a bookie's role requests, and their results. Threads belong to the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fencepost.ledger.rules.reading import batch
 
 
 class PlainRead(NamedTuple):
-    """A plain read that came by itself, with the number of its request; ``number``: of its look-up."""
+    """A plain read that arrived alone, with its request number ``txn``. ``number``: of its look-up."""
 
     number: int
     ledger: int
@@ -35,7 +35,7 @@ class PlainRead(NamedTuple):
     txn: int
 
     def found(self, code: Code, body: bytes | None) -> ReadsFound:
-        """What it comes to."""
+        """The event for its result."""
         return ReadsFound(
             self.number, self.ledger, code, FoundRequests(self.ledger, ((self.txn, self.entry_id, body),))
         )
@@ -46,7 +46,7 @@ Look = LookOne | ReadBatch
 
 
 def find(storage: Storage, look: LookOne) -> Event:
-    """Look something up. Raises what a disk that fails raises."""
+    """Look something up. Raises the errors of the disk."""
     if type(look) is LookUp:
         return Found(look.number, *storage.look_up(look.ledger, look.entry_id))
     if type(look) is PlainRead:
@@ -61,13 +61,13 @@ def find(storage: Storage, look: LookOne) -> Event:
     return Measured(look.number, room.total, room.free)
 
 
-def found_one(look: LookUp | PlainRead, code: Code, body: bytes) -> Event:
-    """The result of a look-up of one entry."""
+def found_event(look: LookUp | PlainRead, code: Code, body: bytes) -> Event:
+    """The event for a look-up of one entry that was found."""
     return look.found(code, body) if type(look) is PlainRead else Found(look.number, code, look.entry_id, body)
 
 
-def nothing(look: Look) -> Event:
-    """The result of a look-up that fails, or that nobody waits for."""
+def failed_event(look: Look) -> Event:
+    """The event for a look-up that failed, or whose client is gone."""
     if type(look) is ReadBatch:
         found = no_results(look, Code.IO_ERROR)
         return ReadsFound(
@@ -83,7 +83,7 @@ def nothing(look: Look) -> Event:
 
 
 def size_of(found: Event) -> int:
-    """The bytes of the entries that were found."""
+    """The bytes of the entries found."""
     if type(found) is Found:
         return len(found.body or b"")
     if type(found) is ReadsFound:

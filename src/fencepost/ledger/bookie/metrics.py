@@ -1,8 +1,8 @@
-"""Metrics by BookKeeper's names, in the format of Prometheus.
+"""Metrics with BookKeeper's names, in Prometheus format.
 
-What is counted are plain numbers, which the server changes once for a batch; everything else is made of them when
-somebody asks. Latencies are in milliseconds, as BookKeeper's are: its summaries, with quantiles over all that was
-observed since the process began.
+Counters are plain numbers, which the server updates once per batch. Everything else is computed when metrics are
+requested. Latencies are in milliseconds, as summaries with quantiles over the whole life of the process, like
+BookKeeper's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencepost.errors import SystemFailure
 from fencepost.ledger import messages as m
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric  # takes its time, and is imported when metrics are asked for
+    from prometheus_client.core import Metric  # slow to import, so imported when metrics are requested
 
 _logger = logging.getLogger(__name__)
 
@@ -45,13 +45,13 @@ QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
 _PER_OCTAVE = 4
 _LOWEST = -10 * _PER_OCTAVE
-"""Latencies are kept in buckets, four for each doubling, from about a microsecond on."""
+"""Latencies are kept in buckets, four per doubling, from about a microsecond up."""
 
 _BUCKETS = 30 * _PER_OCTAVE
 
 
 class Latency:
-    """How long something took, as often as it happened."""
+    """The latencies of one operation."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -59,7 +59,7 @@ class Latency:
         self.buckets = [0] * _BUCKETS
 
     def observe(self, seconds: float, count: int = 1) -> None:
-        """Add a duration, counted so many times."""
+        """Add a duration, counted ``count`` times."""
         milliseconds = seconds * 1000
         self.count += count
         self.sum += milliseconds * count
@@ -67,8 +67,8 @@ class Latency:
         self.buckets[min(max(place, 0), _BUCKETS - 1)] += count
 
     def quantile(self, share: float) -> float:
-        """The milliseconds within which this share of all was done, rounded up to the end of a bucket; NaN if nothing
-        was.
+        """The milliseconds within which this share of all operations finished, rounded up to the end of a bucket. NaN
+        without any.
         """
         if not self.count:
             return math.nan
@@ -78,31 +78,31 @@ class Latency:
 
 
 class Metrics:
-    """The metrics of a bookie. ``gauges`` are asked for their values when somebody asks for the metrics."""
+    """The metrics of a bookie. ``gauges`` are evaluated when metrics are requested."""
 
     def __init__(self) -> None:
         self.answered: defaultdict[type[Any], int] = defaultdict(int)
         self.refused: defaultdict[type[Any], int] = defaultdict(int)
-        """Answers by the type of the response: all, and those whose code is not OK."""
+        """Answers by the type of the response: ``answered`` has all, ``refused`` those with a code other than OK."""
         self.latencies: defaultdict[tuple[str, bool], Latency] = defaultdict(Latency)
-        """By the name of an operation, and whether it came to an end as wanted."""
+        """By the name of an operation, and whether it succeeded."""
         self.counters: defaultdict[str, int] = defaultdict(int)
         self.gauges: dict[str, Callable[[], float]] = {}
 
     def took(self, name: str, seconds: float, count: int = 1, success: bool = True) -> None:
-        """Something took so long, so many times."""
+        """An operation took this long, ``count`` times."""
         self.latencies[name, success].observe(seconds, count)
 
     def storage_took(self, what: str, seconds: float) -> None:
-        """The storage took so long for something."""
+        """An operation of the storage took this long."""
         self.took(OF_STORAGE[what], seconds)
 
     def add(self, name: str, number: int) -> None:
-        """So many more of something."""
+        """Increase a counter."""
         self.counters[name] += number
 
     def collect(self) -> Iterator[Metric]:
-        """For Prometheus: everything, as it is now."""
+        """For Prometheus: all metrics, with their current values."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
         answered = CounterMetricFamily(
@@ -110,49 +110,49 @@ class Metrics:
         )
         for kind, count in list(self.answered.items()):
             name, refused = OPERATIONS.get(kind, kind.__name__), self.refused[kind]
-            answered.add_metric([name, _word(True)], count - refused)
-            answered.add_metric([name, _word(False)], refused)
+            answered.add_metric([name, _label(True)], count - refused)
+            answered.add_metric([name, _label(False)], refused)
         yield answered
         summaries: dict[str, Metric] = {}
         for (name, success), latency in list(self.latencies.items()):
             summary = summaries.setdefault(name, Metric(name, "milliseconds", "summary"))
-            label = {"success": _word(success)}
+            label = {"success": _label(success)}
             for share in QUANTILES:
                 summary.add_sample(name, {**label, "quantile": str(share)}, latency.quantile(share))
             summary.add_sample(f"{name}_count", label, latency.count)
             summary.add_sample(f"{name}_sum", label, latency.sum)
         yield from summaries.values()
         for name, number in list(self.counters.items()):
-            # BookKeeper's counters have no suffix of their own, and are read by dashboards as they are.
+            # BookKeeper's counters have no suffix. Dashboards read these names.
             yield GaugeMetricFamily(name, name, value=number)
         for name, value in list(self.gauges.items()):
             yield GaugeMetricFamily(name, name, value=value())
 
     def describe(self) -> Iterable[Metric]:
-        """For Prometheus: nothing is known ahead."""
+        """For Prometheus: no metrics are declared in advance."""
         return ()
 
 
 MOST_AT_ONCE = 16
-"""Requests for metrics that are answered at a time; the connection of one more is closed."""
+"""The most requests for metrics answered at a time. The connection of one more is closed."""
 
 PATIENCE = 10.0
-"""Seconds that a client of metrics may keep silent."""
+"""Seconds that a client of metrics may stay silent."""
 
 
 class _MetricsServer(ThreadingHTTPServer):
-    """Serves metrics to a few at a time, and says nothing of requests that are none."""
+    """Serves a few requests for metrics at a time, and ignores invalid requests."""
 
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
-        self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._slots = threading.BoundedSemaphore(MOST_AT_ONCE)
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
+        if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -161,15 +161,15 @@ class _MetricsServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _logger.info("a request for metrics from %s is not answered: %r", client_address[0], sys.exception())
 
 
 def serve(metrics: Metrics, address: str, port: int) -> tuple[Callable[[], None], int]:
-    """Serve metrics over HTTP, in threads; gives the function that ends that, and the port. Raises
-    :class:`fencepost.errors.SystemFailure` if the port is taken.
+    """Serve metrics over HTTP, in threads. Gives a function that stops the server, and the port. Raises
+    :class:`fencepost.errors.SystemFailure` if the port is in use.
     """
     from prometheus_client import CollectorRegistry, MetricsHandler
 
@@ -192,5 +192,5 @@ def serve(metrics: Metrics, address: str, port: int) -> tuple[Callable[[], None]
     return end, server.server_port
 
 
-def _word(success: bool) -> str:
+def _label(success: bool) -> str:
     return "true" if success else "false"

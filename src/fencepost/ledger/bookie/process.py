@@ -1,4 +1,4 @@
-"""One bookie from its start to its end: cookies, storage, server, registration, garbage collection, metrics."""
+"""A bookie's process, from start to end: cookies, storage, server, registration, garbage collection, metrics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from fencepost.traces import TraceWriter
 T = TypeVar("T")
 
 SPARE_FILES = 256
-"""Files that a bookie has open besides its connections."""
+"""Open files that a bookie needs besides its connections."""
 
 _log = logging.getLogger("fencepost.ledger.bookie")
 
@@ -51,11 +51,11 @@ _log = logging.getLogger("fencepost.ledger.bookie")
 async def serve(
     directory: str, settings: BookieSettings, ready: Callable[[str], None], storage_of: Callable[..., Storage] = Storage
 ) -> None:
-    """Run a bookie until it is asked to end by SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is
-    called with its id when it serves.
+    """Run a bookie until SIGTERM or SIGINT. A second signal ends the process at once. ``ready`` is called with the
+    bookie's id once it serves.
 
-    Raises :class:`fencepost.FencepostError` if it cannot start, or cannot go on: what it has answered is on its disks
-    then.
+    Raises :class:`fencepost.FencepostError` if it cannot start or continue. Everything that it has confirmed is then on
+    its disks.
     """
     if not settings.metadata_service_uri:
         raise OptionError(
@@ -102,9 +102,9 @@ async def serve(
 
 
 class _Process:
-    """The parts of a bookie with a session with the metadata service, from the opening of its storage to its end.
+    """The parts of a bookie with a metadata session, from opening the storage until the end.
 
-    ``cookie``: the one to stamp anew once all ledgers are marked, if a directory was lost.
+    ``cookie``: the one to stamp once all ledgers are marked, if a directory was lost.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class _Process:
         cookie: Cookie | None,
         ended: _Shutdown,
     ) -> None:
-        """Make all parts but the storage; nothing serves yet."""
+        """Create all parts but the storage. Nothing is served yet."""
         self.settings = settings
         self.directories = directories
         self.client = client
@@ -148,7 +148,7 @@ class _Process:
         self.has_begun_run = False
 
     async def take_storage(self, storage_of: Callable[..., Storage]) -> None:
-        """Make the storage, which is not opened yet. Raises :class:`SystemFailure`."""
+        """Create the storage, without opening it. Raises :class:`SystemFailure`."""
         self.storage = await asyncio.to_thread(
             storage_of,
             self.directories.of_storage(self.settings),
@@ -163,7 +163,7 @@ class _Process:
         self.repair = Repair(self.server, self.storage, self.client, self.bookie_id, self.directories, self.settings)
 
     async def boot(self, bound: socket.socket) -> int:
-        """Take the steps of a boot in their order, until the bookie serves; gives the number of records it has."""
+        """Take the steps of a boot in order, until the bookie serves. Gives the number of records it has."""
         records = 0
         for step in steps_of_boot(has_lost_directory=self.cookie is not None, last_run=self.last_run):
             if step is Step.BEGIN_REPAIR:
@@ -184,16 +184,16 @@ class _Process:
         return records
 
     def _begin_run(self) -> None:
-        """Keep in the directories how this run treats the journal."""
+        """Record in the directories how this run uses the journal."""
         run = Run(journals_adds=self.settings.journal_write_data and self.settings.journal_sync_data)
         with self.storage.room_for_small_file():
-            self.directories.note_run(run, self.directories.may_lack)
+            self.directories.record_run(run, self.directories.may_lack)
         self.has_begun_run = True
         if self.trace is not None:
             self.trace.emit("bookie_notes_run", None, {"journals_adds": run.journals_adds})
 
     async def _listen(self, bound: socket.socket) -> None:
-        """Take connections, and be registered."""
+        """Accept connections, and register."""
         if self.settings.prometheus_stats_http_port:
             self.end_metrics = _serve_metrics(
                 self.counts, self.server, self.storage, self.registration, self.repair, self.settings
@@ -202,9 +202,7 @@ class _Process:
         await self.registration.begin(self.settings.force_read_only_bookie)
 
     def begin_tasks(self) -> None:
-        """Begin the work beside requests: the registration, garbage collection, autorecovery and the bookie's own
-        repair.
-        """
+        """Start the background work: registration, garbage collection, auto-recovery and the bookie's own repair."""
         settings = self.settings
         self._begin_task(self.registration.keep(), self.ended.done)
         self._begin_task(collect(self.server, self.storage, self.client, settings), self.ended.done)
@@ -222,7 +220,7 @@ class _Process:
         self.tasks.append(task)
 
     async def end(self) -> None:
-        """End all parts, the storage after all that writes to it."""
+        """Stop all parts, the storage last."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -230,11 +228,11 @@ class _Process:
         await self.server.close()
         if self.end_metrics is not None:
             self.end_metrics()
-        # A start that was cut short has begun a file of the journal, and a clean end before it is one still.
-        is_noted = self.has_begun_run or self.last_run == CLEAN_END
-        if await asyncio.to_thread(self.storage.close) and is_noted:
+        # A start that was interrupted has begun a journal file. A clean end before it still counts.
+        is_clean = self.has_begun_run or self.last_run == CLEAN_END
+        if await asyncio.to_thread(self.storage.close) and is_clean:
             with self.storage.room_for_small_file():
-                self.directories.note_run(CLEAN_END, self.directories.may_lack)
+                self.directories.record_run(CLEAN_END, self.directories.may_lack)
         elif self.has_begun_run:
             _log.warning("bookie %s ends, and has not written all of its memory to entry logs", self.bookie_id)
         if self.trace is not None:
@@ -242,41 +240,38 @@ class _Process:
 
 
 def _use(server: Server, modules: list[ModuleType]) -> None:
-    """Let a bookie go on with compiled loops."""
+    """Switch a bookie to compiled loops."""
     if gc.get_freeze_count():
-        gc.freeze()  # as what was there before: the compiler's many objects stay, and need not be looked at for garbage
+        gc.freeze()  # the compiler's many objects stay, so the garbage collector need not visit them
     server.use(modules)
 
 
 def _open(server: Server, storage: Storage, directories: Directories) -> int:
-    """Let a bookie take up its storage; gives the number of records. Raises :class:`SystemFailure`."""
+    """Open a bookie's storage. Gives the number of records. Raises :class:`SystemFailure`."""
     if not (storage.has_journal or directories.may_lack or any(map(cookies.is_first_start, directories))):
         raise SystemFailure(
             f"{directories.journal} has the bookie's cookie, and no journal: it is lost; bring it back, or empty the"
             " directory and set dataIntegrityStampMissingCookies to have what is missing copied from other bookies"
         )
     records = server.open(storage)
-    _give_memory_back()
+    _trim_memory()
     for directory in dict.fromkeys(directories):
         cookies.end_first_start(directory)
     return records
 
 
-def _give_memory_back() -> None:
-    """Let the operating system have the memory in which entry logs and journal were read; the C library keeps it
-    otherwise.
-    """
+def _trim_memory() -> None:
+    """Return the memory used to read entry logs and journal to the operating system. The C library would keep it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 async def _connected(settings: BookieSettings, directories: Directories, ended: _Shutdown) -> MetadataClient:
-    """A session with the metadata service. Raises :class:`_AskedToEnd` if the bookie is asked to end before there is
-    one.
+    """Connect to the metadata service. Raises :class:`_AskedToEnd` if the bookie is asked to end first.
 
-    A bookie that has been in a cluster waits for the service as long as it takes: after a loss of power all start at
-    once. For a new one the address may be wrong. Raises :class:`MetadataServiceError` then.
+    A bookie that has been in a cluster waits for the service indefinitely, because after a power failure everything
+    starts at once. For a new bookie the address may be wrong, so this raises :class:`MetadataServiceError`.
     """
     connect = functools.partial(
         MetadataClient.connect, settings.metadata_service_uri, session_timeout=settings.zk_timeout / 1000
@@ -285,11 +280,11 @@ async def _connected(settings: BookieSettings, directories: Directories, ended: 
 
 
 class _AskedToEnd(Exception):
-    """The bookie is asked to end before it serves."""
+    """The bookie was asked to end before it served."""
 
 
 class _Shutdown(Shutdown):
-    """Why a bookie ends: it is asked to, or it cannot go on, as its parts say too."""
+    """Why a bookie ends: a signal, or a part that cannot continue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -297,12 +292,12 @@ class _Shutdown(Shutdown):
 
     @property
     def reason_fields(self) -> dict[str, Any]:
-        """The fields of the last event of a trace: the error, if there is one."""
+        """The fields of a trace's last event: the error, if there is one."""
         error = self._reason or (f"{type(self._error).__name__}: {self._error}" if self._error is not None else "")
         return {"error": error} if error else {}
 
     def check(self) -> None:
-        """Raise if the bookie could not go on."""
+        """Raise the error that ended the bookie, if there is one."""
         super().check()
         if self._reason:
             raise SystemFailure(f"the bookie has stopped, and confirms nothing more: {self._reason}")
@@ -312,13 +307,13 @@ class _Shutdown(Shutdown):
         self._event.set()
 
     def done(self, task: asyncio.Task[None]) -> None:
-        """A part of the bookie has ended, which it should not."""
+        """A part of the bookie ended unexpectedly."""
         if not task.cancelled():
             self._error = self._error or task.exception()
             self._event.set()
 
     def repaired(self, task: asyncio.Task[None]) -> None:
-        """The repair of the bookie is over, which is well unless it has failed."""
+        """The bookie's repair ended. Only a failure ends the bookie."""
         if not task.cancelled() and task.exception() is not None:
             self.done(task)
 
@@ -326,10 +321,10 @@ class _Shutdown(Shutdown):
 async def _check_cookies(
     client: MetadataClient, directories: Directories, bookie_id: str, repairs: bool
 ) -> Cookie | None:
-    """Raise unless the directories are the bookie's own; at the first start, make them that.
+    """Raise unless the directories belong to the bookie. At the first start, stamp them.
 
-    A new bookie makes the cluster if there is none; one that has been in a cluster never does. Gives the cookie to
-    stamp anew once all ledgers are marked, if the bookie ``repairs`` itself and has lost a directory.
+    A new bookie creates the cluster if there is none; one that has been in a cluster never does. If the bookie
+    ``repairs`` itself and has lost a directory, gives the cookie to stamp once all ledgers are marked.
     """
     if (
         all(each.cookie is None and each.is_empty for each in directories.stamped())
@@ -352,7 +347,7 @@ async def _check_cookies(
 
 
 async def _patiently(work: Callable[[], Awaitable[T]], ended: _Shutdown, waits: bool = True) -> T:
-    """Do something that needs the metadata service; where it ``waits``, again until the service is there. Raises
+    """Do something that needs the metadata service. If it ``waits``, retry until the service is reachable. Raises
     :class:`_AskedToEnd` if the bookie is asked to end meanwhile.
     """
     over = asyncio.create_task(ended.wait())
@@ -375,7 +370,7 @@ async def _patiently(work: Callable[[], Awaitable[T]], ended: _Shutdown, waits: 
 
 
 def _within_open_files(settings: BookieSettings) -> BookieSettings:
-    """The settings with no more connections than this process may have files open."""
+    """The settings, with no more connections than this process may have open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,7 +1,7 @@
-"""Keeps a bookie registered where clients look for it, as writable or as read-only.
+"""Keeps a bookie registered for clients, as writable or as read-only.
 
-A bookie that has lost its session goes on to serve: whoever is connected loses nothing by it, and the fence of a
-recovery reaches it as before. It registers anew as soon as it has another session.
+A bookie that has lost its session keeps serving. Its connected clients lose nothing, and the fence of a recovery still
+reaches it. It registers again as soon as it has a new session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fencepost.ledger.metadata.client import MetadataClient, Session
 from fencepost.ledger.metadata.registration import BookieServiceInfo
 
 PAUSE = 1.0
-"""Seconds after which a registration that failed is tried again."""
+"""Seconds until a failed registration is retried."""
 
 UP, READ_ONLY, UNREGISTERED = 1, 0, -1
 
@@ -24,8 +24,8 @@ _log = logging.getLogger("fencepost.ledger.bookie")
 
 
 class Registration:
-    """One bookie's registration. :meth:`full` is called by threads of the storage; ``on_stop``: the bookie may not go
-    on.
+    """One bookie's registration. Threads of the storage call :meth:`full`. ``on_stop``: called if the bookie must not
+    continue.
     """
 
     def __init__(
@@ -42,27 +42,27 @@ class Registration:
         self.server = server
         self.on_stop = on_stop
         self.is_full = False
-        self.for_good = False
-        """Whether the bookie is read-only whatever room there is."""
+        self.always_read_only = False
+        """Whether the bookie is read-only, however much space it has."""
         self.read_only = False
         self.status = UNREGISTERED
-        """As BookKeeper's metric has it: 1 registered, 0 registered as read-only, -1 not registered."""
+        """As in BookKeeper's metric: 1 registered, 0 registered as read-only, -1 not registered."""
         self._changed = asyncio.Event()
         self._end_listening = client.listen(self._session_changed)
 
     def full(self, is_full: bool) -> None:
-        """There is no room on the disks, or there is again."""
+        """The disks are full, or have space again."""
         self.server.loop.call_soon_threadsafe(self._full, is_full)
 
     async def begin(self, read_only: bool) -> None:
-        """Register for the first time; ``read_only``: for good. The directories are locked and the cookies are the
-        bookie's: an earlier registration is of a process that is gone.
+        """Register for the first time. ``read_only``: permanently. The directories are locked and the cookies match, so
+        an earlier registration belongs to a dead process.
         """
-        self.for_good = read_only
+        self.always_read_only = read_only
         await self._register()
 
     async def keep(self) -> None:
-        """Register anew whenever that is needed, until this is cancelled."""
+        """Register again whenever needed, until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -74,7 +74,7 @@ class Registration:
                 await asyncio.sleep(PAUSE)
 
     async def end(self) -> None:
-        """Take the registration back, so that clients go elsewhere at once."""
+        """Remove the registration, so that clients go elsewhere at once."""
         self._end_listening()
         try:
             async with asyncio.timeout(PAUSE):
@@ -85,8 +85,8 @@ class Registration:
             )
 
     async def _register(self) -> None:
-        read_only = self.for_good or self.is_full
-        if read_only and not self.for_good and not self.server.settings.read_only_mode_enabled:
+        read_only = self.always_read_only or self.is_full
+        if read_only and not self.always_read_only and not self.server.settings.read_only_mode_enabled:
             self.on_stop("the disk is full, and readOnlyModeEnabled is false")
             return
         if read_only != self.read_only:

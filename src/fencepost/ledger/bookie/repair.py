@@ -1,4 +1,4 @@
-"""The repair of a bookie that may have lost entries: carries out what its role wants
+"""The repair of a bookie that may have lost entries: carries out the effects of its role
 (:mod:`fencepost.ledger.roles.repair`).
 """
 
@@ -35,22 +35,22 @@ from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.ledger.rules.replication import fragments_on
 
 PAGE = 100
-"""Ledgers of which the metadata are read at once."""
+"""The number of ledgers whose metadata are read at once."""
 
 _log = logging.getLogger("fencepost.ledger.bookie")
 
 
 @dataclass
 class Progress(Copied):
-    """How far a repair is. ``ledgers``: those that are still to be looked at in this round, of which ``lacking``
-    entries could not be had.
+    """How far a repair is. ``ledgers``: those still to check in this round. ``lacking``: entries that could not be read
+    in this round.
     """
 
     ledgers: int = 0
 
 
 class Repair:
-    """The repair of one bookie. It does one thing at a time: phase one, or phase two."""
+    """The repair of one bookie. It runs one phase at a time."""
 
     def __init__(
         self,
@@ -85,21 +85,21 @@ class Repair:
 
     @property
     def limbo(self) -> int:
-        """How many ledgers are in limbo."""
+        """The number of ledgers in limbo."""
         return sum(ledger.limbo for ledger in self.server.role.ledgers.values())
 
     # -- phase one ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Note in all directories that there is a repair, ahead of anything that it does. Raises
+        """Record in all directories that a repair is running, before it does anything. Raises
         :class:`SystemFailure`.
         """
         for directory in dict.fromkeys(self.directories):
             cookies.begin_repair(directory)
 
     async def mark_ledgers(self) -> None:
-        """Phase one. It is durable when this comes back, and may be done again at any time. The bookie must not serve
-        before.
+        """Phase one. Its marks are durable on return. It may be repeated at any time. The bookie must not serve before
+        it.
 
         Raises :class:`StoreError` if the metadata cannot be read, and :class:`SystemFailure` if the disk fails.
         """
@@ -110,8 +110,8 @@ class Repair:
     # -- phase two ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Phase two, until nothing is missing any more: round after round, while other bookies or the metadata service
-        are away.
+        """Phase two: repeats until nothing is missing, while other bookies or the metadata service may be
+        unreachable.
         """
         settings = ClientSettings.of_environment(session_timeout=self.settings.zk_timeout / 1000)
         while True:
@@ -126,7 +126,7 @@ class Repair:
         await asyncio.to_thread(self.storage.checkpoint)
         run = self.directories.last_run
         if run is not None:
-            self.directories.note_run(run)
+            self.directories.record_run(run)
         for directory in dict.fromkeys(self.directories):
             cookies.end_repair(directory)
         _log.warning(
@@ -136,8 +136,8 @@ class Repair:
     # -- what the role wants ------------------------------------------------------------------------------------------
 
     async def _drive(self, operation: str) -> Result:
-        """Call the role, and do what it wants until it answers. Raises what an effect that it knows no answer to has
-        raised.
+        """Call the role and carry out its effects until it gives a result. Raises errors for which the role has no
+        event.
         """
         try:
             event: Event | BaseException = Call(0, operation)
@@ -166,7 +166,7 @@ class Repair:
         return self._events.get_nowait()
 
     def _begin(self, work: Any) -> None:
-        """Do something that comes to an event."""
+        """Start a task whose result is an event."""
         task: asyncio.Task[Event] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -227,7 +227,7 @@ class Repair:
         return roles.EntriesCopied(ledger, lacking)
 
     async def _store_entry(self, ledger: int, entry_id: int, lac: int, body: bytes) -> None:
-        """Keep an entry; done when it is as durable as the bookie makes entries."""
+        """Store an entry. Done once it is as durable as the bookie makes entries."""
         await self.server.call("store entries", AddRequests(((0, AddEntry(ledger, entry_id, lac, body, b"")),)))
 
 
@@ -237,6 +237,6 @@ async def _later(timer: SetTimer) -> TimerFired:
 
 
 def missing_of(metadata: LedgerMetadata, bookie: str, stored: Iterable[int]) -> NDArray[np.int64]:
-    """The entries of a closed ledger that belong to a bookie and are not among those that it has stored, in order."""
+    """The entries of a closed ledger that belong to a bookie and that it has not stored, in order."""
     belong = [belonging_of_fragment(metadata, fragment, bookie) for fragment in fragments_on(metadata, bookie)]
     return np.setdiff1d(np.concatenate(belong) if belong else np.empty(0, np.int64), np.fromiter(stored, np.int64))

@@ -1,15 +1,14 @@
 """The driver of a bookie's role: sockets and storage on one event loop.
 
-Whatever arrives in one read of a socket is one batch. Compiled loops make rows of its frames; adds that come one after
-another are one event of the role, one block of records for the journal, and one block of answers once they are durable.
-Whatever is no plain add is decoded and given to the role by itself, in its turn, and so is everything until the loops
-are compiled (:mod:`fencepost.ledger.kernels.ready`). What the role answers goes back in one write a connection. The
-journal and the look-ups that need the disk have threads, which come back to the loop once for a group. There is no
-task, future or timer for an entry.
+Everything that arrives in one read of a socket is one batch. Compiled loops turn its frames into rows. Consecutive adds
+are one event of the role, one block of journal records, and, once durable, one block of answers. Other messages are
+decoded and passed to the role one at a time, in order, and so are all messages until the loops are compiled
+(:mod:`fencepost.ledger.kernels.ready`). Each connection's answers go back in one write. The journal, and look-ups that
+need the disk, run in threads, which report to the loop once per group. No entry has a task, future or timer of its own.
 
-No connection takes more than its part. It is not read from while it has too much in flight or does not take its
-answers, and it is closed with a line in the log when it sends what is no message, stops in the middle of one, or takes
-no answer for too long. An add that is too large is answered, and nothing of it is kept.
+Every connection is limited. It is not read from while it has too much in flight or does not take its answers. It is
+closed, with a line in the log, if it sends an invalid message, stops in the middle of one, or takes no answer for too
+long. An add that is too large is answered, but not stored.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from fencepost.connections.tls import Tls, upgrade
 from fencepost.connections.users import REALM, Users
 from fencepost.ledger.bookie.batches import LARGE, Batches
 from fencepost.ledger.bookie.inbox import ROOM, Inbox, Memory, address_of
-from fencepost.ledger.bookie.lookups import Look, PlainRead, find, found_one, nothing, size_of
+from fencepost.ledger.bookie.lookups import Look, PlainRead, failed_event, find, found_event, size_of
 from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.disk.storage import Storage
@@ -94,39 +93,37 @@ from fencepost.traces import TraceWriter
 _OK = Code.OK
 
 LOOK_UPS_OF_JOB = 256
-"""Look-ups that a thread does in one go."""
+"""The most look-ups that a thread does in one go."""
 
 OF_STORAGE = "fencepost.ledger.kernels.cache"
 LOOPS = ("fencepost.ledger.kernels.bookie", OF_STORAGE)
-"""The modules of loops of a server, and of its storage."""
+"""The modules of loops for a server, and for its storage."""
 
 WORTH = 2_000
-"""Messages that are taken one at a time before it is worth to have loops."""
+"""The number of messages taken one at a time before the loops are loaded."""
 
 LOOK_UPS_AT_ONCE = 1_024
-"""Look-ups that the event loop does in memory in one go."""
+"""The most look-ups in memory that the event loop does in one go."""
 
 FEW_ADDS, FEW_READS = 3, 4
-"""Fewer adds, or reads of each of several ledgers, than these are taken one by one: that takes less time than to take
-them as rows.
-"""
+"""Fewer adds than this, or fewer reads per ledger, are taken one by one, which is faster than rows."""
 
 AT_ONCE = 1 << 20
-"""Bytes of answers that are made for a connection in one go: others have their turn, and memory is used again while it
-is in caches.
+"""The most bytes of answers made for a connection in one go. Then other connections have their turn, and memory is
+reused while it is cached.
 """
 
 SWEEP = 1.0
-"""Seconds between two looks at connections that may have to be closed."""
+"""Seconds between two checks for connections to close."""
 
 BACKLOG = 1_024
-"""Connections that the operating system keeps until they are accepted."""
+"""Connections that the operating system queues until they are accepted."""
 
 SKIPPED = 64 << 20
-"""Bytes of the largest message that is let go by, for its add to be answered."""
+"""The largest message in bytes that is discarded so that its add can be answered."""
 
 _SHORT = 128
-"""More bytes than the frame of a read has."""
+"""Larger than the frame of any read, in bytes."""
 
 _log = logging.getLogger("fencepost.ledger.bookie")
 
@@ -134,11 +131,11 @@ _log = logging.getLogger("fencepost.ledger.bookie")
 class Server:
     """One bookie: its role, its storage and its connections.
 
-    The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads.
-    ``on_stop`` is called once, with the reason, when the bookie cannot go on; from then on nothing is answered any
-    more. ``loops``: :mod:`fencepost.ledger.kernels.bookie` once it is compiled, and None before, when every message is
-    decoded by itself. ``load_loops`` is called once, when they are worth it, and is to call :meth:`use`. ``trace``
-    takes what the bookie does; whoever gives it closes it.
+    :meth:`open` takes the storage, whose threads then call :meth:`synced`, :meth:`failed` and :meth:`busy`. ``on_stop``
+    is called once, with the reason, when the bookie cannot continue. It then answers nothing more. ``loops``:
+    :mod:`fencepost.ledger.kernels.bookie` once it is compiled; None before, while every message is decoded separately.
+    ``load_loops`` is called once, when loading pays, and must call :meth:`use`. ``trace`` records the bookie's actions.
+    Its creator closes it.
     """
 
     def __init__(
@@ -155,13 +152,13 @@ class Server:
     ) -> None:
         self.trace = trace
         self._names: dict[int, str] = {}
-        """The labels of connections in the trace."""
+        """The names of connections in the trace."""
         self.loops = loops
         self.load_loops = load_loops
         self._taken = 0
-        """The messages that were taken one at a time."""
+        """The number of messages taken one at a time."""
         self.memory = Memory(ROOM)
-        """The memory for bytes that arrive over connections."""
+        """The receive buffer shared by all connections."""
         self.role = role
         self.settings = settings
         self.metrics = metrics
@@ -171,25 +168,25 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.connections: dict[int, Connection] = {}
         self.in_flight_bytes = 0
-        """The bytes of adds that are not durable, and of messages that have not arrived as a whole."""
+        """Bytes of adds that are not durable, and of incomplete messages."""
         self.crowded = False
         self.is_busy = False
-        """Whether the storage has no room for entries at the moment."""
+        """Whether the storage has no room for entries now."""
         self.stopped = False
         self.closing = False
         self._accepted = 0
         self._tokens = 0
         self._calls: dict[int, asyncio.Future[Result]] = {}
         self._unsynced: deque[tuple[int, Connection, int, int, float]] = deque()
-        """For each batch with records: the position of its last one, where it came from, its bytes, its adds, and when
-        it came.
+        """For each batch with records: the position of its last record, its connection, its bytes, its adds, and its
+        time of arrival.
         """
         self._records: list[tuple[int, Record | EntryRows]] = []
-        """Records that the storage is still to be given."""
+        """Records not yet passed to the storage."""
         self._rows: Batches | None = None
-        """The memory that loops work in, from when they are compiled on."""
+        """The working memory of the loops, once they are compiled."""
         self._touched: dict[Connection, None] = {}
-        """Connections with answers that are not written yet."""
+        """Connections with unwritten answers."""
         self._reason = ""
         self._listening: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -215,7 +212,7 @@ class Server:
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def open(self, storage: Storage) -> int:
-        """Take up what the storage has, and let it go to work; gives the number of records."""
+        """Replay the storage's records into the role, then start the storage. Gives the number of records."""
         self.storage = storage
         records = 0
         for record in storage.records():
@@ -228,16 +225,16 @@ class Server:
         return records
 
     def use(self, modules: Sequence[ModuleType]) -> None:
-        """Go on with compiled loops (:data:`LOOPS`). May be called by any thread."""
-        self._hop(setattr, self, "loops", modules[0])
+        """Switch to compiled loops (:data:`LOOPS`). Any thread may call this."""
+        self._call_on_loop(setattr, self, "loops", modules[0])
 
     async def listen(self, bound: socket.socket) -> None:
-        """Take connections on a socket that is bound, and closed by :meth:`close`."""
+        """Accept connections on a bound socket. :meth:`close` closes it."""
         self._listening = await self.loop.create_server(lambda: Connection(self), sock=bound, backlog=BACKLOG)
         self._sweeping = self.loop.call_later(SWEEP, self._sweep)
 
     async def close(self, patience: float = 2.0) -> None:
-        """Take no more connections or requests, answer those that are under way, for so many seconds at the most, and
+        """Refuse new connections and requests, answer those in progress for at most ``patience`` seconds, then
         close.
         """
         self.closing = True
@@ -256,22 +253,21 @@ class Server:
             task.cancel()
         self._readers.shutdown(wait=True, cancel_futures=True)
 
-    # -- what the storage says, from its threads ----------------------------------------------------------------------
+    # -- reports of the storage, from its threads
+    # -------------------------------------------------------------------------
 
     def synced(self, position: int) -> None:
         """All records up to a position are durable."""
-        if (
-            self.trace is not None
-        ):  # at once: if the process is killed, what comes after it in the journal proves that it was synced
+        if self.trace is not None:  # at once: if the process is killed, later records in the journal prove the sync
             self.trace.emit("journal_synced", parameters={"position": position})
         self.loop.call_soon_threadsafe(self._synced, position)
 
     def failed(self, reason: str) -> None:
-        """The storage cannot go on."""
+        """The storage cannot continue."""
         self.loop.call_soon_threadsafe(self._failed, reason)
 
     def busy(self, is_busy: bool) -> None:
-        """The storage has no room for entries, or has it again."""
+        """The storage has no room for entries, or has room again."""
         self.loop.call_soon_threadsafe(self._busy, is_busy)
 
     def _synced(self, position: int) -> None:
@@ -302,7 +298,7 @@ class Server:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def take(self, connection: Connection, memory: Memory, stop: int) -> None:
-        """The messages that have arrived over a connection as a whole; what is left of the next one is kept."""
+        """Take the complete messages that have arrived over a connection. Keeps the start of the next one."""
         if self.stopped or self.closing:
             return
         view, start = memory.view, 0
@@ -331,7 +327,7 @@ class Server:
             connection.bytes += taken
             connection.writes = True
             self.in_flight_bytes += taken
-        if not connection.is_closed:
+        if not connection.is_closed:  # one message alone costs less without rows
             self._hold(connection, memory, taken, stop)
         if taken:
             self._touched[connection] = None
@@ -339,7 +335,7 @@ class Server:
         self.regulate_all()
 
     def _hold(self, connection: Connection, memory: Memory, start: int, stop: int) -> None:
-        """Keep what is no whole message yet."""
+        """Keep the start of an incomplete message."""
         inbox = connection.inbox
         before = inbox.held
         length = length_of(memory.view, start, stop)
@@ -350,7 +346,7 @@ class Server:
             self.in_flight_bytes += inbox.held - before
 
     def _take_one(self, connection: Connection, memory: Memory, stop: int) -> int:
-        """As :meth:`_take_frames`, for one message: the loops make less of a plain read than the codecs."""
+        """As :meth:`_take_frames`, for one message. The loops handle a plain read faster than the codecs."""
         if stop > _SHORT:
             return self._take_frames(connection, memory, stop)
         loops, table = self.loops, self._batches().table
@@ -364,7 +360,7 @@ class Server:
         return stop
 
     def _take_frames(self, connection: Connection, memory: Memory, stop: int) -> int:
-        """Decode and take one message after another; gives where the first one begins that is no whole one."""
+        """Decode and take messages one by one. Gives the start of the first incomplete one."""
         view, limit, start = memory.view, self.settings.netty_max_frame_size_bytes, 0
         before = self._taken
         while stop - start >= LENGTH_SIZE:
@@ -384,9 +380,9 @@ class Server:
         return start
 
     def _refuse(self, connection: Connection, memory: Memory, start: int, stop: int) -> int:
-        """Answer an add that is too large, with the code that ends its writer: BookKeeper's client takes other codes,
-        and a connection that is closed, for a failed bookie, and tries others for ever. What is no such add closes the
-        connection. Gives where to go on, which is ``start`` if more has to arrive before.
+        """Refuse a message that is too large. An add is answered with a code that ends its writer. With any other code,
+        or a closed connection, BookKeeper's client would blame the bookie and try others forever. Any other message
+        closes the connection. Gives where to continue: ``start`` if more must arrive first.
         """
         view, first = memory.view, start + LENGTH_SIZE
         length = length_of(view, start, stop)
@@ -409,7 +405,7 @@ class Server:
         return start
 
     def _take_message(self, connection: Connection, payload: bytes, is_last: bool) -> bool:
-        """Decode and take a message; whether others may follow."""
+        """Decode and take a message. Gives whether more may follow."""
         try:
             txn, request = connection.codec.decode_request(payload)
         except RefusedError as error:
@@ -423,12 +419,12 @@ class Server:
             self._start_tls(connection, txn, is_last)
             return is_last
         if not connection.is_admitted:
-            return self._at_the_door(connection, txn, request)
+            return self._take_unadmitted(connection, txn, request)
         self._ask(connection, txn, request)
         return True
 
-    def _at_the_door(self, connection: Connection, txn: int, request: Request) -> bool:
-        """Take a message of a connection that is not served yet; whether others may follow."""
+    def _take_unadmitted(self, connection: Connection, txn: int, request: Request) -> bool:
+        """Take a message of a connection that is not served yet. Gives whether more may follow."""
         refusal = connection.codec.refusal(txn, request, Code.UNAUTHORIZED)
         if type(request) is Auth and self.users is not None and connection.user is None:
             try:
@@ -455,14 +451,14 @@ class Server:
         return token
 
     def _admit(self, connection: Connection) -> None:
-        """Serve a connection from now on, if nothing is lacking any more."""
+        """Serve a connection from now on, if it has TLS and a user where required."""
         is_secure = connection.is_secure and not connection.is_upgrading
         connection.is_admitted = (is_secure or not self.settings.requires_tls) and (
             connection.user is not None or self.users is None
         )
 
     def _ask(self, connection: Connection, txn: int, request: Request) -> None:
-        """Give the role a request."""
+        """Pass a request to the role."""
         if type(request) is AddEntry:
             connection.adds += 1
             connection.in_flight += 1
@@ -474,7 +470,7 @@ class Server:
             self._deliver(Asked(connection.number, txn, request))
 
     def _ask_to_read(self, connection: Connection, txn: int, ledger: int, entry_id: int) -> None:
-        """Give the role one plain read."""
+        """Pass one plain read to the role."""
         connection.in_flight += 1
         for effect in self.role.receive(AskedToRead(connection.number, 1), self._now()):
             assert type(effect) is LookUpReads
@@ -486,14 +482,14 @@ class Server:
                 self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
 
     def _journal_adds(self, effect: JournalAdds) -> None:
-        """Have entries stored that did not come as rows."""
+        """Store entries that did not come as rows."""
         records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
         self._records += enumerate(records, effect.position - len(records) + 1)
 
     # -- events by rows -----------------------------------------------------------------------------------------------
 
     def _take_rows(self, connection: Connection, memory: Memory, stop: int) -> int:
-        """As :meth:`_take_frames`, with all adds that come one after another as one event."""
+        """As :meth:`_take_frames`, with consecutive adds as one event."""
         loops, rows, start = self.loops, self._batches(), 0
         table, limit = rows.table, self.settings.netty_max_frame_size_bytes
         while True:
@@ -521,7 +517,7 @@ class Server:
                 return start
 
     def _take_adds(self, connection: Connection, memory: Memory, rows: Batches, first: int, stop: int) -> None:
-        """Give the role adds that came one after another, by ledger."""
+        """Pass consecutive adds to the role, grouped by ledger."""
         carry = self._carry
         connection.adds += stop - first
         connection.in_flight += stop - first
@@ -550,7 +546,7 @@ class Server:
             connection.answers.append(self._batches().answers_to_adds(answer.adds, answer.code, codec))
 
     def _take_reads(self, connection: Connection, rows: Batches, first: int, stop: int) -> None:
-        """Give the role plain reads that came one after another."""
+        """Pass consecutive plain reads to the role."""
         requests = rows.reads(first, stop)
         connection.in_flight += stop - first
         for effect in self.role.receive(AskedToRead(connection.number, stop - first), self._now()):
@@ -564,8 +560,8 @@ class Server:
                 self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
 
     def _look_up_rows(self, connection: Connection, reads: ReadBatch, room: int) -> tuple[int, int]:
-        """Find what no disk is needed for of the first of some reads, up to so many bytes and the entry that goes
-        beyond; and put the others back. Gives how many were found, and their bytes.
+        """Look up the first of some reads in memory, until ``room`` bytes are filled, and put the rest back. Gives the
+        number and the bytes of entries found.
         """
         some = ReadBatch(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
         found = self.storage.rows_now(some.ledgers, some.entry_ids, room)
@@ -581,7 +577,7 @@ class Server:
         return len(some) - missing, size
 
     def _deliver_found(self, reads: ReadBatch, found: LookupResults) -> tuple[int, int]:
-        """Tell the role what reads have come to; how many are missing, and the bytes of the others."""
+        """Pass the results of reads to the role. Gives the number of missing entries, and the bytes of the others."""
         events, missing, size = self._batches().found(reads, found)
         for event in events:
             self._deliver(event)
@@ -610,7 +606,7 @@ class Server:
         return self._rows
 
     def call(self, operation: str, *arguments: Any) -> asyncio.Future[Result]:
-        """Ask something of the role; done when it has answered."""
+        """Call an operation of the role. The future has its result."""
         self._tokens += 1
         future: asyncio.Future[Result] = self.loop.create_future()
         self._calls[self._tokens] = future
@@ -619,7 +615,7 @@ class Server:
         return future
 
     def _deliver(self, event: Event) -> None:
-        """Give the role an event, and do what it wants."""
+        """Deliver an event to the role, and carry out the effects."""
         carry = self._carry
         for effect in self.role.receive(event, self._now()):
             carry[type(effect)](effect)
@@ -653,7 +649,7 @@ class Server:
         self.storage.forget(forget.ledger)
 
     def _hand_over(self) -> None:
-        """Give the storage what the role wants of it."""
+        """Pass pending records to the storage."""
         if self._records:
             self.storage.take(self._records)
             self._records.clear()
@@ -679,15 +675,15 @@ class Server:
     def _look(self, look: Look) -> None:
         connection = self.connections.get(self.role.lookups[look.number].connection)
         if connection is None:
-            # Nobody is left to answer, but the role counts the look-up until it has come to something.
-            self.loop.call_soon(self._deliver, nothing(look))
+            # The client is gone, but the role counts the look-up until it has a result.
+            self.loop.call_soon(self._deliver, failed_event(look))
             return
         connection.looks.append(look)
         self._touched[connection] = None
 
     def _look_up(self, connection: Connection) -> None:
-        """Find what a connection waits for, as long as it takes the answers: at once what no disk is needed for, and in
-        a thread all else.
+        """Do the look-ups of a connection, as fast as it takes the answers: those in memory at once, all others in a
+        thread.
         """
         looks, look_up_now, found = connection.looks, self.storage.look_up_now, 0
         receive, carry, microseconds = self.role.receive, self._carry, self._now()
@@ -707,7 +703,7 @@ class Server:
             else:
                 room -= len(body)
                 found += 1
-                event = found_one(look, _OK, body)  # type: ignore[arg-type]
+                event = found_event(look, _OK, body)  # type: ignore[arg-type]
                 for effect in receive(event, microseconds):
                     carry[type(effect)](effect)
         if found:
@@ -718,21 +714,21 @@ class Server:
             job = _job_of(connection.misses)
             since = self.loop.time()
             self._readers.submit(self._job, job, room).add_done_callback(
-                lambda done: self._hop(self._job_done, connection, job, since, done)
+                lambda done: self._call_on_loop(self._job_done, connection, job, since, done)
             )
 
     def _job(self, looks: list[Look], most: int) -> list[Event] | LookupResults:
-        """In a thread: find what is looked up, up to so many bytes and the entry that goes beyond."""
+        """In a thread: look up entries, until ``most`` bytes are filled."""
         found: list[Event] = []
         for look in looks:
             if type(look) is ReadBatch:
                 return self._read_rows(look, most)
             try:
                 found.append(find(self.storage, look))  # type: ignore[arg-type]
-            # the disk's, or a fault of ours that this request hits upon: no other one suffers from it
+            # A fault of the disk or of the code. It must fail only this request.
             except Exception as error:
                 _log.error("a look-up fails: %s: %s: %s", look, type(error).__name__, error)
-                found.append(nothing(look))
+                found.append(failed_event(look))
             most -= size_of(found[-1])
             if most <= 0:
                 break
@@ -768,16 +764,14 @@ class Server:
         self._touched[connection] = None
         self._flush()
 
-    def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _call_on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(call, *arguments)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Hand the storage what it is to have, and write the answers of every connection that has some, with one
-        write.
-        """
+        """Pass pending records to the storage, and write each connection's answers in one write."""
         self._hand_over()
         touched = self._touched
         while touched:
@@ -801,14 +795,14 @@ class Server:
             self.regulate(connection)
 
     def go_on(self, connection: Connection) -> None:
-        """A connection has taken answers: find what else it waits for."""
+        """A connection has taken answers: continue its look-ups."""
         self._touched[connection] = None
         self._flush()
 
     def _abandon(self, connection: Connection) -> None:
-        """Nobody is left to answer."""
+        """Drop the work of a connection that is gone."""
         for look in (*connection.looks, *connection.misses):
-            self._deliver(nothing(look))
+            self._deliver(failed_event(look))
         connection.looks.clear()
         connection.misses.clear()
         connection.answers.clear()
@@ -816,7 +810,7 @@ class Server:
     # -- connections --------------------------------------------------------------------------------------------------
 
     def connected(self, connection: Connection) -> int:
-        """A connection was made; gives its number, 0 if there are too many."""
+        """Accept a connection. Gives its number, 0 if there are too many."""
         if self.closing or self.stopped:
             return 0
         if len(self.connections) >= self.settings.max_connections and not self._make_room():
@@ -831,8 +825,9 @@ class Server:
         return self._accepted
 
     def _make_room(self) -> bool:
-        """Close the connection that is idle for the longest time, and first those that have said nothing yet; whether
-        there is one."""
+        """Close the connection that has been idle longest, preferring those that have not been served yet. Gives
+        whether there was one.
+        """
         idle = [each for each in self.connections.values() if not each.in_flight]
         longest = min(idle, key=lambda each: (each.is_served, each.heard), default=None)
         if longest is None or (
@@ -856,11 +851,11 @@ class Server:
             self._flush()
 
     def limit_writing(self, connection: Connection) -> None:
-        """Have the transport call back when a client leaves half of the answers unread that it may."""
+        """Have the transport call back once a client leaves half of its limit of answers unread."""
         connection.transport.set_write_buffer_limits(self.settings.write_buffer_bytes_per_connection // 2)
 
     def regulate(self, connection: Connection) -> None:
-        """Read from a connection, or not, by what it and all of them have in flight."""
+        """Start or stop reading from a connection, by what it and all connections have in flight."""
         settings, is_reading = self.settings, connection.is_reading
         connection.read_on(
             not self.closing
@@ -872,7 +867,7 @@ class Server:
         )
 
     def regulate_all(self) -> None:
-        """Regulate all connections if all together have too much in flight now, or have it no more."""
+        """Update all connections if the total in flight has crossed its limit."""
         crowded = is_crowded(self.in_flight_bytes, self.settings.max_bytes_in_flight, self.crowded)
         if crowded != self.crowded:
             self.crowded = crowded
@@ -880,7 +875,7 @@ class Server:
                 self.regulate(connection)
 
     def _sweep(self) -> None:
-        """Close connections that have said nothing, or have stopped in the middle of a message, or take no answers."""
+        """Close connections that stay silent, stop in the middle of a message, or take no answers."""
         self._sweeping = self.loop.call_later(SWEEP, self._sweep)
         now, settings = self.loop.time(), self.settings
         for connection in [*self.connections.values()]:
@@ -905,8 +900,8 @@ class Server:
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
     def _start_tls(self, connection: Connection, txn: int, is_last: bool) -> None:
-        """Go on under TLS, unless anything else is under way: what came before TLS must not be taken for what came
-        under it.
+        """Start TLS, unless anything else is in progress: bytes from before TLS must not be taken for bytes under
+        it.
         """
         if not is_last or connection.in_flight or connection.is_secure:
             connection.close("it asks for TLS in the midst of other requests")
@@ -947,13 +942,13 @@ class Connection(asyncio.BufferedProtocol):
         self.inbox = Inbox(server.memory)
         self.answers: list[bytes | memoryview] = []
         self.looks: deque[Look] = deque()
-        """Look-ups that are still to be done."""
+        """Look-ups still to do."""
         self.misses: deque[Look] = deque()
-        """Look-ups that are still to be done by a thread."""
+        """Look-ups still to do in a thread."""
         self.has_job = False
         self.in_flight = 0
         self.bytes = 0
-        """The bytes of adds that are not durable."""
+        """Bytes of adds that are not durable."""
         self.writes = False
         self.is_reading = True
         self.is_blocked = False
@@ -964,26 +959,26 @@ class Connection(asyncio.BufferedProtocol):
         self.is_upgrading = False
         self.sasl: SaslServer | None = None
         self.user: str | None = None
-        """Who has authenticated."""
+        """The authenticated user."""
         self.is_admitted = not server.settings.requires_tls and server.users is None
         """Whether it is served."""
         self.has_spoken = False
-        """Whether a whole message came."""
+        """Whether a complete message came."""
         self.is_closed = False
         self.heard = self.since = server.loop.time()
         self.began = 0.0
-        """When the message began to arrive that has not arrived as a whole."""
+        """When the incomplete message began to arrive."""
         self.adds = 0
-        """The adds that came in the last read."""
+        """The number of adds in the last read."""
 
     @property
     def is_served(self) -> bool:
-        """Whether it has asked for something, and may."""
+        """Whether it has sent a request and is admitted."""
         return self.has_spoken and self.is_admitted
 
     @property
     def held(self) -> int:
-        """The bytes of a message that has not arrived as a whole."""
+        """Bytes of the incomplete message."""
         return self.inbox.held
 
     def connection_made(self, transport: Any) -> None:
@@ -1021,7 +1016,7 @@ class Connection(asyncio.BufferedProtocol):
         self.server.go_on(self)
 
     def read_on(self, wanted: bool) -> None:
-        """Read from the socket, or leave what comes to the operating system, until the client notices."""
+        """Read from the socket, or leave bytes to the operating system so that the client is slowed down."""
         if wanted is not self.is_reading and not self.is_closed and not self.is_upgrading:
             self.is_reading = wanted
             if wanted:
@@ -1037,7 +1032,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.write(b"".join(answers))
 
     def turn_away(self, answer: bytes, reason: str) -> None:
-        """Answer, and end the connection, for a reason that is logged."""
+        """Answer, log the reason and close the connection."""
         self.is_closed = True
         _log.warning("the connection from %s is closed: %s", self.peer, reason)
         self.answers.append(answer)
@@ -1045,7 +1040,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.close()
 
     def close(self, reason: str) -> None:
-        """End the connection, for a reason that is logged. What it was answered is not waited for."""
+        """Log the reason and close the connection at once, without sending pending answers."""
         if not self.is_closed:
             self.is_closed = True
             _log.warning("the connection from %s is closed: %s", self.peer, reason)
@@ -1053,7 +1048,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _job_of(misses: deque[Look]) -> list[Look]:
-    """The next look-ups for a thread: reads that came together, or some look-ups of other kinds."""
+    """The next look-ups for a thread: reads that arrived together, or some look-ups of other kinds."""
     job = [misses.popleft()]
     while type(job[0]) is not ReadBatch and misses and type(misses[0]) is not ReadBatch and len(job) < LOOK_UPS_OF_JOB:
         job.append(misses.popleft())

@@ -1,6 +1,6 @@
-"""The settings of a bookie: one TOML file, with BookKeeper's names where BookKeeper has one.
+"""The settings of a bookie: one TOML file, with BookKeeper's names where BookKeeper has the setting.
 
-Units are in the names or in the descriptions; every limit says what happens when it is reached.
+Units are in the names or in the descriptions. Every limit's description says what happens when it is reached.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.ledger.settings import Count, Number, Port, Share
 MIB = 1 << 20
 
 _OF_STORAGE = {field.name: field.default for field in msgspec.structs.fields(StorageSettings)}
-"""The defaults that the storage has for its own settings."""
+"""The storage's defaults for its own settings."""
 
 
 class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -34,14 +34,14 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
     bookie_id: Annotated[
         str, "the name by which clients and metadata know the bookie; by default its advertised address and port"
     ] = ""
-    bookie_port: Annotated[Port, "the port; 0: any free one at the first start, and the same one ever after"] = 3181
+    bookie_port: Annotated[Port, "the port; 0: any free port at the first start, and the same port afterwards"] = 3181
     listening_interface: Annotated[
         str, "the address, or the name of the network interface, to listen on; 0.0.0.0: all of them"
     ] = "127.0.0.1"
     advertised_address: Annotated[
-        str, "the host that clients are told; by default the address of listeningInterface"
+        str, "the host advertised to clients; by default the address of listeningInterface"
     ] = ""
-    allow_loopback: Annotated[bool, "whether clients may be told a loopback address"] = True
+    allow_loopback: Annotated[bool, "whether a loopback address may be advertised"] = True
     journal_directories: Annotated[
         tuple[str, ...], Meta(max_length=1), "where the journal is; by default journal in the bookie's directory"
     ] = ()
@@ -55,7 +55,7 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
         str, "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers, or as BookKeeper writes it"
     ] = ""
     zk_timeout: Annotated[
-        int, Meta(ge=100), "milliseconds after which the metadata service gives a silent bookie's session up"
+        int, Meta(ge=100), "milliseconds after which the metadata service ends the session of a silent bookie"
     ] = 10_000
 
     # -- connections and their limits ---------------------------------------------------------------------------------
@@ -68,17 +68,17 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
     ] = 5 * MIB
     max_connections: Annotated[
         Count,
-        "connections at a time; for one more, the one that is idle for the longest time is closed, or the new one",
+        "connections at a time; a further one replaces the connection idle longest, or is refused",
     ] = 10_000
     max_requests_per_connection: Annotated[
-        Count, "requests of a connection without an answer; with that many, it is not read from until half are answered"
+        Count, "unanswered requests per connection; at the limit, it is not read from until half are answered"
     ] = 5_000
     max_bytes_per_connection: Annotated[
-        Count, "bytes of adds of a connection that are not durable; with that many, it is not read from"
+        Count, "bytes of adds per connection that are not durable; at the limit, it is not read from"
     ] = 32 * MIB
     max_bytes_in_flight: Annotated[
         Count,
-        "bytes of adds that are not durable, and of parts of messages, over all connections; with that many,"
+        "bytes of adds that are not durable, and of incomplete messages, over all connections; at the limit,"
         " connections with more than 64 KiB of them are not read from",
     ] = 256 * MIB
     max_pending_read_requests_per_thread: Annotated[
@@ -91,25 +91,25 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
         Number, "long polls that wait for an entry of one ledger; more are answered ETOOMANYREQUESTS"
     ] = 10_000
     max_long_poll_timeout_ms: Annotated[
-        Number, "milliseconds that a long poll waits at the most, whatever its client asked for"
+        Number, "the longest wait of a long poll in milliseconds, whatever its client requests"
     ] = 60_000
     max_batch_read_size: Annotated[
         Count,
-        "bytes of the answer to a batch read at the most, if it has more than one entry, whatever its client asked for",
+        "the most bytes of an answer to a batch read with more than one entry, whatever its client requests",
     ] = 5 * MIB
     max_batch_read_entries: Annotated[
-        Count, "entries in the answer to a batch read at the most, whatever its client asked for"
+        Count, "the most entries of an answer to a batch read, whatever its client requests"
     ] = 1_000
     write_buffer_bytes_per_connection: Annotated[
-        Count, "bytes of answers that a client has not taken yet; with that many, its further requests wait"
+        Count, "bytes of answers that a client has not taken yet; at the limit, its further requests wait"
     ] = 4 * MIB
     wait_timeout_on_response_backpressure_ms: Annotated[
-        Count, "milliseconds without any of those answers being taken after which the connection is closed"
+        Count, "milliseconds after which a connection that takes none of those answers is closed"
     ] = 30_000
     frame_timeout_ms: Annotated[
         Count,
-        "milliseconds that a message may take to arrive as a whole, and that a connection may take until it asks for"
-        " something that is served; then it is closed",
+        "milliseconds for a message to arrive completely, and for a connection to send its first valid request;"
+        " a slower connection is closed",
     ] = 30_000
     idle_connection_ms: Annotated[
         Count, "milliseconds without a message after which a connection counts as idle, for maxConnections"
@@ -121,49 +121,48 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
     tls_certificate_path: Annotated[str, "the bookie's certificate, in PEM; with tlsKeyStore: TLS is on"] = ""
     tls_key_store: Annotated[str, "the private key to the certificate, in PEM"] = ""
     tls_key_store_password_path: Annotated[str, "a file with the password of the key, if it has one"] = ""
-    tls_trust_store: Annotated[str, "the certificates that are trusted, in PEM, to know clients by"] = ""
+    tls_trust_store: Annotated[str, "the trusted certificates, in PEM, by which clients are verified"] = ""
     tls_client_authentication: Annotated[
         bool, "whether a client must have a certificate that tlsTrustStore trusts; tlsRequired is on then"
     ] = False
     tls_required: Annotated[
         bool,
-        "whether a client must start TLS before anything else; what it asks for in the clear is answered EUA, and the"
+        "whether a client must start TLS before anything else; an unencrypted request is answered EUA, and its"
         " connection closed",
     ] = False
 
     sasl_users: Annotated[
         str,
-        "a file of users, as htdigest writes it; with it, a client authenticates by BookKeeper's SASL (DIGEST-MD5)"
-        " before anything else, and what others ask for is answered EUA, and the connection closed",
+        "a file of users, as htdigest writes it; with it, a client must first authenticate by BookKeeper's SASL"
+        " (DIGEST-MD5); a request without that is answered EUA, and its connection closed",
     ] = ""
 
     # -- the journal --------------------------------------------------------------------------------------------------
 
     journal_write_data: Annotated[
         bool,
-        "whether entries are in the journal before an add is answered; without (BP-46), a bookie that is killed has"
-        " its ledgers in limbo until they are repaired from others",
+        "whether entries are in the journal before an add is answered; without this (BP-46), the ledgers of a killed"
+        " bookie are in limbo until they are repaired from other bookies",
     ] = _OF_STORAGE["journal_write_data"]
     journal_sync_data: Annotated[
-        bool, "whether adds are answered only after a sync; without, the machine's loss of power loses entries"
+        bool, "whether adds are answered only after a sync; without this, a power failure loses entries"
     ] = _OF_STORAGE["journal_sync_data"]
     journal_max_group_wait_msec: Annotated[
         float,
         Meta(ge=0, le=1_000),
-        "milliseconds that an add waits at the most for others, to be made durable with them",
+        "the longest time in milliseconds that an add waits for others to be synced with it",
     ] = msgspec.field(default=_OF_STORAGE["journal_max_group_wait_msec"], name="journalMaxGroupWaitMSec")
     journal_buffered_writes_threshold: Annotated[
         Count,
-        "bytes of adds that wait for no others to be made durable; of those that have come, up to 8 MiB are made so"
-        " together",
+        "bytes of adds that start a sync without waiting for more; up to 8 MiB are synced together",
     ] = _OF_STORAGE["journal_buffered_writes_threshold"]
-    journal_buffered_entries_threshold: Annotated[Count, "adds that are made durable together, at the most"] = (
-        _OF_STORAGE["journal_buffered_entries_threshold"]
+    journal_buffered_entries_threshold: Annotated[Count, "the most adds that are synced together"] = _OF_STORAGE[
+        "journal_buffered_entries_threshold"
+    ]
+    journal_max_size_mb: Annotated[Count, "MiB of a journal file, after which the next one begins"] = msgspec.field(
+        default=_OF_STORAGE["journal_max_size_mb"], name="journalMaxSizeMB"
     )
-    journal_max_size_mb: Annotated[Count, "MiB of a file of the journal, after which the next one is begun"] = (
-        msgspec.field(default=_OF_STORAGE["journal_max_size_mb"], name="journalMaxSizeMB")
-    )
-    journal_pre_alloc_size_mb: Annotated[Number, "MiB of a file of the journal that are taken at once"] = msgspec.field(
+    journal_pre_alloc_size_mb: Annotated[Number, "MiB of a journal file that are allocated at once"] = msgspec.field(
         default=_OF_STORAGE["journal_pre_alloc_size_mb"], name="journalPreAllocSizeMB"
     )
 
@@ -173,23 +172,23 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
         int, Meta(ge=10), "milliseconds between checkpoints, which write entries to entry logs and free the journal"
     ] = _OF_STORAGE["flush_interval"]
     write_cache_max_size_mb: Annotated[
-        Count, "MiB of memory for entries that are in no entry log yet; with that many, connections are not read from"
+        Count, "MiB of memory for entries that are in no entry log yet; at the limit, connections are not read from"
     ] = msgspec.field(default=_OF_STORAGE["write_cache_max_size_mb"], name="dbStorage_writeCacheMaxSizeMb")
     read_ahead_cache_max_size_mb: Annotated[
         Number,
-        "MiB of memory for entries that are read from disks ahead of those who read one after another; 0: none are",
+        "MiB of memory for entries read ahead for sequential readers; 0: no read-ahead",
     ] = msgspec.field(default=_OF_STORAGE["read_ahead_cache_max_size_mb"], name="dbStorage_readAheadCacheMaxSizeMb")
-    log_size_limit: Annotated[int, Meta(ge=MIB), "bytes of an entry log, after which the next one is begun"] = (
+    log_size_limit: Annotated[int, Meta(ge=MIB), "bytes of an entry log, after which the next one begins"] = (
         _OF_STORAGE["log_size_limit"]
     )
 
     # -- garbage and room ---------------------------------------------------------------------------------------------
 
     gc_wait_time: Annotated[
-        int, Meta(ge=10), "milliseconds between two looks for ledgers that are deleted, whose entries are forgotten"
+        int, Meta(ge=10), "milliseconds between searches for deleted ledgers, whose entries are then removed"
     ] = _OF_STORAGE["gc_wait_time"]
     minor_compaction_threshold: Annotated[
-        float, Meta(ge=0, le=1), "the share of an entry log in use up to which minor compactions write it anew; 0: none"
+        float, Meta(ge=0, le=1), "the share of an entry log in use up to which minor compactions rewrite it; 0: none"
     ] = _OF_STORAGE["minor_compaction_threshold"]
     minor_compaction_interval: Annotated[Count, "seconds between minor compactions"] = _OF_STORAGE[
         "minor_compaction_interval"
@@ -200,47 +199,47 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
     major_compaction_interval: Annotated[Count, "seconds between major compactions"] = _OF_STORAGE[
         "major_compaction_interval"
     ]
-    compaction_rate_by_bytes: Annotated[Count, "bytes a second that a compaction writes at the most"] = _OF_STORAGE[
+    compaction_rate_by_bytes: Annotated[Count, "the most bytes a second that a compaction writes"] = _OF_STORAGE[
         "compaction_rate_by_bytes"
     ]
-    disk_usage_threshold: Annotated[Share, "the share of a disk in use from which on the bookie is read-only"] = (
+    disk_usage_threshold: Annotated[Share, "the share of a disk in use at which the bookie becomes read-only"] = (
         _OF_STORAGE["disk_usage_threshold"]
     )
-    disk_usage_warn_threshold: Annotated[Share, "the share of a disk in use from which on a warning is logged"] = (
+    disk_usage_warn_threshold: Annotated[Share, "the share of a disk in use at which a warning is logged"] = (
         _OF_STORAGE["disk_usage_warn_threshold"]
     )
     disk_usage_lwm_threshold: Annotated[
         Share, "the share of every disk in use below which a read-only bookie takes adds again"
     ] = _OF_STORAGE["disk_usage_lwm_threshold"]
-    disk_check_interval: Annotated[int, Meta(ge=10), "milliseconds between two looks at the room on disks"] = (
-        _OF_STORAGE["disk_check_interval"]
-    )
-    read_only_mode_enabled: Annotated[bool, "whether a bookie without room goes on as read-only; otherwise it ends"] = (
-        True
-    )
-    force_read_only_bookie: Annotated[bool, "whether the bookie takes no adds but those of recoveries"] = False
+    disk_check_interval: Annotated[int, Meta(ge=10), "milliseconds between checks of free disk space"] = _OF_STORAGE[
+        "disk_check_interval"
+    ]
+    read_only_mode_enabled: Annotated[
+        bool, "whether a bookie with full disks continues read-only; otherwise it exits"
+    ] = True
+    force_read_only_bookie: Annotated[bool, "whether the bookie takes adds only from recoveries"] = False
 
     # -- repair -------------------------------------------------------------------------------------------------------
 
     data_integrity_stamp_missing_cookies: Annotated[
         bool,
-        "whether a bookie that has lost a directory starts all the same, with its ledgers in limbo until they are"
-        " repaired from others; otherwise it does not start",
+        "whether a bookie that has lost a directory still starts, with its ledgers in limbo until they are repaired"
+        " from other bookies",
     ] = False
     auto_recovery_daemon_enabled: Annotated[
         bool,
-        "whether the bookie's process does auto-recovery too, for all bookies of the cluster; it can have a process"
-        " of its own",
+        "whether the bookie's process also runs auto-recovery, for all bookies of the cluster, instead of a separate"
+        " process",
     ] = False
 
     # -- traces -------------------------------------------------------------------------------------------------------
 
-    trace_directory: Annotated[str, "a folder that a trace of what the bookie does is written to; empty: none is"] = ""
+    trace_directory: Annotated[str, "the folder for the bookie's trace; empty: no trace"] = ""
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 
-    prometheus_stats_http_address: Annotated[str, "where metrics are served"] = "127.0.0.1"
-    prometheus_stats_http_port: Annotated[Port, "the port of metrics; 0: none are served"] = 0
+    prometheus_stats_http_address: Annotated[str, "the address on which metrics are served"] = "127.0.0.1"
+    prometheus_stats_http_port: Annotated[Port, "the port of metrics; 0: no metrics"] = 0
 
     def of_storage(self, journal_directory: str, ledger_directory: str) -> StorageSettings:
         """The settings of the storage, with these directories."""
@@ -253,12 +252,11 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
 
     @property
     def requires_tls(self) -> bool:
-        """Whether nothing is served in the clear."""
+        """Whether unencrypted connections are refused."""
         return self.tls_required or self.tls_client_authentication
 
     def tls(self) -> Tls | None:
-        """The TLS of the port; None if there is none. Raises :class:`fencepost.OptionError` for files that cannot be
-        used."""
+        """The TLS of the port; None if there is none. Raises :class:`fencepost.OptionError` for unusable files."""
         if not self.tls_certificate_path:
             return None
         files = Files(
@@ -270,8 +268,9 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
         return Tls(files, is_server=True, asks=self.tls_client_authentication)
 
     def users(self) -> Users | None:
-        """The users; None if nobody need authenticate. Raises :class:`fencepost.OptionError` for a file that cannot be
-        used."""
+        """The users; None if clients need not authenticate. Raises :class:`fencepost.OptionError` for an unusable
+        file.
+        """
         return Users(self.sasl_users) if self.sasl_users else None
 
     def of_role(self) -> Limits:
@@ -286,7 +285,7 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
         )
 
     def check(self, origin: str) -> None:
-        """Raise if settings are at odds with each other."""
+        """Raise :class:`fencepost.OptionError` if settings contradict each other."""
         if bool(self.tls_certificate_path) != bool(self.tls_key_store):
             missing = "tlsKeyStore" if self.tls_certificate_path else "tlsCertificatePath"
             raise OptionError(f"{origin}: TLS needs tlsCertificatePath and tlsKeyStore: set {missing} too")

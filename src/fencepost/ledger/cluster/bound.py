@@ -1,7 +1,6 @@
-"""Becomes a command whose process does not outlive the one that started it: ``python bound.py PARENT COMMAND ...``.
+"""Runs a command whose process ends with its parent: ``python bound.py PARENT COMMAND ...``.
 
-It is run by its path, before any package is imported: Python runs code between fork and exec only at the peril of its
-threads.
+It runs as a script and imports no package. Python code between fork and exec (``preexec_fn``) is not safe with threads.
 """
 
 import ctypes
@@ -12,8 +11,8 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 if __name__ == "__main__":
-    # A process that is paused, or too busy to listen, ends by this signal too.
+    # This signal also ends a process that is paused or too busy to react.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(sys.argv[1]):  # it was gone before it was bound to
+    if os.getppid() != int(sys.argv[1]):  # the parent ended before the line above
         os._exit(1)
     os.execv(sys.argv[2], sys.argv[2:])

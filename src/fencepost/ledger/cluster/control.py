@@ -1,5 +1,5 @@
-"""How the process that runs a cluster is spoken to from others: one request and one answer, a line of JSON each, over a
-socket in its directory.
+"""The control socket in a cluster's directory, by which other processes talk to the one that runs the cluster. Each
+connection has one request and one answer, a line of JSON each.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ DOWN = "down"
 
 
 class Request(msgspec.Struct):
-    """``status``, ``down``, or an action and the names of the parts that it is for."""
+    """``status``, ``down``, or an action and the names of its parts."""
 
     do: str
     parts: list[str] = []
 
 
 class Answer(msgspec.Struct):
-    """How everything is, or why what was asked for was not done: by whose fault, and in which words."""
+    """The cluster's status, or why the request was refused or failed."""
 
     status: dict[str, Any] | None = None
     refused: str = ""
@@ -40,7 +40,7 @@ class Answer(msgspec.Struct):
 
 @contextlib.contextmanager
 def _address(directory: Path) -> Iterator[str]:
-    """The path of the socket in a directory; short, however deep the directory is."""
+    """The path of the socket in a directory. It is short, however deep the directory is."""
     opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{opened}/{CONTROL}"
@@ -50,17 +50,17 @@ def _address(directory: Path) -> Iterator[str]:
 
 @contextlib.asynccontextmanager
 async def listening(supervisor: Supervisor) -> AsyncIterator[None]:
-    """Answers others meanwhile."""
+    """Answer requests until the context ends."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, ValueError):  # who asked went away, or spoke too long
+        with contextlib.suppress(OSError, ValueError):  # the client went away, or sent too long a line
             writer.write(msgspec.json.encode(await _answer(supervisor, await reader.readline())) + b"\n")
             await writer.drain()
         writer.close()
 
     with _address(supervisor.directory) as address:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(address)  # of a process that was killed
+            os.unlink(address)  # left by a process that was killed
         server = await asyncio.start_unix_server(converse, address)
         try:
             yield
@@ -87,10 +87,10 @@ async def _answer(supervisor: Supervisor, line: bytes) -> Answer:
 
 
 def ask(directory: Path, do: str, parts: list[str] | None = None) -> dict[str, Any]:
-    """Ask the process that runs the cluster in a directory, and wait until what is asked for is done; how everything is
+    """Send a request to the process that runs the cluster in a directory, and wait until it is done. Gives the status
     then.
 
-    Raises OptionError if nobody runs it or it is asked for something impossible, SystemFailure if that failed.
+    Raises OptionError if no process runs it or the request is impossible, SystemFailure if the request failed.
     """
     line = b""
     try:

@@ -1,6 +1,4 @@
-"""Figures of the metadata service about itself and about bookies, by the four-letter words that it answers without a
-session.
-"""
+"""The metadata service's four-letter words, which it answers without a session, for figures on itself and bookies."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ _REGISTERED = re.compile(r"^\t/ledgers/available/(readonly/)?([^/\s]+)$", re.MUL
 
 
 async def ask(port: int, word: str, patience: float) -> str | None:
-    """The answer of a port to a word, an empty one too; None if nobody takes the connection, or the answer does not
-    end within so many seconds.
+    """A port's answer to a word, possibly empty. None if nobody accepts the connection, or the answer is not complete
+    within ``patience`` seconds.
     """
     try:
         async with asyncio.timeout(patience):
@@ -29,7 +27,7 @@ async def ask(port: int, word: str, patience: float) -> str | None:
 
 
 def registered(dump: str | None) -> dict[str, bool] | None:
-    """The bookies in an answer to ``dump``, and whether each is read-only; None if that is no such answer."""
+    """The bookies in an answer to ``dump``, and whether each is read-only. None for any other answer."""
     if dump is None or not dump.startswith("SessionTracker dump:"):
         return None
     return {bookie: bool(read_only) for read_only, bookie in _REGISTERED.findall(dump)}

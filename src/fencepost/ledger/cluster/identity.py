@@ -1,6 +1,4 @@
-"""The identity of processes. Process ids are reused: a process is known by its number, the time of its start,
-and the boot.
-"""
+"""The identity of processes. Process ids are reused, so an identity also has the process's start time and the boot."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The identity of a process of this machine, which no other process has had or will have."""
+    """A process of this machine, distinct from all earlier and later ones."""
 
     pid: int
     start: int
-    """When it started, in clock ticks after the boot."""
+    """The time of its start, in clock ticks after the boot."""
     boot: str
 
 
@@ -30,7 +28,7 @@ def _boot() -> str:
 
 
 def _fields(pid: int) -> list[str] | None:
-    """The kernel's fields of a process from its state on; None if there is none, or only its exit code is left."""
+    """The kernel's fields of a process, from its state on. None if there is none, or only its exit code is left."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(") ")[2].split()
@@ -46,31 +44,31 @@ def identity(pid: int) -> Identity | None:
 
 
 def is_alive(process: Identity) -> bool:
-    """Whether this very process still runs."""
+    """Whether this same process still runs."""
     return identity(process.pid) == process
 
 
 def is_paused(pid: int) -> bool:
-    """Whether a process was stopped by a signal and waits to be continued."""
+    """Whether a signal has stopped a process, which waits to be continued."""
     fields = _fields(pid)
     return fields is not None and fields[0] in "Tt"
 
 
 def memory(pid: int) -> int:
-    """Bytes of memory that a process has in use; 0 if there is none."""
+    """Resident memory of a process in bytes; 0 if there is none."""
     fields = _fields(pid)
     return 0 if fields is None else int(fields[21]) * PAGE
 
 
 def kill(process: Identity) -> None:
-    """End this very process at once, if it still runs; another that has its number by now is left alone."""
+    """Kill this process if it still runs. Never kills another process that has reused its id."""
     try:
         opened = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return
     try:
-        # The descriptor stands for one process, whatever becomes of its number: it is the right one if it has the
-        # number still.
+        # The descriptor stays with one process even if the id is reused. It is the right process if the identity still
+        # matches.
         if is_alive(process):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(opened, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""One process of a cluster: started, listened to, signalled, and known to have ended."""
+"""One process of a cluster: start it, read its output, send signals, and notice its end."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ SERVES = b" serves"
 """How the line ends that a part prints once it serves."""
 
 LOG_LIMIT = 16 << 20
-"""Bytes of a log beyond which it is set aside when its part is started again."""
+"""The size in bytes above which a log is moved aside when its part starts again."""
 
 TAIL = 64 << 10
-"""Bytes at the end of a log in which its last lines are looked for."""
+"""The bytes at the end of a log that are searched for its last lines."""
 
 PAUSE_TAKES = 0.005
-"""Seconds between two looks whether a signal has stopped or continued a process."""
+"""Seconds between two checks whether a signal has stopped or continued a process."""
 
 
 class State(enum.StrEnum):
-    """How a part is."""
+    """The state of a part."""
 
     DOWN = "down"
     STARTING = "starting"
     SERVES = "serves"
     READ_ONLY = "read-only"
-    """A bookie that serves, and takes no entries but those of recoveries."""
+    """A bookie that serves, but takes entries only from recoveries."""
     UNREGISTERED = "unregistered"
-    """A bookie that answers, and that the metadata service does not know of: no client finds it."""
+    """A bookie that answers but is not registered in the metadata service, so clients do not find it."""
     PAUSED = "paused"
     SILENT = "silent"
-    """The process runs, and does not answer on its port."""
+    """The process runs but does not answer on its port."""
     STOPPING = "stopping"
 
 
 class Part:
-    """A part of a cluster. ``changed`` is called with it whenever its state is another."""
+    """A part of a cluster. ``changed`` is called with it whenever its state changes."""
 
     def __init__(
         self, name: str, port: int, command: Sequence[str], log: Path, changed: Callable[[Part], None]
@@ -61,17 +61,17 @@ class Part:
         self.log = log
         self.state = State.DOWN
         self.reason = ""
-        """Why it is down, if somebody should know."""
+        """Why it is down, if that is of interest."""
         self.since = 0.0
         """When it was last started, in seconds since the epoch."""
         self.identity: Identity | None = None
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._is_starting = False
-        """Whether the process is being made."""
+        """Whether the process is being created."""
         self._descriptor = -1
         self._overdue = ""
-        """Why it is killed, if that is because it did not end by itself."""
+        """Why it is killed, if it did not stop in time."""
         self._lived: asyncio.Task[None] | None = None
         self._serves = asyncio.Event()
 
@@ -82,7 +82,7 @@ class Part:
 
     @property
     def is_down(self) -> bool:
-        """Whether there is no process, and none on its way."""
+        """Whether there is no process, and none being created."""
         return self._process is None and not self._is_starting
 
     def facts(self) -> dict[str, Any]:
@@ -102,8 +102,8 @@ class Part:
     # -- its life -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the process. It is there when this returns, and serves some time after. Raises SystemFailure if it
-        cannot be started.
+        """Start the process. It exists on return, and serves some time later. Raises SystemFailure if it cannot be
+        started.
         """
         self._is_starting = True
         try:
@@ -116,7 +116,7 @@ class Part:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,
-                    # Ctrl-C is for who runs the cluster, and the order in which its parts end too.
+                    # Only the process that runs the cluster gets Ctrl-C. It ends its parts in order.
                     start_new_session=True,
                 )
         except OSError as error:
@@ -133,7 +133,7 @@ class Part:
         self._now(State.STARTING)
 
     async def _live(self, process: asyncio.subprocess.Process) -> None:
-        """Listen to the process until it has ended."""
+        """Read the output of the process until it ends."""
         assert process.stdout is not None
         async for line in process.stdout:
             with open(self.log, "ab", opener=private) as log:
@@ -156,7 +156,7 @@ class Part:
         return f"exit code {code}: {last_words(self.log)}"
 
     async def serving(self) -> None:
-        """Wait until the part serves. Raises SystemFailure, with its last words, if it ends before that."""
+        """Wait until the part serves. Raises SystemFailure with its last log line if it ends first."""
         assert self._lived is not None
         serves = asyncio.create_task(self._serves.wait())
         await asyncio.wait({serves, self._lived}, return_when=asyncio.FIRST_COMPLETED)
@@ -170,8 +170,8 @@ class Part:
             await asyncio.shield(self._lived)
 
     async def stop(self, patience: float) -> None:
-        """Ask the process to end cleanly, and wait for its end; one that is paused goes on, to do so. After so many
-        seconds it is killed.
+        """Stop the process cleanly and wait for its end. A paused one is resumed to do so. After ``patience`` seconds
+        it is killed.
         """
         if self.signal(signal.SIGTERM):
             self.signal(signal.SIGCONT)
@@ -185,31 +185,31 @@ class Part:
             await self.ended()
 
     def kill(self) -> None:
-        """End the process at once, as a loss of power would."""
+        """Kill the process at once, as a power failure would."""
         self.signal(signal.SIGKILL)
 
     async def pause(self) -> None:
-        """Stop the process in its tracks: it keeps its memory and its connections, and does nothing."""
+        """Pause the process. It keeps its memory and its connections, and does nothing."""
         if await self._signalled(signal.SIGSTOP, paused=True):
             self._now(State.PAUSED)
 
     async def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         if await self._signalled(signal.SIGCONT, paused=False):
             self._now(State.SERVES if self._serves.is_set() else State.STARTING)
 
     async def _signalled(self, number: signal.Signals, paused: bool) -> bool:
-        """Send a signal and wait until it has taken effect; whether the process is still there."""
+        """Send a signal and wait until it takes effect. Gives whether the process still exists."""
         self.signal(number)
         while self._process is not None and is_paused(self._process.pid) != paused:
             await asyncio.sleep(PAUSE_TAKES)
         return self._process is not None
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send a signal to the process; whether there was one."""
+        """Send a signal to the process. Gives whether there was one."""
         if self._process is None:
             return False
-        # asyncio's own way to send one may wait for the process, and leaves nobody to learn how it ended.
+        # asyncio's own send_signal may reap the process, and its exit code would be lost.
         if self._descriptor >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, number)
@@ -218,10 +218,10 @@ class Part:
     # -- its health ---------------------------------------------------------------------------------------------------
 
     async def look(self, patience: float, seen: State = State.SERVES) -> None:
-        """See how the part is: whether others have paused or continued it, and whether anybody answers on its port
-        within so many seconds.
+        """Check the part: whether it was paused or resumed from outside, and whether its port answers within
+        ``patience`` seconds.
 
-        ``seen``: how it is if somebody does, as the metadata service knows it.
+        ``seen``: its state if it answers, by what the metadata service knows.
         """
         if self._process is None or self.state in (State.STARTING, State.STOPPING):
             return
@@ -245,7 +245,7 @@ class Part:
 
 
 def last_words(log: Path) -> str:
-    """The line of a log that says best why its process ended: its complaint if there is one, otherwise the last
+    """The line of a log that best explains why its process ended: its last error message, or otherwise its last
     line.
     """
     try:

@@ -1,4 +1,4 @@
-"""The plan of a cluster, as its directory keeps it: ports, and the processes that run or ran."""
+"""The plan of a cluster, stored in its directory: ports, and the processes that run or ran."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROL = "control"
 LOGS = "logs"
 METADATA = "metadata"
 SETTINGS = {METADATA: "metadata.toml", "bookie": "bookie.toml"}
-"""Files of settings, for the metadata service and for all bookies; who starts a cluster may put them there before."""
+"""Settings files for the metadata service and for all bookies. Users may create them before a cluster starts."""
 
 METADATA_PORT = 2181
 BOOKIE_PORT = 3181
@@ -28,9 +28,7 @@ MOST_BOOKIES = 100
 
 
 class Plan(msgspec.Struct):
-    """The ports of a cluster, which never change, and its processes by their names: ``metadata``, ``1``, ``2`` and so
-    on.
-    """
+    """The ports of a cluster, which never change, and its processes by name: ``metadata``, ``1``, ``2`` and so on."""
 
     metadata_port: int
     bookie_ports: list[int]
@@ -44,7 +42,7 @@ class Plan(msgspec.Struct):
         return f"zk://{HOST}:{self.metadata_port}/ledgers"
 
     def names(self) -> list[str]:
-        """The parts of the cluster in the order in which they are started."""
+        """The parts of the cluster, in the order in which they start."""
         return [METADATA, *(str(number) for number in range(1, len(self.bookie_ports) + 1))]
 
     def port(self, name: str) -> int:
@@ -53,7 +51,7 @@ class Plan(msgspec.Struct):
 
 
 def read(directory: Path) -> Plan | None:
-    """The plan of the cluster in a directory; None if there is none. Raises SystemFailure if it cannot be read."""
+    """The plan of the cluster in a directory; None if there is none. Raises SystemFailure if it is damaged."""
     content = Storage(str(directory)).load(FILE)
     if content is None:
         return None
@@ -70,15 +68,14 @@ _PUT_BACK = (
 
 
 def write(directory: Path, plan: Plan) -> None:
-    """Replace the plan in a directory, in one step."""
+    """Replace the plan in a directory atomically."""
     Storage(str(directory)).replace(FILE, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
 
 
 def planned(directory: Path, bookies: int | None, metadata_port: int | None, bookie_port: int | None) -> Plan:
-    """The plan of a cluster that is to run in a directory: the one that is there, with more bookies if asked for, or a
-    new one.
+    """The plan to run a cluster in a directory: the existing one, with more bookies if requested, or a new one.
 
-    Raises OptionError if what is asked for is not what is there.
+    Raises OptionError if the options contradict the existing cluster.
     """
     plan = read(directory)
     found = _parts_in(directory)
@@ -113,7 +110,7 @@ def label(name: str) -> str:
 
 
 def _parts_in(directory: Path) -> list[str]:
-    """The directories of parts that are there."""
+    """The existing directories of parts."""
     names = (each.name for each in directory.glob("*") if each.is_dir())
     return sorted(name for name in names if name == METADATA or re.fullmatch(r"bookie-\d+", name))
 

@@ -1,4 +1,4 @@
-"""Ports of this machine that a cluster can keep."""
+"""Free ports of this machine for a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRIES = 10_000
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port of the loopback interface."""
+    """Whether a port of the loopback interface has no listener."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -25,10 +25,9 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(wanted: list[int], taken: set[int]) -> list[int]:
-    """The wanted ports if all of them are free, otherwise as many others, none of them in ``taken``.
+    """The wanted ports if all are free, otherwise as many others. None of them is in ``taken``.
 
-    The others are no ports that the kernel gives to outgoing connections: a bookie that is started again finds its port
-    free.
+    The others are outside the kernel's range for outgoing connections, so that a restarted bookie finds its port free.
     """
     if not taken.intersection(wanted) and all(map(is_free, wanted)):
         return wanted
@@ -47,7 +46,7 @@ def free_ports(wanted: list[int], taken: set[int]) -> list[int]:
 
 
 def _outgoing() -> tuple[int, int]:
-    """The ports that the kernel gives to outgoing connections."""
+    """The kernel's range of ports for outgoing connections."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         lowest, highest = file.read().split()
     return int(lowest), int(highest)

@@ -1,4 +1,4 @@
-"""Runs the parts of a cluster: starts them in order, does what is asked of one of them, and ends them in order."""
+"""Runs the parts of a cluster: starts and stops them in order, and applies actions to single parts."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from fencepost.ledger.cluster.plan import LOCK, LOGS, METADATA, SETTINGS, Plan, 
 PROGRAM = (sys.executable, "-m", "fencepost")
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at every part."""
+"""Seconds between two checks of every part."""
 
 LOOK_PATIENCE = 10.0
 """Seconds that a part has to answer on its port."""
 
 STOP_PATIENCE = 60.0
-"""Seconds that a part has to end when it is asked to; then it is killed, which loses nothing."""
+"""Seconds that a part has to stop. Then it is killed, which loses nothing."""
 
 LEFTOVER_TAKES = 0.01
-"""Seconds between two looks whether a process of an earlier run has ended."""
+"""Seconds between two checks whether a process of an earlier run has ended."""
 
 
 class Directory:
-    """The directory of a cluster, locked: nobody else runs a cluster in it. Raises OptionError if somebody does
+    """The locked directory of a cluster: no other process can run a cluster in it. Raises OptionError if one does
     already.
     """
 
@@ -55,7 +55,7 @@ class Directory:
             raise OptionError(f"a cluster runs in {path} already{who}: fencepost cluster status {path}") from None
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         os.close(self._lock)
 
     def __enter__(self) -> Directory:
@@ -66,7 +66,7 @@ class Directory:
 
 
 def wait_until_free(path: Path) -> None:
-    """Wait until nobody runs a cluster in a directory any more."""
+    """Wait until no process runs a cluster in a directory."""
     lock = os.open(path / LOCK, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -75,7 +75,7 @@ def wait_until_free(path: Path) -> None:
 
 
 class Supervisor:
-    """The parts of a cluster. ``changed`` is called with a part whenever its state is another. ``trace``: a folder for
+    """The parts of a cluster. ``changed`` is called with a part whenever its state changes. ``trace``: a folder for
     their traces.
     """
 
@@ -93,7 +93,7 @@ class Supervisor:
             for name in plan.names()
         }
         self.over = asyncio.Event()
-        """Somebody asked for the end."""
+        """Set by a request to stop the cluster."""
         self._serves = False
 
     def _command(self, name: str) -> list[str]:
@@ -121,7 +121,7 @@ class Supervisor:
         self._changed(part)
 
     async def start(self) -> None:
-        """Start everything, and wait until all of it serves. Raises SystemFailure if a part ends before it serves."""
+        """Start everything, and wait until all parts serve. Raises SystemFailure if one ends before it serves."""
         for process in self.plan.processes.values():
             kill(process)
             while is_alive(process):
@@ -138,19 +138,19 @@ class Supervisor:
         self._serves = True
 
     async def stop(self) -> None:
-        """End everything cleanly: the bookies, then the metadata service that they leave."""
+        """Stop everything cleanly: first the bookies, then the metadata service that they leave."""
         for group in (self.bookies, [self.parts[METADATA]]):
             await asyncio.gather(*(part.stop(STOP_PATIENCE) for part in group))
         self.plan.up = None
         plans.write(self.directory, self.plan)
 
     def kill(self) -> None:
-        """End everything at once."""
+        """Kill everything."""
         for part in self.parts.values():
             part.kill()
 
     async def watch(self) -> None:
-        """Look at every part again and again; never returns."""
+        """Check every part periodically, until cancelled."""
         while True:
             known = four_letter_words.registered(
                 await four_letter_words.ask(self.plan.metadata_port, "dump", LOOK_PATIENCE)
@@ -159,15 +159,16 @@ class Supervisor:
             await asyncio.sleep(LOOK_EVERY)
 
     def facts(self) -> dict[str, Any]:
-        """How everything is, for JSON."""
+        """The status of everything, for JSON."""
         state = "stopping" if self.over.is_set() else "up" if self._serves else "starting"
         return facts(self.directory, self.plan, [part.facts() for part in self.parts.values()], state)
 
-    # -- what is asked of it ------------------------------------------------------------------------------------------
+    # -- requests
+    # ---------------------------------------------------------------------------------------------------------
 
     async def do(self, action: str, names: list[str]) -> None:
-        """Do something to parts, and wait until it is done. Raises OptionError if it is impossible, SystemFailure if it
-        fails.
+        """Apply an action to parts, and wait until it is done. Raises OptionError if it is impossible, SystemFailure if
+        it fails.
         """
         if self.over.is_set():
             raise OptionError(f"the cluster in {self.directory} stops")
@@ -176,13 +177,13 @@ class Supervisor:
             self._check(action, part)
 
         async def act(part: Part) -> None:
-            self._check(action, part)  # again: somebody else may have asked for the same before this task began
+            self._check(action, part)  # again: another request may have done the same before this task started
             await ACTIONS[action](part)
 
         await asyncio.gather(*map(act, parts))
 
     def _check(self, action: str, part: Part) -> None:
-        """Raises OptionError if a part is down, or is not and is to be started."""
+        """Raise OptionError if a part to start is not down, or a part for another action is down."""
         if part.is_down != (action == "start"):
             instead = f"fencepost cluster {'start' if part.is_down else 'status'} {self.directory}"
             raise OptionError(f"{part.title} is {part.state}: {instead}{f' {part.name}' if part.is_down else ''}")
@@ -196,19 +197,19 @@ class Supervisor:
 
 
 def _seen(part: Part, known: dict[str, bool] | None) -> State:
-    """How a part is that answers, by what the metadata service knows of bookies; None: it cannot be asked."""
+    """The state of a part that answers, given the registered bookies. None: they are unknown."""
     if part.name == METADATA or known is None:
         return State.SERVES
     return {None: State.UNREGISTERED, False: State.SERVES, True: State.READ_ONLY}[known.get(part.address)]
 
 
 def facts(directory: Path, plan: Plan, parts: list[dict[str, Any]], state: str) -> dict[str, Any]:
-    """How a cluster is, for JSON."""
+    """The status of a cluster, for JSON."""
     return {"directory": str(directory), "state": state, "metadata": plan.uri, "parts": parts}
 
 
 def at_rest(directory: Path, plan: Plan) -> dict[str, Any]:
-    """How a cluster is that nobody runs, for JSON."""
+    """The status of a cluster that is not running, for JSON."""
     parts = [
         Part(name, plan.port(name), (), directory / LOGS / f"{label(name)}.log", lambda part: None).facts()
         for name in plan.names()
@@ -233,4 +234,4 @@ ACTIONS: dict[str, Callable[[Part], Awaitable[None]]] = {
     "pause": Part.pause,
     "resume": Part.resume,
 }
-"""What can be done to a part."""
+"""The actions on a part."""

@@ -19,7 +19,7 @@ import msgspec
 from fencepost.errors import SystemFailure
 from fencepost.ledger.bookie.batches import ArrivedAdds, Batches
 from fencepost.ledger.bookie.inbox import Memory
-from fencepost.ledger.bookie.lookups import LookOne, find, nothing
+from fencepost.ledger.bookie.lookups import LookOne, failed_event, find
 from fencepost.ledger.client.loops import Loops
 from fencepost.ledger.disk.entry_logs import name_of as name_of_log
 from fencepost.ledger.disk.index import places_of
@@ -566,7 +566,7 @@ class BookieProcess:
 
     def _find(self, look: LookOne) -> None:
         is_awaited = self.role.lookups[look.number].connection in self.environment.network.connections
-        self.deliver(find(self.storage, look) if is_awaited else nothing(look))
+        self.deliver(find(self.storage, look) if is_awaited else failed_event(look))
 
     def _look_up_reads(self, effect: LookUpReads) -> None:
         """Look up reads in random portions, so that some take longer than others."""
