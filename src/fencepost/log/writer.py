@@ -205,8 +205,8 @@ class LogWriter(Appender[Position]):
         :class:`NotEnoughBookiesError`. If an append is cancelled while it waits, its entry may be in the log or not.
         """
         entry = body(copied(data), None if key is None else copied(key))
-        if not self._enters(len(entry)):
-            await self._room(len(entry))
+        if not self._try_reserve(len(entry)):
+            await self._wait_for_room(len(entry))
         return await self._put_one(entry)
 
     def _place(self, ledger: int, entry: int) -> Position:
@@ -274,7 +274,7 @@ class LogWriter(Appender[Position]):
         if not self._ended.done():
             self._ended.set_result(reason)
         self._unacknowledged, self._over = [], 0
-        self._give_all_back(self._why(reason, is_known=False))
+        self._fail_all(self._why(reason, is_known=False))
         self._push()
 
     def _why(self, reason: role.Reason | None, is_known: bool = True) -> errors.StoreError:

@@ -74,7 +74,7 @@ class Repair:
         self._events: asyncio.Queue[Event | BaseException] = asyncio.Queue()
         self._pages: AsyncIterator[roles.LedgersListed] | None = None
         self._tasks: set[asyncio.Task[Event]] = set()
-        self._carry: dict[type[Effect], Callable[[Any], None]] = {
+        self._handlers: dict[type[Effect], Callable[[Any], None]] = {
             roles.ListLedgers: lambda effect: self._begin(self._list(effect)),
             roles.AskBookie: self._ask,
             roles.RecoverLedger: lambda effect: self._begin(self._recover(effect)),
@@ -147,7 +147,7 @@ class Repair:
                 for effect in self.role.receive(event, 0):
                     if isinstance(effect, Result):
                         return effect
-                    self._carry[type(effect)](effect)
+                    self._handlers[type(effect)](effect)
                 self.progress.ledgers = self.role.left
                 event = await self._next_event()
         finally:

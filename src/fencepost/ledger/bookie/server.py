@@ -192,7 +192,7 @@ class Server:
         self._sweeping: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = ThreadPoolExecutor(settings.num_read_worker_threads, "read")
-        self._carry: dict[type[Effect], Callable[[Any], None]] = {
+        self._handlers: dict[type[Effect], Callable[[Any], None]] = {
             Journal: lambda effect: self._records.append((effect.position, effect.record)),
             JournalAdds: self._journal_adds,
             Answer: self._answer,
@@ -518,7 +518,7 @@ class Server:
 
     def _take_adds(self, connection: Connection, memory: Memory, rows: Batches, first: int, stop: int) -> None:
         """Pass consecutive adds to the role, grouped by ledger."""
-        carry = self._carry
+        handlers = self._handlers
         connection.adds += stop - first
         connection.in_flight += stop - first
         for arrived in rows.adds(memory, first, stop):
@@ -526,7 +526,7 @@ class Server:
                 if type(effect) is JournalAdds:
                     self._records.append((effect.position, arrived.entries(effect.adds)))
                 else:
-                    carry[type(effect)](effect)
+                    handlers[type(effect)](effect)
 
     def _answer_adds(self, answer: AnswerAdds) -> None:
         count = sum(map(len, answer.adds))
@@ -616,9 +616,9 @@ class Server:
 
     def _deliver(self, event: Event) -> None:
         """Deliver an event to the role, and carry out the effects."""
-        carry = self._carry
+        handlers = self._handlers
         for effect in self.role.receive(event, self._now()):
-            carry[type(effect)](effect)
+            handlers[type(effect)](effect)
 
     def _now(self) -> int:
         return int(self.loop.time() * 1_000_000)
@@ -686,7 +686,7 @@ class Server:
         thread.
         """
         looks, look_up_now, found = connection.looks, self.storage.look_up_now, 0
-        receive, carry, microseconds = self.role.receive, self._carry, self._now()
+        receive, handlers, microseconds = self.role.receive, self._handlers, self._now()
         room = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
         room = before = min(room, AT_ONCE)
         while looks and room > 0:
@@ -705,7 +705,7 @@ class Server:
                 found += 1
                 event = found_event(look, _OK, body)  # type: ignore[arg-type]
                 for effect in receive(event, microseconds):
-                    carry[type(effect)](effect)
+                    handlers[type(effect)](effect)
         if found:
             self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - connection.heard, found)
             self.metrics.add("bookie_READ_BYTES", before - room)

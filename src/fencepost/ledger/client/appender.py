@@ -116,8 +116,8 @@ class Appender(Generic[Place]):
     async def _send_one_of(self, several: Several[Place], entry: bytes) -> bool:
         """Send one entry, unless an earlier one has failed. Gives whether it was sent."""
         size = len(entry)
-        if not self._enters(size):
-            await self._room(size)
+        if not self._try_reserve(size):
+            await self._wait_for_room(size)
         if several.error is not None:
             self._release(1, size)
             return False
@@ -136,8 +136,8 @@ class Appender(Generic[Place]):
         several.mean = sum(sizes) // max(1, len(sizes))
         while at < len(entries):
             size = sizes[at]
-            if not self._enters(size):
-                await self._room(size)
+            if not self._try_reserve(size):
+                await self._wait_for_room(size)
             if several.error is not None:
                 self._release(1, size)
                 return False
@@ -145,7 +145,7 @@ class Appender(Generic[Place]):
             self._reserve(more, stop - at - 1)
             several.missing += stop - at
             self._push()
-            self._give(entries[at:stop], size + more, several)
+            self._send_batch(entries[at:stop], size + more, several)
             at = stop
         return several.error is None
 
@@ -188,16 +188,16 @@ class Appender(Generic[Place]):
         if self._entries:
             entries, size, sinks = self._entries, self._entries_size, self._sinks
             self._entries, self._sinks, self._entries_size = [], [], 0
-            self._give(entries, size, sinks)
+            self._send_batch(entries, size, sinks)
 
-    def _give(self, entries: list[bytes], size: int, sinks: list[Any] | Sink) -> None:
+    def _send_batch(self, entries: list[bytes], size: int, sinks: list[Any] | Sink) -> None:
         """Send entries whose room is reserved."""
         batch, refusal = Batch(len(entries), size, sinks), self._refusal()
         if refusal is None:
             self._batches.append(batch)
             self._send(batch, entries)
         else:
-            self._give_back(batch, refusal)
+            self._fail_batch(batch, refusal)
 
     # -- what comes of them --------------------------------------------------------------------------------------------
 
@@ -206,13 +206,13 @@ class Appender(Generic[Place]):
         for batch, number in self._next(count, size):
             batch.confirm(self, ledger, entry, number)
             entry += number
-        self._let_in()
+        self._admit_waiting()
 
     def _fail(self, count: int, size: int, error: StoreError) -> None:
         """The next ``count`` entries, of ``size`` bytes, will not be confirmed."""
         for batch, number in self._next(count, size):
             batch.fail(error, number)
-        self._let_in()
+        self._admit_waiting()
 
     def _next(self, count: int, size: int) -> Iterator[tuple[Batch, int]]:
         """Remove the next ``count`` entries, of ``size`` bytes. Gives each batch with the number of its entries among
@@ -229,21 +229,21 @@ class Appender(Generic[Place]):
             count, size = count - number, size - some
             yield batch, number
 
-    def _give_back(self, batch: Batch, error: StoreError) -> None:
+    def _fail_batch(self, batch: Batch, error: StoreError) -> None:
         """Fail the rest of a batch."""
         left = batch.left
         batch.fail(error, left)
         self._release(left, batch.size)
 
-    def _give_all_back(self, error: StoreError) -> None:
+    def _fail_all(self, error: StoreError) -> None:
         """Fail everything in flight."""
         batches, self._batches = self._batches, deque()
         for batch in batches:
-            self._give_back(batch, error)
+            self._fail_batch(batch, error)
 
     # -- room ----------------------------------------------------------------------------------------------------------
 
-    def _enters(self, size: int) -> bool:
+    def _try_reserve(self, size: int) -> bool:
         """Reserve room for an entry. False if it has to wait in the queue. Raises if the entry is too large."""
         self._driver.must_work()
         if size > self._largest:
@@ -268,9 +268,9 @@ class Appender(Generic[Place]):
     def _release(self, entries: int, size: int) -> None:
         self._in_flight -= entries
         self._in_flight_bytes -= size
-        self._let_in()
+        self._admit_waiting()
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         """Give free room to waiting callers."""
         while self._waiting and self._fits(self._waiting[0][1]):
             turn, size = self._waiting.popleft()
@@ -278,7 +278,7 @@ class Appender(Generic[Place]):
                 self._reserve(size)
                 turn.set_result(None)
 
-    async def _room(self, size: int) -> None:
+    async def _wait_for_room(self, size: int) -> None:
         """Wait in the queue until room is reserved."""
         turn: asyncio.Future[None] = self._driver.loop.create_future()
         self._waiting.append((turn, size))

@@ -99,11 +99,11 @@ class Driver:
         self.tasks: set[asyncio.Task[None]] = set()
         self.unreachable_since: float | None = None
         """Since when the metadata service has been unreachable; None while it is reachable."""
-        self._patient: set[asyncio.Future[Any]] = set()
+        self._needing_metadata: set[asyncio.Future[Any]] = set()
         """Awaited futures that may need the metadata service."""
-        self.impatient: dict[Callable[[StoreError], None], None] = {}
+        self.on_unreachable: dict[Callable[[StoreError], None], None] = {}
         """Callbacks for when the metadata service was unreachable for too long."""
-        self._losing_patience: asyncio.TimerHandle | None = None
+        self._unreachable_timer: asyncio.TimerHandle | None = None
         self._stops: list[Callable[[], None]] = []
         self.dependents: dict[Callable[[StoreError], None], None] = {}
         """Callbacks, run with the error when the driver stops."""
@@ -134,13 +134,13 @@ class Driver:
 
     def _end(self, error: StoreError) -> None:
         """Stop: everything in progress fails."""
-        self._be_patient()
+        self._cancel_unreachable_timer()
         for report in [*(actor.fail for actor in self.actors), *self.dependents]:
             try:
                 report(error)
             except Exception as another:  # report to the others anyway
                 _log.error("a client of %s fails to end", self.metadata.address, exc_info=another)
-        for future in [*self._patient]:
+        for future in [*self._needing_metadata]:
             if not future.done():
                 future.set_exception(error)
         for task in [*self.tasks]:
@@ -264,11 +264,11 @@ class Driver:
         ):
             future.cancel()
             raise self._unreachable()
-        self._patient.add(future)
+        self._needing_metadata.add(future)
         try:
             return await future
         finally:
-            self._patient.discard(future)
+            self._needing_metadata.discard(future)
 
     def _unreachable(self) -> MetadataServiceError:
         limit = self.settings.metadata_timeout
@@ -276,26 +276,26 @@ class Driver:
             f"the metadata service at {self.metadata.address.hosts} cannot be reached for {limit:g} s"
         )
 
-    def _lose_patience(self) -> None:
+    def _give_up_on_metadata(self) -> None:
         """The metadata service was unreachable for too long: fail everything that may wait for it."""
-        for future in [*self._patient]:
+        for future in [*self._needing_metadata]:
             if not future.done():
                 future.set_exception(self._unreachable())
-        for report in [*self.impatient]:
+        for report in [*self.on_unreachable]:
             report(self._unreachable())
 
-    def _be_patient(self) -> None:
-        if self._losing_patience is not None:
-            self._losing_patience.cancel()
-            self._losing_patience = None
+    def _cancel_unreachable_timer(self) -> None:
+        if self._unreachable_timer is not None:
+            self._unreachable_timer.cancel()
+            self._unreachable_timer = None
 
     def _session_changed(self, session: Session) -> None:
         if session is Session.CONNECTED:
             self.unreachable_since = None
-            self._be_patient()
+            self._cancel_unreachable_timer()
         elif self.unreachable_since is None:
             self.unreachable_since = self.loop.time()
-            self._losing_patience = self.loop.call_later(self.settings.metadata_timeout, self._lose_patience)
+            self._unreachable_timer = self.loop.call_later(self.settings.metadata_timeout, self._give_up_on_metadata)
         if session is Session.EXPIRED and self.trace is not None:
             self.trace.emit("expired")
         if session is Session.EXPIRED:
@@ -372,7 +372,7 @@ class Actor:
         self._connections = driver.connections
         self.is_closed = False
         self._adding = _Adding(self, 0)
-        self.carry: dict[type[Effect], Callable[[Any], None]] = {
+        self.handlers: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             SendAdds: self._send_adds,
             SetTimer: self._set_timer,
@@ -382,11 +382,11 @@ class Actor:
             WriteMetadata: self._metadata,
         }
         if confirmed is not None:
-            self.carry[Confirmed] = confirmed
+            self.handlers[Confirmed] = confirmed
         if driver.trace is not None:
             ledger = getattr(role, "ledger", "")
             self._name, self._emit = driver.name_in_trace(f"{type(role).__name__.lower()} {ledger}"), driver.trace.emit
-            self.carry[Trace] = self.trace_effect
+            self.handlers[Trace] = self.trace_effect
         driver.must_work()
         driver.actors[self] = None
         self.deliver(driver.candidates())
@@ -428,10 +428,10 @@ class Actor:
         """Deliver an event to the role and carry out the effects."""
         if self.is_closed:
             return
-        carry = self.carry
+        handlers = self.handlers
         try:
             for effect in self._receive(event, int(self._time() * 1_000_000)):
-                carry[type(effect)](effect)
+                handlers[type(effect)](effect)
         except Exception as error:
             self.driver.give_up(error)
 

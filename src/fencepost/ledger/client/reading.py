@@ -103,9 +103,9 @@ class Readings:
         self._answers = Answers()
         self._create_future = self.loop.create_future
         self._deliver = calls.deliver
-        calls.carry |= {SendReads: self._send, ReadOver: self._over}
+        calls.handlers |= {SendReads: self._send, ReadOver: self._over}
         calls.on_failure.append(self._failed)
-        self.driver.impatient[self._lose_patience] = None
+        self.driver.on_unreachable[self._metadata_unreachable] = None
 
     # -- callers -------------------------------------------------------------------------------------------------------
 
@@ -162,14 +162,14 @@ class Readings:
             self._report_later()
 
     def _failed(self, error: StoreError) -> None:
-        self.driver.impatient.pop(self._lose_patience, None)
+        self.driver.on_unreachable.pop(self._metadata_unreachable, None)
         stretches, self.stretches = self.stretches, {}
         for stretch in stretches.values():
             if not stretch.batch.done():
                 stretch.batch.set_exception(error)
         self._fail_wanted(error)
 
-    def _lose_patience(self, error: StoreError) -> None:
+    def _metadata_unreachable(self, error: StoreError) -> None:
         """Fail all waits for single entries: another bookie may have to be found for them. Readers of batches time out
         themselves.
         """

@@ -72,8 +72,8 @@ class LedgerWriter(Appender[int]):
         :class:`StoreError`. The entry may then be in the ledger or not. The same holds if the append is cancelled.
         """
         entry = copied(data)
-        if not self._enters(len(entry)):
-            await self._room(len(entry))
+        if not self._try_reserve(len(entry)):
+            await self._wait_for_room(len(entry))
         return await self._put_one(entry)
 
     def submit(self, data: Data) -> asyncio.Future[int]:
@@ -82,7 +82,7 @@ class LedgerWriter(Appender[int]):
         For callers that limit the entries in flight by other means: all of them are held in memory.
         """
         entry = copied(data)
-        if not self._enters(len(entry)):
+        if not self._try_reserve(len(entry)):
             self._reserve(len(entry))
         return self._put_one(entry)
 
@@ -94,7 +94,7 @@ class LedgerWriter(Appender[int]):
             size = sum(map(len, entries))
             self._reserve(size, len(entries))
             self._push()
-            self._give(entries, size, sink)
+            self._send_batch(entries, size, sink)
 
     def _place(self, ledger: int, entry: int) -> int:
         return entry
@@ -174,13 +174,13 @@ class LedgerWriter(Appender[int]):
         batch = next(each for each in self._batches if each.token == result.token)
         self._batches.remove(batch)
         is_strange = result.error is Error.UNAUTHORIZED  # the writer's password is the one in the metadata
-        self._give_back(batch, strange(self.id) if is_strange else error_of(result.error, self.id))
+        self._fail_batch(batch, strange(self.id) if is_strange else error_of(result.error, self.id))
 
     def _failed(self, error: StoreError) -> None:
         """Fail everything in flight."""
         self._has_failed = True
         self._push()
-        self._give_all_back(error)
+        self._fail_all(error)
 
 
 REFUSED = (

@@ -1,6 +1,6 @@
 """Cookies: whether a bookie may start on its directories.
 
-A cookie says who owns a directory: which bookie, which cluster, and which other directories belong to them. At the
+A cookie says who owns a directory: which bookie, which cluster, and which other directories belong with it. At the
 first start it is stamped into every directory, and then into the metadata. A bookie whose cookies disagree does not
 start, because it would answer that it lacks entries that it has confirmed. If it is configured to repair itself, it may
 start as a bookie that has lost a directory (:mod:`fencepost.ledger.rules.boot`).
