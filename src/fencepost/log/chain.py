@@ -202,7 +202,7 @@ def bytes_of(chain: Chain) -> bytes:
 def chain_of(data: bytes) -> Chain:
     """Decode a chain. Raises :class:`LogFormatError` for bytes that are not one."""
     if len(data) < 2:
-        raise LogFormatError("the list of the ledgers of a log has no format: it is no list of one")
+        raise LogFormatError("the list of the ledgers of a log is too short")
     if data[0] != FORMAT:
         raise LogFormatError(
             f"the list of the ledgers of a log has the format {data[0]}, and only {FORMAT} can be read"
@@ -229,7 +229,7 @@ def chain_of(data: bytes) -> Chain:
         created += later
         if not 0 <= ledger <= LARGEST or later < 0 or created > LARGEST:
             raise LogFormatError(
-                f"the list of the ledgers of a log has one of which the id or the time cannot be: {ledger}, {created}"
+                f"the list of the ledgers of a log has an invalid ledger id or time: {ledger}, {created}"
             )
         links.append(Link(ledger, created))
     batches, at = _batches(data, at) if data[1] & BATCHES else ((), at)
@@ -248,13 +248,11 @@ def _batches(data: bytes, at: int) -> tuple[tuple[Batch, ...], int]:
         writer, at = _name(data, at, "a batch")
         number, at = _number(data, at)
         if number > LARGEST:
-            raise LogFormatError(
-                f"the list of the ledgers of a log has a batch of which the number cannot be: {number}"
-            )
+            raise LogFormatError(f"the list of the ledgers of a log has an invalid batch number: {number}")
         batches.append(Batch(writer, number))
     if not batches or len({batch.writer for batch in batches}) != len(batches):
         raise LogFormatError(
-            "the list of the ledgers of a log has two batches of a writer, or says that it has some and has none"
+            "the list of the ledgers of a log has two batches of one writer, or announces batches and has none"
         )
     return tuple(batches), at
 

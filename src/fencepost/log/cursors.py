@@ -88,7 +88,7 @@ def acknowledged_of(data: bytes) -> Acknowledged:
                 first = end + numbers.pop()
                 last = first + numbers.pop()
                 if last > LARGEST or (some and first == end):
-                    raise LogFormatError("a cursor has runs of entries that cannot be")
+                    raise LogFormatError("a cursor has invalid runs of entries")
                 some.append((first, last))
                 end = last + 1
             if ledger in runs or not some:

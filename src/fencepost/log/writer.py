@@ -395,7 +395,7 @@ class LogWriter(Appender[Position]):
             if not effect.is_own:  # the writer is about to lead
                 missing = await self._nodes.missing(self._role.chain)
                 if missing and not self._despite_missing:
-                    advice = "trim the log behind them, or append to it all the same with {despite_missing}"
+                    advice = "trim the log behind them, or append to it anyway with {despite_missing}"
                     self._give_up(self._nodes.lost(self._role.chain, missing, advice, "despite_missing"))
                     return
                 if missing:

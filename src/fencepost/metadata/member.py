@@ -125,7 +125,7 @@ def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
     try:
         owners = dict(_read_owners(records[0]).owners)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Damage(f"the snapshot has a record that is none: {error}") from error
+        raise Damage(f"the snapshot has an invalid record: {error}") from error
     return snapshot.read(records[1:], "the snapshot"), owners
 
 
@@ -346,7 +346,7 @@ class Member(Service):
             try:
                 entry = _read_entry(record)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise Damage(f"the log has an entry that is none: {error}") from error
+                raise Damage(f"the log has an invalid entry: {error}") from error
             self._apply_entry(entry)
             requesters.add(entry.process)
         if batch.records:

@@ -68,7 +68,7 @@ def read(of_tree: Sequence[bytes], name: str) -> Tree:
     try:
         decoded = [_decoder.decode(record) for record in of_tree]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Damage(f"{name} has a record that is none: {error}") from error
+        raise Damage(f"{name} has an invalid record: {error}") from error
     if len(decoded) < 2 or not isinstance(decoded[0], Head) or not isinstance(decoded[-1], Tail):
         raise Damage(f"{name} is not whole")
     head, tail = decoded[0], decoded[-1]

@@ -409,5 +409,5 @@ def _read(record: bytes) -> tuple[Batch | OffsetAndEpoch, int]:
             _, epoch, offset = _BEGIN.unpack(body)
             return OffsetAndEpoch(offset, epoch), epoch
     except (msgspec.DecodeError, UnicodeDecodeError, struct.error) as error:
-        raise Damage(f"the log has a record that is none: {error}") from error
+        raise Damage(f"the log has an invalid record: {error}") from error
     raise Damage(f"the log has a record of the kind {kind}, which this version does not know")
