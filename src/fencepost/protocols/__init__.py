@@ -1,4 +1,5 @@
-"""The protocols that ship with Fencepost, which :mod:`fencepost.language.loading` knows by name: those that others have
-published (``bookkeeper``, ``kraft``, ``ledger_chaining``), and those over the rules and roles that Fencepost itself
-runs (``store``, ``log``, ``quorum``), which are explored, and to which traces are held.
+"""The protocols that ship with Fencepost; :mod:`fencepost.language.loading` knows them by name.
+
+Some are published by others: ``bookkeeper``, ``kraft``, ``ledger_chaining``. The others (``store``, ``log``,
+``quorum``) explore the rules and roles that Fencepost itself runs, and validate its traces.
 """

@@ -1,13 +1,13 @@
 """Ledger chaining: how clients that take turns as leader chain ledgers into one log.
 
-A log outlives the ledgers it is made of. Whoever is elected leader closes the last ledger, creates a new one, appends
-it to the list of ledgers, and only then writes to it. An election tells nobody: an old leader goes on until it finds
-out, so any number of clients may believe that they lead. What keeps the log whole is that every change of metadata is
-conditional on the version that its author last saw.
+A log outlives its ledgers. A new leader closes the last ledger, creates a new one and appends it to the list of
+ledgers. Only then does it write. An election notifies nobody: an old leader goes on until it finds out, so any number
+of clients may believe that they lead. Conditional updates protect the log: every change of metadata names the version
+that its author last read.
 
-Variables, actions and enabling conditions are those of ``LedgerChaining.tla`` (Jack Vanlightly, 2021), and so are the
-names and the number of states. How leaders are elected and how failures are noticed is left out; one entry per ledger
-is enough to tell whether the log keeps its order.
+Variables, actions and enabling conditions are those of ``LedgerChaining.tla`` (Jack Vanlightly, 2021). So are the names
+and the number of states. How leaders are elected and how failures are detected is left out. One entry per ledger is
+enough to check the order of the log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_ENTRY = -1
 
 
 class ClientStatus(enum.Enum):
-    """Where a client is on its way from being elected to writing."""
+    """How far a client is between being elected and writing."""
 
     WAITING = "waiting"
     GET_MD_FOR_CLOSING = "get metadata for closing"
@@ -54,7 +54,7 @@ class ClientStatus(enum.Enum):
 
 
 class LedgerMetadata(Record):
-    """One ledger in the metadata store; as declared here, of a ledger that was never created."""
+    """One ledger in the metadata store. The defaults are those of a ledger that was never created."""
 
     id: int = 0
     open: bool = False
@@ -62,7 +62,7 @@ class LedgerMetadata(Record):
 
 
 class Client(Record):
-    """One client: whether it believes that it leads, and what it last saw of the list and of the ledger it works on."""
+    """One client: whether it believes that it leads, and what it last read of the list and of its ledger."""
 
     leader: bool = False
     status: ClientStatus = ClientStatus.WAITING
@@ -81,12 +81,12 @@ class LedgerOnBookies(Record):
 
 
 def _ledger_ids(protocol: LedgerChaining) -> Iterable[int]:
-    """The ids a ledger can get before the state constraint ends the story."""
+    """The ids that a ledger can get within the state constraint."""
     return range(1, protocol.next_ledger_limit)
 
 
 def _are_of_the_ids_given_out(protocol: LedgerChaining, ledgers: PerKey[int, LedgerMetadata]) -> bool:
-    """Every ledger that was created has metadata, under its own id, and no other has."""
+    """Every ledger that was created has metadata under its own id; no other id has any."""
     return all(
         ledger.id == ledger_id and ledger.version >= 0
         if ledger_id < protocol.md_next_lid
@@ -120,7 +120,7 @@ class LedgerChaining(Protocol):
         False, "whether a leader that finds the last ledger closed by another goes on, or reads the list again"
     )
     closes_unwritten_ledgers: bool = constant(
-        False, "whether a leader may close its own ledger before anything is written to it"
+        False, "whether a leader may close its own ledger before it has written to it"
     )
 
     c_state: PerKey[ModelValue, Client] = per_key(clients, Client)
@@ -147,31 +147,31 @@ class LedgerChaining(Protocol):
         "false-alarm": configuration(
             clients=2,
             next_ledger_limit=6,
-            doc="big enough for the published rule on open ledgers to fail for no good reason",
+            doc="large enough for the published rule on open ledgers to raise a false alarm",
         ),
     }
 
     @assumption
     def there_is_a_ledger_to_create(self) -> bool:
-        """Below 2 not even the initial state is inside the state constraint."""
+        """With a limit below 2 even the initial state is outside the state constraint."""
         return self.next_ledger_limit >= 2
 
     @initial
     def no_ledgers(self) -> None:
-        """No ledger yet, and a client that is elected but has not heard of it."""
+        """No ledger exists. One client is elected but does not know it yet."""
         self.md_leader = self.clients[0]
 
-    # -- being leader --------------------------------------------------------------------------------------------------
+    # -- becoming and being leader -------------------------------------------------------------------------------------
 
     @action(c=clients, by="zk")
     def leader_chosen(self, c: ModelValue) -> None:
-        """Another client is elected, for whatever reason. Nobody is told."""
+        """Another client is elected, for any reason. Nobody is notified."""
         require(self.md_leader != c)
         self.md_leader = c
 
     @action(c=clients)
     def become_leader(self, c: ModelValue) -> None:
-        """The client that is elected finds out, and goes to look for a ledger to close."""
+        """The elected client finds out, and looks for a ledger to close."""
         client = self.c_state[c]
         require(not client.leader)
         require(self.md_leader == c)
@@ -180,7 +180,9 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def abdicate(self, c: ModelValue) -> None:
-        """A client finds out that it leads no more. It leaves its ledger open: the next leader will close it."""
+        """A client finds out that it is no longer the leader. It leaves its ledger open: the next leader will close
+        it.
+        """
         client = self.c_state[c]
         require(client.leader)
         require(self.md_leader != c)
@@ -191,7 +193,7 @@ class LedgerChaining(Protocol):
         client.status = ClientStatus.WAITING
 
     def _leading(self, c: ModelValue, status: ClientStatus) -> Client:
-        """The client, if it believes that it leads and has come as far as ``status``."""
+        """The client, if it believes that it leads and has reached ``status``."""
         client = self.c_state[c]
         require(client.status is status)
         require(client.leader)
@@ -201,10 +203,10 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def get_last_ledger(self, c: ModelValue) -> None:
-        """A new leader reads the list and the metadata of its last ledger; without one there is nothing to close.
+        """A new leader reads the list and the metadata of its last ledger. If the list is empty, there is nothing to
+        close.
 
-        The version of the list that it remembers from here on is what will give away a rival that appends in the
-        meantime.
+        It remembers the version of the list. A rival that appends in the meantime changes that version.
         """
         client = self._leading(c, ClientStatus.GET_MD_FOR_CLOSING)
         client.llist = self.md_llist
@@ -217,14 +219,14 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def ledger_already_closed(self, c: ModelValue) -> None:
-        """The last ledger was closed already: on to creating one."""
+        """The last ledger was closed already. The leader goes on to create one."""
         client = self._leading(c, ClientStatus.CLOSE_LAST_LEDGER)
         require(not client.ledger.open)
         client.status = ClientStatus.PENDING_CREATE_LEDGER
 
     @action(c=clients)
     def close_last_ledger_success(self, c: ModelValue) -> None:
-        """Nobody has touched the last ledger since the leader read its metadata: it is fenced, and closed."""
+        """Nobody has changed the last ledger since the leader read its metadata. The leader fences and closes it."""
         client = self._leading(c, ClientStatus.CLOSE_LAST_LEDGER)
         require(client.ledger.open)
         ledger_id = client.ledger.id
@@ -235,10 +237,10 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def close_last_ledger_bad_version(self, c: ModelValue) -> None:
-        """Somebody else has updated the last ledger: the leader starts over from what the metadata store says now.
+        """Somebody else has updated the last ledger. The leader starts over and reads the list again.
 
-        With ``closed_by_another_will_do`` it goes on, since all that it wants is that the ledger is closed. If more has
-        changed than that, the version of the list will tell.
+        With ``closed_by_another_will_do`` it goes on, since it only needs the ledger closed. If the list has changed
+        too, its version will show it.
         """
         client = self._leading(c, ClientStatus.CLOSE_LAST_LEDGER)
         require(client.ledger.open)
@@ -252,11 +254,11 @@ class LedgerChaining(Protocol):
         self.md_ledgers[ledger_id].version += 1
 
     def _fence(self, ledger_id: int) -> None:
-        """A client that fences a ledger which the bookies do not have creates it, empty and fenced."""
+        """Fence a ledger. If the bookies do not have the ledger, this creates it, empty and fenced."""
         stored = self.b_ledgers[ledger_id]
         self.b_ledgers[ledger_id] = stored.replace(fenced=True) if stored else LedgerOnBookies(NO_ENTRY, fenced=True)
 
-    # -- chaining a new one --------------------------------------------------------------------------------------------
+    # -- chaining a new ledger -----------------------------------------------------------------------------------------
 
     @action(c=clients)
     def create_ledger(self, c: ModelValue) -> None:
@@ -270,7 +272,7 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def append_ledger_success(self, c: ModelValue) -> None:
-        """The list is as the leader last saw it: its ledger goes to the end."""
+        """The list is as the leader last read it. The leader appends its ledger."""
         client = self._leading(c, ClientStatus.PENDING_APPEND_LEDGER)
         require(client.llist_version == self.md_llist_version)
         self.md_llist = client.llist = (*client.llist, client.ledger.id)
@@ -279,7 +281,7 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def append_ledger_bad_version(self, c: ModelValue) -> None:
-        """Somebody else has appended a ledger since: the client steps down. Its new ledger stays out of the list,
+        """Somebody else has appended a ledger since. The client steps down. Its new ledger stays out of the list,
         empty.
         """
         client = self._leading(c, ClientStatus.PENDING_APPEND_LEDGER)
@@ -290,7 +292,7 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def write_to_ledger(self, c: ModelValue) -> None:
-        """The leader writes the one entry of its ledger, unless the ledger was fenced before it could."""
+        """The leader writes the one entry of its ledger, unless the ledger is fenced."""
         client = self._leading(c, ClientStatus.HAS_OPEN_LEDGER)
         ledger_id = client.ledger.id
         require(self.b_ledgers[ledger_id] is None)
@@ -299,7 +301,7 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def close_own_ledger_success(self, c: ModelValue) -> None:
-        """The leader closes its own ledger, now that it is written, so that it can chain another."""
+        """The leader closes its own ledger after writing to it, so that it can chain another."""
         client = self._leading(c, ClientStatus.HAS_OPEN_LEDGER)
         ledger_id = client.ledger.id
         require(self.closes_unwritten_ledgers or self.b_ledgers[ledger_id] is not None)
@@ -309,7 +311,7 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def close_own_ledger_bad_version(self, c: ModelValue) -> None:
-        """Somebody else has closed the ledger in the meantime: the client steps down."""
+        """Somebody else has closed the ledger in the meantime. The client steps down."""
         client = self._leading(c, ClientStatus.HAS_OPEN_LEDGER)
         ledger_id = client.ledger.id
         require(self.b_ledgers[ledger_id] is not None)
@@ -320,19 +322,19 @@ class LedgerChaining(Protocol):
 
     @constraint
     def ledger_limit(self) -> bool:
-        """Bounds the number of ledgers, and with it the number of states."""
+        """Limits the number of ledgers, and so the number of states."""
         return self.md_next_lid < self.next_ledger_limit
 
     type_ok = typed(lambda: TYPES, whole=("md_ledgers",))
 
     @invariant(ledger_id=_ledger_ids)
     def all_non_empty_ledgers_in_ledger_list(self, ledger_id: int) -> bool:
-        """A ledger that the bookies have is in the list: nothing was written where no reader would look."""
+        """Every ledger that the bookies have is in the list: nothing was written where no reader would look."""
         return self.b_ledgers[ledger_id] is None or ledger_id in self.md_llist
 
     @invariant(pair=lambda protocol: combinations(_ledger_ids(protocol), 2))
     def entry_order_maintained(self, pair: tuple[int, int]) -> bool:
-        """Of two ledgers the one created first has the entry written first: read ledger after ledger, the log is in
+        """Entries are written in the order in which their ledgers were created: read ledger by ledger, the log is in
         order.
         """
         first, second = (self.b_ledgers[ledger_id] for ledger_id in pair)
@@ -348,24 +350,23 @@ class LedgerChaining(Protocol):
 
     @invariant(when=lambda protocol: protocol.next_ledger_limit <= 4)
     def only_one_ledger_open_at_a_time(self) -> bool:
-        """The published rule: at most one ledger in the list is open, where it takes a position in the list for an id.
+        """The published rule: at most one ledger in the list is open. It uses a position in the list as a ledger id.
 
-        The two agree while every ledger that is created gets into the list. With more ledgers than that it raises false
-        alarms, so it is off by default above a limit of 4: :meth:`only_one_listed_ledger_open_at_a_time` is what it
-        means to say.
+        The two are equal while every created ledger gets into the list. With more ledgers the rule raises false alarms,
+        so it is off by default above a limit of 4. :meth:`only_one_listed_ledger_open_at_a_time` is the intended rule.
         """
         positions = range(1, len(self.md_llist) + 1)
         return sum(self.md_ledgers[position].open for position in positions) <= 1
 
     @invariant
     def only_one_listed_ledger_open_at_a_time(self) -> bool:
-        """At most one ledger in the list is open: whoever reads the log finds one end of it."""
+        """At most one ledger in the list is open, so the log has one end."""
         return sum(self.md_ledgers[ledger_id].open for ledger_id in self.md_llist) <= 1
 
     @step_invariant(ledger_id=_ledger_ids)
     def what_is_closed_stays_as_it_is(self, after: LedgerChaining, ledger_id: int) -> bool:
-        """The metadata of a ledger do not change once it is closed: nobody closes it again, on a version that is over,
-        and gives it another end.
+        """The metadata of a closed ledger do not change: nobody closes it again from an outdated version, at another
+        end.
         """
         before = self.md_ledgers[ledger_id]
         return before.open or before == LedgerMetadata() or after.md_ledgers[ledger_id] == before
@@ -385,15 +386,14 @@ class LedgerChaining(Protocol):
         weak(write_to_ledger),
         weak(close_own_ledger_bad_version),
     ]
-    """Nobody has to elect a leader or to close a written ledger for another; all else that can be done is done at last.
+    """Weak fairness of every action but elections and closing one's own written ledger.
 
-    The original says nothing of fairness. A leader that would need one more ledger than the state constraint allows has
-    nothing fair to do, so behaviours that go there are not judged: what is said holds of those that get by with the
-    ledgers there are.
+    The original has no fairness. A leader that needs one more ledger than the state constraint allows has no fair
+    action left, so behaviours that get there are not judged. The properties hold for those that need no more ledgers.
     """
 
     def _accepts_writes(self, c: ModelValue) -> bool:
-        """The client has a ledger in the list, and the bookies took its entry and would take more."""
+        """Whether the client has a ledger in the list whose entry the bookies took, and which is not fenced."""
         client = self.c_state[c]
         if client.status is not ClientStatus.HAS_OPEN_LEDGER:
             return False
@@ -402,14 +402,12 @@ class LedgerChaining(Protocol):
 
     @leads_to(c=clients, when=lambda protocol: False)
     def stable_leader_accepts_writes(self, c: ModelValue) -> tuple[bool, bool]:
-        """A client that is elected, and stays so, gets to accept writes, however many old leaders still get in its
-        way.
-        """
+        """A client that is elected and stays elected eventually accepts writes, even if old leaders interfere."""
         return self.md_leader == c, self.md_leader != c or self._accepts_writes(c)
 
     @leads_to(c=clients, when=lambda protocol: False)
     def elected_client_accepts_writes(self, c: ModelValue) -> tuple[bool, bool]:
-        """A client that is elected gets to accept writes, elections or not. This is too much to ask: it may lose the
-        next one first.
+        """Every elected client eventually accepts writes, whether or not it stays elected. This is false: it may lose
+        the next election first.
         """
         return self.md_leader == c, self._accepts_writes(c)

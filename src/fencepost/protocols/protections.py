@@ -1,4 +1,4 @@
-"""Protections of rules as constants of a protocol, which can be taken away one by one."""
+"""Protections of rules as constants of a protocol, so that a check can switch each one off."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ R = TypeVar("R", bound=Record)
 
 
 def switched_on(protocol: Any, kind: type[R], **others: bool) -> R:
-    """The protections that are switched on: those that are constants of the protocol by their own name, and ``others``.
-    The rest always are.
+    """Return the protections that are on. A protocol may switch off those that it has a constant of the same name for.
+    ``others`` sets more. The rest are on.
     """
     owner: Any = type(protocol)
     record: Any = kind
@@ -23,7 +23,7 @@ def switched_on(protocol: Any, kind: type[R], **others: bool) -> R:
 
 @cache
 def switches(protocol: Any, kind: Any) -> tuple[str, ...]:
-    """The protections that are constants of a protocol by their own name."""
+    """The protections that the protocol has a constant of the same name for."""
     return tuple(name for name in kind._fields if hasattr(protocol, name))
 
 

@@ -1,10 +1,10 @@
-"""The parts of a type invariant: every part of a state by its path, and tests for the values there.
+"""Type invariants, checked part by part: the path of every part of a state, and tests for the values there.
 
-The type of a record's field is the one that it is declared with, unless there is a test for the field; and there may be
-one for the type. A whole number without any counts something, and is not below 0.
+A part is tested by its name if there is a test for that name, else by the declared type of its field. A type may have a
+test too. An integer without a test is a count, so at least 0.
 
-A type invariant over a whole state would have to be evaluated anew in every state. Asked part by part
-(``@invariant(part=...)``), it is evaluated once for each value that a part ever holds.
+A type invariant over a whole state would be evaluated in every state. Checked part by part (``@invariant(part=...)``),
+it is evaluated once for each value that a part ever holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fencepost.language.declarations import invariant
 from fencepost.language.fields import PerKey, PerKeyShape, Struct, record_shape
 
 Path = tuple[Any, ...]
-"""The way to a part of the state: attributes and keys, as in ``("bookie", b1, "fenced")``."""
+"""The path to a part of the state: attributes and keys, as in ``("bookie", b1, "fenced")``."""
 
 Test = Callable[[Any, Any], bool]
 """Whether a state (the first argument) may hold a value (the second)."""
@@ -29,8 +29,8 @@ Types = Mapping[Any, Test]
 
 
 def typed(types: Callable[[], Types], *others: str, whole: Collection[str] = ()) -> Any:
-    """The invariant that every part of the variables that ``types`` names, and of ``others``, holds a value of its
-    type. Those that are ``whole`` are maps that are not looked at key by key.
+    """Return the invariant that every part of some variables holds a value of its type. The variables are those that
+    ``types`` names, and ``others``. Maps in ``whole`` are tested as one value, not key by key.
     """
 
     @invariant(part=lambda protocol: parts(protocol, [*filter(_is_name, types()), *others], whole))
@@ -46,9 +46,7 @@ def _is_name(key: Any) -> bool:
 
 
 def parts(protocol: Any, names: Iterable[str], whole: Collection[str] = ()) -> Iterator[Path]:
-    """The paths of all parts of the variables of ``names``, with every key of each map on the way that is not
-    ``whole``.
-    """
+    """Yield the paths of all parts of the variables of ``names``, with every key of each map that is not ``whole``."""
     for first in dict.fromkeys(name.partition(".")[0] for name in names):
         yield from [(first,)] if first in whole else _parts((first,), protocol.shapes[first])
 
@@ -63,7 +61,7 @@ def _parts(path: Path, shape: Any) -> Iterator[Path]:
 
 
 def _is_typed(state: Any, part: Path, types: Callable[[], Types]) -> bool:
-    """Whether the part of ``state`` at ``part`` passes the test for its name, or for the type of its field."""
+    """Whether the part of ``state`` at ``part`` passes the test for its name, or else for the type of its field."""
     owner = value = state
     for key in part:
         if isinstance(key, str):
@@ -84,7 +82,7 @@ def _test_by_name(part: Path, types: Callable[[], Types]) -> Test | None:
 
 @cache
 def _test_by_type(record: Any, part: Path, types: Callable[[], Types]) -> Test:
-    """The test for a part that is a field of ``record``, or in one."""
+    """The test for a part that is a field of ``record``, or lies in such a field."""
     *_, field = filter(_is_name, part)
     return _of_type(get_type_hints(record)[field], types())
 
@@ -104,7 +102,7 @@ def _of_type(kind: Any, types: Types) -> Test:
 
 
 def at_least(least: int) -> Test:
-    """A whole number, not below ``least``."""
+    """An integer of at least ``least``."""
     return lambda state, value: type(value) is int and value >= least
 
 
@@ -114,10 +112,10 @@ def one_of_kind(kind: type) -> Test:
 
 
 def or_none(test: Test) -> Test:
-    """None, or what ``test`` asks for."""
+    """None, or a value that passes ``test``."""
     return lambda state, value: value is None or test(state, value)
 
 
 def each(test: Test) -> Test:
-    """A collection of what ``test`` asks for."""
+    """A collection of values that pass ``test``."""
     return lambda state, value: all(test(state, element) for element in value)

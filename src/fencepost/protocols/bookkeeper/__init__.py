@@ -1,3 +1,3 @@
-"""The protocols of Apache BookKeeper: one ledger, today, in version 4.13, without the journal, and how a bookie without
-it boots.
+"""Protocols of Apache BookKeeper: one ledger today, in version 4.13, and without the journal; and the boot of a bookie
+that has no journal.
 """

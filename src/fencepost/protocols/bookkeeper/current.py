@@ -1,19 +1,19 @@
-"""The replication protocol of Apache BookKeeper as it stands today: the life of one ledger, from its creation to its
-closing.
+"""The replication protocol of Apache BookKeeper today: the life of one ledger, from creation to closing.
 
-Any number of clients know of the ledger. The one that creates it owns it: it sends each entry to the bookies of the
-current ensemble and takes it for committed once an ack quorum of them has confirmed it; when a bookie does not answer,
-it goes on with another ensemble. Every other client may at any time take the ledger for abandoned and recover it: it
-marks it as in recovery, fences the bookies, reads forward from the highest last add confirmed (LAC) it is told, writes
-back what it finds while it reads on, and closes the ledger. Clients that recover can be at it together, and the owner
-may be alive and well.
+Any number of clients know the ledger. The client that creates it owns it and sends each entry to the bookies of the
+current ensemble. An entry is committed once an ack quorum has confirmed it. When a bookie does not answer, the owner
+goes on with another ensemble. Every other client may start recovery at any time, even while the owner is alive. It
+marks the ledger as in recovery, fences the bookies, and reads forward from the highest last add confirmed (LAC) that a
+bookie reports. It writes back what it reads while it reads on, and closes the ledger. Several clients can recover the
+ledger at once.
 
 Variables, actions and enabling conditions are those of ``BookKeeperProtocol.tla`` and ``MessagePassing.tla`` (Jack
-Vanlightly, 2020 to 2023), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that
-nothing is confirmed. The additions to the original are off by default: ensembles larger than the write quorum, readers,
-and any choice of an ensemble but the first. The protections of the ledger are on by default, and each is a constant, to
-see what it is there for. Where there is better than the original, or closer to what a real client does, the original is
-the default: the last constants say it.
+Vanlightly, 2020 to 2023). So are the names and the number of states. Entry ids start at 1; a LAC of 0 means that
+nothing is confirmed.
+
+Additions to the original are off by default: ensembles larger than the write quorum, readers, and a free choice of the
+ensemble. Each protection of the ledger is a constant, on by default, so that a check can show what happens without it.
+The last constants correct the original or bring it closer to a real client; their defaults are the original.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ NOT_KNOWN = -1
 
 
 class ClientStatus(enum.Enum):
-    """The activity of a client that has taken up the ledger."""
+    """What a client of the ledger is doing."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -84,11 +84,13 @@ class ClientStatus(enum.Enum):
 
 
 OWNERS = (ClientStatus.OPEN, ClientStatus.CLOSED, ClientStatus.CLIENT_WITHDRAWN)
-"""The statuses of a client that owns the ledger, or has closed it: the end of the ledger is held to its LAC."""
+"""The statuses of a client that owns the ledger or has closed it. Invariants compare the end of the ledger with its
+LAC.
+"""
 
 
 class RecoveryPhase(enum.Enum):
-    """How far a recovery is. Recovery reads and recovery writes run concurrently: they are one phase."""
+    """The phase of a recovery. Recovery reads and recovery writes run concurrently, so they are one phase."""
 
     NOT_STARTED = 0
     FENCING = 1
@@ -104,13 +106,13 @@ class ReadResult(enum.Enum):
 
 
 class PendingAddOp(ledger.PendingAddOp):
-    """``lac``: the one that it was first sent with, if it is sent again with that."""
+    """``lac``: the LAC that it was first sent with, if it is resent with that."""
 
     lac: int = 0
 
 
 class LedgerOnBookie(ledger.LedgerOnBookie):
-    """``lac_of_last``: the LAC that came with the last entry, if that is what a fenced bookie tells."""
+    """``lac_of_last``: the LAC that came with the last entry, if a fenced bookie reports that one."""
 
     lac_of_last: int = 0
 
@@ -120,9 +122,10 @@ class LedgerOnBookie(ledger.LedgerOnBookie):
 
 
 class Client(Record):
-    """A client: its LAC, the last add it pushed (LAP), which bookies have confirmed which entry; and if it
-    recovers the ledger, which bookies are fenced, which ensemble it reads from, at which LAC it began (if it freezes
-    that), who has no such entry as is being read (0: none is), and which entries it has sent to any bookie.
+    """A client: its LAC, the last add it pushed (LAP), and which bookies have confirmed each entry. If it recovers the
+    ledger: the fenced bookies, the ensemble that it reads from, the LAC that it began with (if frozen), the bookies
+    that lack the entry being read, and the id of that entry (0 if none), and the entries that it has sent to any
+    bookie.
     """
 
     meta_version: int | None = None
@@ -144,7 +147,7 @@ class Client(Record):
 
 
 class Reader(Record):
-    """One ordinary read: which entry, who was asked and has not answered, and what came of it."""
+    """One ordinary read: its entry, the bookies that have not answered, and the result."""
 
     entry_id: int | None = None
     asked: Bookies = frozenset()
@@ -159,7 +162,7 @@ class ReadRequest(Message):
 
 
 class ReadResponse(Message):
-    """The entry that was asked for, or None: no such entry."""
+    """The requested entry, or None if there is no such entry."""
 
     entry_id: int
     entry: Entry | None
@@ -168,7 +171,7 @@ class ReadResponse(Message):
 
 TWO_AT_ONCE: Mapping[str, Any] = {"write_quorum": 1, "ack_quorum": 1, "send_limit": 2, "inflight_limit": 2}
 ONE_COPY: Mapping[str, Any] = {"write_quorum": 1, "ack_quorum": 1}
-"""What several configurations have in common."""
+"""Constants that several configurations share."""
 
 ADD = (AddEntryRequest, AddEntryResponse)
 
@@ -178,7 +181,7 @@ def _clients_and_readers(protocol: BookKeeper) -> Iterable[ModelValue]:
 
 
 def _why_bookies_differ(protocol: Any) -> str:
-    """Why bookies are not symmetric: where the order they are declared in decides who stores what."""
+    """The reason why bookies are not symmetric, where their declared order decides which of them store an entry."""
     if protocol.bookies_of_an_ensemble > protocol.write_quorum:
         return "entries are striped over an ensemble in the order of its bookies"
     if len(protocol.bookies) > protocol.write_quorum and not protocol.choose_ensembles:
@@ -198,9 +201,9 @@ class BookKeeper(SingleLedger):
         "b", 4, "the bookies that are available", symmetric=_why_bookies_differ
     )
     clients: tuple[ModelValue, ...] = model_values(
-        "c", 2, "those who may create the ledger, or recover it", symmetric=True
+        "c", 2, "clients that may create the ledger or recover it", symmetric=True
     )
-    readers: tuple[ModelValue, ...] = model_values("r", 0, "those who read one entry", symmetric=True)
+    readers: tuple[ModelValue, ...] = model_values("r", 0, "clients that read one entry", symmetric=True)
     write_quorum: int = constant(3, "bookies that an entry is sent to")
     ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
     ensemble_size: int = constant(0, "bookies that entries are striped over; 0: the write quorum")
@@ -209,15 +212,15 @@ class BookKeeper(SingleLedger):
     message_loss: bool = constant(True, "whether messages can be lost, not only delayed")
     choose_ensembles: bool = constant(False, "whether any valid ensemble may be chosen, not only the first")
     recovery_waits_needlessly: bool = constant(
-        True, "whether recovery waits for what never comes, where the original does"
+        True, "whether recovery may wait for messages that never come, as in the original"
     )
     recovery_reads_fence: bool = constant(True, "whether recovery reads fence the ledger too")
     strict_negative_reads: bool = constant(
-        True, "whether an entry is given up only if too many bookies lack it for it to be committed"
+        True, "whether an entry is given up only if enough bookies lack it that it cannot be committed"
     )
     recovery_reads_stay: bool = constant(True, "whether all recovery reads go to the ensemble that recovery began with")
     recovery_keeps_fragments: bool = constant(
-        True, "whether recovery keeps new fragments to itself until it closes the ledger"
+        True, "whether recovery does not publish new fragments before it closes the ledger"
     )
     recovery_freezes_lac: bool = constant(False, "whether recovery writes carry the LAC that recovery began with")
     recovery_marks_first: bool = constant(
@@ -227,15 +230,14 @@ class BookKeeper(SingleLedger):
         True, "whether recovery changes the ensemble only while nobody has closed the ledger, as in the original"
     )
     bookies_keep_highest_lac: bool = constant(
-        False, "whether a bookie keeps the highest LAC that it was told, or the last one, as in the original"
+        False, "whether a bookie keeps the highest LAC that it received, or the last one, as in the original"
     )
     bookies_tell_lac_of_last: bool = constant(
-        False, "whether a fenced bookie tells the LAC that came with its last entry, or its own, as in the original"
+        False, "whether a fenced bookie reports the LAC that came with its last entry, or its own, as in the original"
     )
     adds_keep_lac: bool = constant(
         False,
-        "whether an entry that is sent again carries the LAC that it was first sent with, or that of then, as in the"
-        " original",
+        "whether a resent entry carries the LAC that it was first sent with, or the current one, as in the original",
     )
 
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
@@ -260,7 +262,7 @@ class BookKeeper(SingleLedger):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_confirmed_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
+        """A bookie stores an entry and the LAC sent with it. A fenced bookie accepts recovery adds only."""
         add = earliest_add(self.network, AddEntryRequest, c, b)
         require(add.recovery or not self.bookie[b].fenced)
         bookie = self.bookie[b]
@@ -272,14 +274,14 @@ class BookKeeper(SingleLedger):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie that is fenced refuses an entry of the owner."""
+        """A fenced bookie refuses an entry of the owner."""
         add = earliest_add(self.network, AddEntryRequest, c, b)
         require(not add.recovery and self.bookie[b].fenced)
         self.network.send(AddEntryResponse(add.entry, add.recovery, success=False), b, c)
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie is fenced, and answers with its LAC. It need not have heard of the ledger before."""
+        """A bookie fences the ledger and answers with its LAC. It may not have known the ledger before."""
         self.network.receive(FenceRequest, source=c, to=b)
         bookie = self.bookie[b]
         bookie.fenced = True
@@ -287,7 +289,7 @@ class BookKeeper(SingleLedger):
 
     @action(b=bookies, c=_clients_and_readers, by="b")
     def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie answers a read with the entry or with none. A recovery read fences it."""
+        """A bookie answers a read with the entry or with none. A recovery read fences the ledger."""
         read = self.network.receive(ReadRequest, source=c, to=b).message
         if read.fence:
             self.bookie[b].fenced = True
@@ -328,7 +330,7 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_receives_add_fenced_response(self, c: ModelValue, b: ModelValue) -> None:
-        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        """The owner learns that its ledger is fenced, so in recovery, and stops."""
         client = self.client[c]
         require(client.status is ClientStatus.OPEN)
         add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: not add.success)
@@ -344,14 +346,14 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients)
     def client_resends_pending_add_op(self, c: ModelValue) -> None:
-        """The owner sends an entry that is not committed to the bookies that are new in its write set."""
+        """The owner sends an uncommitted entry to the bookies that are new in its write set."""
         require(self.client[c].status is ClientStatus.OPEN)
         self._resend_pending_add_op(c, recovery=False)
 
     @action(c=clients)
     def client_closes_ledger_success(self, c: ModelValue) -> None:
-        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the
-        store.
+        """The owner closes the ledger at its LAC. It may do so at any time while the metadata store has the ledger as
+        open.
         """
         client = self.client[c]
         require(client.status is ClientStatus.OPEN)
@@ -360,7 +362,7 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients)
     def client_closes_ledger_fail(self, c: ModelValue) -> None:
-        """The owner would close the ledger, but somebody recovers it or has closed it. It has no more to do with it."""
+        """The owner tries to close the ledger, but somebody is recovering it or has closed it. The owner stops."""
         client = self.client[c]
         require(client.status is ClientStatus.OPEN)
         require(self.meta.status is not LedgerStatus.OPEN)
@@ -372,7 +374,7 @@ class BookKeeper(SingleLedger):
     @action(c=clients)
     def client_starts_recovery(self, c: ModelValue) -> None:
         """A client marks the ledger as in recovery, which it may be already, and asks every bookie of the last ensemble
-        to fence it; the two at once, or one after the other.
+        to fence it. This is one step, or two.
         """
         client = self.client[c]
         require(client.status is None)
@@ -398,8 +400,8 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment: all
-        that is older is committed. Once reading has begun, a LAC that comes late is ignored.
+        """A bookie reports that it is fenced. Recovery starts from the highest LAC reported, but not before the current
+        fragment, since all older entries are committed. A LAC that arrives after reading has begun is ignored.
         """
         client = self.client[c]
         require(client.recovery_phase is RecoveryPhase.FENCING)
@@ -415,7 +417,7 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients)
     def client_sends_recovery_read_requests(self, c: ModelValue) -> None:
-        """Recovery reads the next entry. The first read waits for every ack quorum of the ensemble to have a fenced
+        """Recovery reads the next entry. The first read waits until every ack quorum of the ensemble has a fenced
         bookie.
         """
         client = self.client[c]
@@ -433,9 +435,9 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_receives_recovery_read_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A response to the current recovery read. It may decide it: one bookie that has the entry is enough to write
-        it back; only if so many lack it that it cannot be committed is there nothing more to read; and if all have
-        answered or timed out and neither is so, the recovery is aborted.
+        """Recovery receives a response to the current read, which may decide it. One bookie that has the entry is
+        enough to write it back. Reading ends only if enough bookies lack the entry that it cannot be committed. If all
+        have answered or timed out and neither holds, the recovery is aborted.
         """
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
@@ -462,8 +464,8 @@ class BookKeeper(SingleLedger):
         return not self.strict_negative_reads or self._covers(no_such_entry, self._asked(c))
 
     def _is_unknown(self, c: ModelValue, no_such_entry: Bookies) -> bool:
-        """Answers and timeouts add up to the write quorum. In the original the timeouts of earlier reads are among
-        them.
+        """Whether answers and timeouts add up to the write quorum. The original also counts the timeouts of earlier
+        reads.
         """
         asked = self._asked(c)
         entry_id = None if self.recovery_waits_needlessly else self.client[c].curr_read_entry
@@ -471,12 +473,12 @@ class BookKeeper(SingleLedger):
         return len(no_such_entry) + timed_out == self.write_quorum
 
     def _asked(self, c: ModelValue) -> Bookies:
-        """The bookies that are asked for the entry being read."""
+        """The bookies that were asked for the entry being read."""
         return self._write_set(self.client[c].curr_read_entry, self.client[c].recovery_ensemble)
 
     def _end_read(self, c: ModelValue) -> None:
-        """The read is decided: in the original, only when no other bookie may still answer. A later answer is never
-        received.
+        """End a read that is decided. In the original, this waits until no other bookie may still answer. Later answers
+        are never received.
         """
         client = self.client[c]
         if self.recovery_waits_needlessly:
@@ -486,7 +488,7 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients)
     def client_writes_back_entry(self, c: ModelValue) -> None:
-        """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read
+        """Recovery writes the first entry that it has not sent yet to the current ensemble, wherever it was read
         from.
         """
         client = self.client[c]
@@ -505,8 +507,8 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients)
     def recovery_client_changes_ensemble(self, c: ModelValue) -> None:
-        """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the
-        ledger.
+        """Recovery replaces all the bookies that did not answer a write. It does not publish the change before it
+        closes the ledger.
         """
         require(self.client[c].status is ClientStatus.IN_RECOVERY)
         if self.recovery_watches_metadata:
@@ -517,14 +519,14 @@ class BookKeeper(SingleLedger):
 
     @action(c=clients)
     def recovery_client_sends_pending_add_op(self, c: ModelValue) -> None:
-        """Recovery sends an entry that is not written back to the bookies that are new in its write set."""
+        """Recovery sends an entry that is not written back yet to the bookies that are new in its write set."""
         require(self.client[c].status is ClientStatus.IN_RECOVERY)
         self._resend_pending_add_op(c, recovery=True)
 
     @action(c=clients)
     def recovery_client_closes_ledger(self, c: ModelValue) -> None:
-        """Everything is read and written back: recovery closes the ledger, with its fragments, at the last entry that
-        it found.
+        """Recovery has read and written back everything. It closes the ledger, with its fragments, at the last entry
+        read.
         """
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
@@ -534,11 +536,11 @@ class BookKeeper(SingleLedger):
         self._close(c, last_entry=client.last_recoverable_entry)
         self.meta.fragments = client.fragments
 
-    # -- what owner and recovery do alike ------------------------------------------------------------------------------
+    # -- what the owner and recovery share -----------------------------------------------------------------------------
 
     def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
-        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
-        it: in the original, from the first entry on, which is not for a recovery that began later to count.
+        """Count a confirmation. The LAC moves to the last entry for which it and all entries before it have an ack
+        quorum. The original counts from the first entry, so a recovery that began later never counts any.
         """
         client = self.client[c]
         add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: add.success)
@@ -552,11 +554,11 @@ class BookKeeper(SingleLedger):
             client.pending_add_ops = frozenset(op for op in client.pending_add_ops if op.entry.id > reached)
 
     def _change_ensemble(self, c: ModelValue, in_metadata: bool) -> None:
-        """A fragment with other bookies for those that have not answered takes over after the LAC.
+        """Start a fragment after the LAC, with other bookies in place of those that have not answered.
 
-        It replaces the current fragment if that has nothing committed. Confirmations by a bookie that is replaced, of
-        entries that are not committed, no longer count, so an entry beyond the LAC can lose its ack quorum. Nothing may
-        be left to send from the last change.
+        It replaces the current fragment if that has nothing committed. Confirmations by replaced bookies of uncommitted
+        entries no longer count, so an entry beyond the LAC can lose its ack quorum. All entries of the last ensemble
+        change must have been resent.
         """
         client = self.client[c]
         fragment = client.curr_fragment
@@ -578,9 +580,7 @@ class BookKeeper(SingleLedger):
             client.meta_version = self.meta.version
 
     def _resend_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
-        new.
-        """
+        """Resend the first of the adds that were last sent to one earlier ensemble, to the bookies that are new."""
         client = self.client[c]
         fragment = client.curr_fragment
         op = one_to_resend(client.pending_add_ops, fragment)
@@ -592,7 +592,7 @@ class BookKeeper(SingleLedger):
             client.written_back |= {op.entry.id}
 
     def _close(self, c: ModelValue, last_entry: int) -> None:
-        """Close the ledger, unless somebody has changed its metadata since the client last saw them."""
+        """Close the ledger, unless somebody has changed its metadata since the client last read them."""
         client = self.client[c]
         require(client.meta_version == self.meta.version)
         self._close_ledger(last_entry)
@@ -603,8 +603,8 @@ class BookKeeper(SingleLedger):
 
     @action(r=readers, entry_id=lambda protocol: protocol.entry_ids)
     def reader_sends_read_requests(self, r: ModelValue, entry_id: int) -> None:
-        """A reader asks for an entry that it has reason to take for committed: a closed ledger has it, or a bookie's
-        LAC covers it.
+        """A reader asks for an entry that it may consider committed: a closed ledger has it, or a bookie's LAC covers
+        it.
         """
         reader = self.reader[r]
         require(reader.entry_id is None)
@@ -620,7 +620,7 @@ class BookKeeper(SingleLedger):
 
     @action(r=readers, b=bookies)
     def reader_receives_read_response(self, r: ModelValue, b: ModelValue) -> None:
-        """One bookie that has the entry is enough. That there is no such entry is believed only if all say so."""
+        """One bookie that has the entry is enough. The result is "no such entry" only if all say so."""
         reader = self.reader[r]
         require(reader.result is None and b in reader.asked)
         response = self.network.receive(ReadResponse, source=b, to=r).message
@@ -632,7 +632,7 @@ class BookKeeper(SingleLedger):
 
     @action(r=readers)
     def reader_gives_up(self, r: ModelValue) -> None:
-        """Everybody who has not answered has timed out, and nobody had the entry."""
+        """Every bookie that has not answered has timed out, and no bookie had the entry."""
         reader = self.reader[r]
         require(reader.result is None and len(reader.asked) > 0)
         require(all(self._read_timed_out(r, b) for b in reader.asked))
@@ -641,21 +641,21 @@ class BookKeeper(SingleLedger):
     # -- fragments, ensembles and quorums ------------------------------------------------------------------------------
 
     def _write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
-        """The bookies of an ensemble that an entry is sent to: a write quorum of them, each entry beginning one further
-        on.
+        """The bookies of an ensemble that an entry is sent to: ``write_quorum`` bookies, starting one further on for
+        each entry.
         """
         return frozenset(write_set(entry_id, ensemble, self.write_quorum))
 
     def _write_set_of(self, entry_id: int) -> Bookies:
-        """The bookies that have an entry as far as the metadata tell."""
+        """The bookies that have an entry according to the metadata."""
         return self._write_set(entry_id, fragment_of(self.meta.fragments, entry_id).ensemble)
 
     def _select_ensemble(self, current: Ensemble = frozenset(), failed: Bookies = frozenset()) -> Ensemble:
-        """The first ensemble, in the order the bookies are declared in, that replaces those that failed, and only them,
-        and is not yet the ensemble of a fragment; or any such. Without one, the action is not enabled.
+        """The first ensemble, in the declared order of bookies, that replaces exactly those that failed, and is not yet
+        the ensemble of a fragment. With ``choose_ensembles``, any such ensemble. If there is none, the action is not
+        enabled.
 
-        Where the order counts, each replacement takes the place of one that failed, so that the others keep their
-        entries.
+        Where the order counts, each new bookie takes the position of one that failed, so the others keep their entries.
         """
         kept = frozenset(current) - failed
         available = self._available_ensembles(kept, failed)
@@ -666,17 +666,17 @@ class BookKeeper(SingleLedger):
         return tuple(b if b in kept else next(added) for b in current or (None,) * len(members))
 
     def _covers(self, bookies: Bookies, cohort: Ensemble) -> bool:
-        """Whether so many of a cohort are so that those that are not cannot make an ack quorum of their own.
+        """Whether the bookies of a cohort outside a set are too few for an ack quorum.
 
-        The cohort of a read is the write set of its entry (quorum coverage), that of fencing is the ensemble, which all
-        the entries to come are striped over (ensemble coverage).
+        The cohort of a read is the write set of its entry (quorum coverage). The cohort of fencing is the ensemble,
+        since later entries are striped over all of it (ensemble coverage).
         """
         return covers(bookies, cohort, self.ack_quorum)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _push(self, c: ModelValue, entry: Entry, recovery: bool) -> PendingAddOp:
-        """An entry is to be committed."""
+        """Add an entry to those that wait to be committed."""
         client = self.client[c]
         lac = self._lac_to_carry(c, recovery) if self.adds_keep_lac else 0
         op = PendingAddOp(entry, client.curr_fragment.id, client.curr_fragment.ensemble, lac)
@@ -691,13 +691,13 @@ class BookKeeper(SingleLedger):
         self.network.send_all([(AddEntryRequest(op.entry, lac, recovery), b) for b in to], c)
 
     def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int | None = None) -> bool:
-        """Whether a read of this bookie (of one entry, or of any), or the answer to one, was lost."""
+        """Whether a read of this bookie (of one entry, or of any), or the answer to it, was lost."""
         reads = (read.entry_id for read in self.network.lost(ReadRequest, c, b))
         answers = (answer.entry_id for answer in self.network.lost(ReadResponse, b, c))
         return any(entry_id in (lost, None) for lost in (*reads, *answers))
 
     def _may_still_be_answered(self, c: ModelValue, b: ModelValue) -> bool:
-        """Whether a read of this bookie, or the answer to one, is on its way."""
+        """Whether a read of this bookie, or the answer to it, is in flight."""
         return bool(self.network.in_flight(ReadResponse, b, c) or self.network.in_flight(ReadRequest, c, b))
 
     # -- what must hold ------------------------------------------------------------------------------------------------
@@ -706,9 +706,9 @@ class BookKeeper(SingleLedger):
 
     @invariant
     def no_divergence_between_client_and_meta_data(self) -> bool:
-        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and ends at or
-        after all that its owner takes for committed. A recovery that was not the one to close it may have got further:
-        nobody will read that.
+        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and includes every
+        entry that its owner considers committed. A recovery that did not close it may have got further; nobody will
+        read those entries.
         """
         if self.meta.status is not LedgerStatus.CLOSED:
             return True
@@ -719,8 +719,8 @@ class BookKeeper(SingleLedger):
 
     @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids)
     def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
-        """An entry that a client takes for committed, if it owns the ledger or has closed it, is stored by a bookie of
-        the entry's ensemble.
+        """Every entry that the owner, or the client that closed the ledger, considers committed is stored by a bookie
+        of its ensemble.
         """
         client = self.client[c]
         if client.status not in (ClientStatus.OPEN, ClientStatus.CLOSED) or client.lac < entry_id:
@@ -729,7 +729,9 @@ class BookKeeper(SingleLedger):
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids)
     def all_committed_entries_reach_ack_quorum(self, entry_id: int) -> bool:
-        """Every entry of a closed ledger is stored by an ack quorum of its write set. Bookies do not lose data here."""
+        """Every entry of a closed ledger is stored by an ack quorum of its write set. Bookies lose no data in this
+        model.
+        """
         if self.meta.status is not LedgerStatus.CLOSED or self.meta.last_entry < entry_id:
             return True
         return sum(self._stores(b, entry_id) for b in self._write_set_of(entry_id)) >= self.ack_quorum
@@ -739,43 +741,43 @@ class BookKeeper(SingleLedger):
 
     @invariant
     def who_closes_the_ledger_tells_its_fragments(self) -> bool:
-        """A closed ledger has the fragments that its closer knows of, with the ensembles that it has written to."""
+        """A closed ledger has the fragments of the client that closed it, with the ensembles that it has written to."""
         closers = [client for client in self.client.values() if client.status is ClientStatus.CLOSED]
         return all(client.fragments == self.meta.fragments for client in closers)
 
     @step_invariant(c=clients)
     def no_lac_of_a_client_falls(self, after: BookKeeper, c: ModelValue) -> bool:
-        """What a client once takes for committed it does from then on: its next fragment begins after that."""
+        """The LAC of a client never decreases: its next fragment begins after the LAC."""
         return after.client[c].lac >= self.client[c].lac
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
-        """A bookie stores what the owner wrote, under the id that the owner wrote it as."""
+        """A bookie stores what the owner wrote, under the id that the owner gave it."""
         return all(entry.id == entry.data for entry in self.bookie[b].entries)
 
     @invariant(r=readers)
     def no_committed_entry_is_missing(self, r: ModelValue) -> bool:
-        """A reader, who asks only for what is committed, is never told that there is no such entry."""
+        """No reader gets "no such entry" for a committed entry. Readers ask for committed entries only."""
         return self.reader[r].result is not ReadResult.NO_SUCH_ENTRY
 
     @invariant(r=readers)
     def no_dirty_reads(self, r: ModelValue) -> bool:
-        """An entry that a reader has got is not cut off when the ledger is closed."""
+        """An entry that a reader has read is not cut off when the ledger is closed."""
         reader = self.reader[r]
         if reader.result is not ReadResult.OK or self.meta.status is not LedgerStatus.CLOSED:
             return True
         return reader.entry_id is not None and reader.entry_id <= self.meta.last_entry
 
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
+    # -- assumptions about the constants -------------------------------------------------------------------------------
 
     @assumption
     def write_quorum_within_ensemble(self) -> bool:
-        """An entry is sent to bookies of the ensemble."""
+        """The write quorum is no larger than the ensemble."""
         return self.write_quorum <= self.bookies_of_an_ensemble
 
     @assumption
     def everybody_is_one(self) -> bool:
-        """Nobody is taken for somebody else."""
+        """No two of bookies, clients and readers have the same name."""
         everybody = (*self.bookies, *self.clients, *self.readers)
         return len(set(everybody)) == len(everybody)
 
@@ -795,7 +797,7 @@ class BookKeeper(SingleLedger):
             write_quorum=2,
             ack_quorum=1,
             recovery_waits_needlessly=False,
-            doc="two bookies, and recovery waits for nothing but answers",
+            doc="two bookies, and recovery waits for answers only",
         ),
         "striped": configuration(
             bookies=3,
@@ -807,7 +809,9 @@ class BookKeeper(SingleLedger):
             recovery_waits_needlessly=False,
             doc="entries striped over three bookies, two copies of each",
         ),
-        "any-ensemble": configuration(bookies=3, **ONE_COPY, choose_ensembles=True, doc="any bookie may be the next"),
+        "any-ensemble": configuration(
+            bookies=3, **ONE_COPY, choose_ensembles=True, doc="any spare bookie may be the next"
+        ),
         "any-stripes": configuration(
             clients=1,
             ensemble_size=2,
@@ -821,7 +825,7 @@ class BookKeeper(SingleLedger):
             clients=1,
             **TWO_AT_ONCE,
             adds_keep_lac=True,
-            doc="the owner sends two entries again, with the LAC that they were first sent with",
+            doc="the owner resends two entries with the LAC that they were first sent with",
         ),
         "reader": configuration(
             bookies=2,
@@ -830,7 +834,7 @@ class BookKeeper(SingleLedger):
             ack_quorum=2,
             message_loss=False,
             recovery_waits_needlessly=False,
-            doc="somebody reads while the ledger is written and recovered",
+            doc="a client reads while the ledger is written and recovered",
         ),
         "reader-of-two-entries": configuration(
             bookies=2,
@@ -839,14 +843,14 @@ class BookKeeper(SingleLedger):
             write_quorum=2,
             ack_quorum=1,
             send_limit=2,
-            doc="somebody reads either of two entries while nobody recovers the ledger",
+            doc="a client reads either of two entries while nobody recovers the ledger",
         ),
         "frozen-lac": configuration(
             bookies=1,
             readers=1,
             **TWO_AT_ONCE,
             recovery_freezes_lac=True,
-            doc="recovery writes carry the LAC that recovery began with, and somebody reads",
+            doc="recovery writes carry the LAC that recovery began with, and a client reads",
         ),
         "recovered-twice": configuration(
             bookies=1,
@@ -869,14 +873,14 @@ class BookKeeper(SingleLedger):
             bookies_keep_highest_lac=True,
             bookies_tell_lac_of_last=True,
             adds_keep_lac=True,
-            doc="what the store's own clients and bookies do, and the store refines",
+            doc="as the store's own clients and bookies work; the store refines this configuration",
         ),
         "reads-without-fencing": configuration(
             bookies=2,
             write_quorum=2,
             recovery_reads_fence=False,
             expect="no_divergence_between_client_and_meta_data",
-            doc="defect 1 of the 4.13 protocol: a bookie changes its mind",
+            doc="defect 1 of the 4.13 protocol: a bookie stores an entry after denying it",
         ),
         "reads-without-fencing-by-delay": configuration(
             bookies=2,
@@ -893,7 +897,7 @@ class BookKeeper(SingleLedger):
             ack_quorum=1,
             strict_negative_reads=False,
             expect="no_divergence_between_client_and_meta_data",
-            doc="recovery takes one bookie's word that there is no such entry",
+            doc="recovery accepts one bookie's answer that there is no such entry",
         ),
         "reads-move-on": configuration(
             bookies=2,
@@ -907,7 +911,7 @@ class BookKeeper(SingleLedger):
             **ONE_COPY,
             recovery_keeps_fragments=False,
             expect="all_acked_entries_are_readable",
-            doc="recovery tells of its ensemble before the entries are there",
+            doc="recovery publishes its ensemble before the entries are there",
         ),
     }
 

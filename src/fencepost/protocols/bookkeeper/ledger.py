@@ -1,5 +1,5 @@
-"""One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, its rules, and the
-assumptions about its constants.
+"""What the published BookKeeper protocols share about one ledger: its values, messages and rules, and the assumptions
+about its constants.
 
 Nothing but the names of statuses is shared with the store, whose rules are checked against these protocols.
 """
@@ -28,22 +28,23 @@ from fencepost.protocols.types import Types
 Bookies = frozenset[ModelValue]
 
 Ensemble = frozenset[ModelValue] | tuple[ModelValue, ...]
-"""The bookies of a fragment. Where entries are striped over them their order counts; else it means nothing and there is
-none.
+"""The bookies of a fragment. Their order counts only where entries are striped over them. Elsewhere the ensemble is
+unordered.
 """
 
 
 class Entry(Record):
-    """An entry: ``data`` counts the writes of the owner, so it equals ``id`` as long as nothing is out of order."""
+    """An entry. ``data`` counts the writes of the owner, so it equals ``id`` unless entries are out of order."""
 
     id: int
     data: int
 
 
 class Fragment(Record):
-    """A run of entries, from ``first_entry_id`` on, on one ensemble; as declared here, of a client that has none yet.
+    """A run of entries, from ``first_entry_id`` on, on one ensemble. The defaults are those of a client without a
+    fragment.
 
-    The published protocols number the fragments of a ledger from 1 on.
+    The published protocols number the fragments of a ledger from 1.
     """
 
     first_entry_id: int = 0
@@ -59,13 +60,13 @@ class PendingAddOp(Record):
     ensemble: Ensemble
 
     def is_behind(self, fragment: Fragment) -> bool:
-        """Whether the ensemble was changed since this was last sent. A replaced ensemble keeps the id of its
+        """Whether the ensemble has changed since this was last sent. A replaced ensemble keeps the id of its
         fragment.
         """
         return self.fragment_id != fragment.id or self.ensemble != fragment.ensemble
 
     def is_sent_before(self, other: PendingAddOp) -> bool:
-        """Whether this comes before ``other``, which was last sent to the same ensemble."""
+        """Whether this comes before ``other``, and was last sent to the same ensemble."""
         same = (self.fragment_id, self.ensemble) == (other.fragment_id, other.ensemble)
         return same and self.entry.id < other.entry.id
 
@@ -100,7 +101,7 @@ class AddEntryRequest(Message):
 
 
 class AddEntryResponse(Message):
-    """The entry is stored; or, without success, the ledger is fenced."""
+    """The entry is stored. Without success: the ledger is fenced."""
 
     entry: Entry
     recovery: bool
@@ -108,11 +109,11 @@ class AddEntryResponse(Message):
 
 
 class FenceRequest(Message):
-    """Take no more entries from the owner of the ledger, and tell your LAC."""
+    """Accept no more entries from the owner of the ledger, and report your LAC."""
 
 
 class FenceResponse(Message):
-    """The ledger is fenced; the LAC that came with the last entry."""
+    """The ledger is fenced. ``lac``: the LAC that came with the last entry."""
 
     lac: int
 
@@ -128,7 +129,7 @@ def earliest_add(
     to: ModelValue,
     where: Callable[[Add], bool] = lambda add: True,
 ) -> Add:
-    """Receive an add, or the answer to one. Between two ends they are received in the order of their entries."""
+    """Receive an add, or the answer to one. Between two nodes they arrive in the order of their entries."""
     in_flight: Sequence[Any] = network.in_flight(kind, source, to)
     require(len(in_flight) > 0)
     earliest = min(add.entry.id for add in in_flight)
@@ -140,7 +141,7 @@ def earliest_add(
 
 
 Exchange = tuple[type[Message], type[Message]]
-"""A kind of request to a bookie, and the kind of the answer to it."""
+"""A kind of request to a bookie, and the kind of its answer."""
 
 
 def has_timed_out(network: Network, exchange: Exchange, client: ModelValue, b: ModelValue) -> bool:
@@ -150,21 +151,23 @@ def has_timed_out(network: Network, exchange: Exchange, client: ModelValue, b: M
 
 
 def clear_timeout(network: Network, exchange: Exchange, client: ModelValue, b: ModelValue) -> None:
-    """Forget the messages that were lost between a client and a bookie."""
+    """Discard the lost messages between a client and a bookie."""
     request, response = exchange
     network.forget_lost(request, client, b)
     network.forget_lost(response, b, client)
 
 
 def one_to_resend(pending: Iterable[Op], fragment: Fragment) -> Op:
-    """Of the adds that were last sent to one same ensemble, which was changed since, the first. The ensemble is any."""
+    """The first of the adds that were last sent to one earlier ensemble. If there are several such ensembles, any of
+    them.
+    """
     behind = [op for op in pending if op.is_behind(fragment)]
     return one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
 
 
 def write_set(entry_id: int, ensemble: Collection[ModelValue], write_quorum: int) -> Collection[ModelValue]:
-    """The bookies that an entry is sent to: all of the ensemble or, striped, each entry beginning one bookie further
-    on.
+    """The bookies that an entry is sent to: the whole ensemble, or, if striped, ``write_quorum`` bookies, starting one
+    bookie further on for each entry.
     """
     if write_quorum == len(ensemble):
         return ensemble
@@ -175,31 +178,31 @@ def write_set(entry_id: int, ensemble: Collection[ModelValue], write_quorum: int
 def newly_asked(
     entry_id: int, before: Collection[ModelValue], after: Collection[ModelValue], write_quorum: int
 ) -> list[ModelValue]:
-    """The bookies that an entry has to be sent to after a change of ensemble: in its write set now, and not before."""
+    """The bookies that an entry must be sent to after an ensemble change: those in its write set now and not before."""
     had = write_set(entry_id, before, write_quorum)
     return [b for b in write_set(entry_id, after, write_quorum) if b not in had]
 
 
 def covers(bookies: Bookies, cohort: Collection[ModelValue], ack_quorum: int) -> bool:
-    """Whether every ack quorum that the cohort can form has one of ``bookies`` in it."""
+    """Whether every ack quorum of the cohort contains one of ``bookies``."""
     return sum(b not in bookies for b in cohort) < ack_quorum
 
 
 def fragment_of(fragments: Sequence[Fragment], entry_id: int) -> Fragment:
-    """The fragment that an entry is in: the last that starts at or before it."""
+    """The fragment of an entry: the last that starts at or before it."""
     return next(fragment for fragment in reversed(fragments) if fragment.first_entry_id <= entry_id)
 
 
 def changed_fragments(fragments: tuple[Fragment, ...], ensemble: Ensemble, first_entry_id: int) -> tuple[Fragment, ...]:
-    """The fragments after a change of ensemble: the last has another ensemble if it begins there, else there is one
-    more.
+    """The fragments after an ensemble change. The last one gets the new ensemble if it begins at ``first_entry_id``;
+    otherwise a fragment is added.
     """
     kept = fragments[:-1] if fragments[-1].first_entry_id == first_entry_id else fragments
     return (*kept, Fragment(first_entry_id, ensemble, len(kept) + 1))
 
 
 def lac_after(lac: int, last: int, confirmed: PerKey[int, Bookies], ack_quorum: int) -> int:
-    """How far the LAC goes: up to the last entry that has an ack quorum together with all before it."""
+    """The LAC: the last entry for which it and all entries before it have an ack quorum."""
     while lac < last and len(confirmed[lac + 1]) >= ack_quorum:
         lac += 1
     return lac
@@ -209,17 +212,17 @@ def lac_after(lac: int, last: int, confirmed: PerKey[int, Bookies], ack_quorum: 
 
 
 def are_bookies(protocol: Any, value: Ensemble) -> bool:
-    """Bookies of the protocol, and nobody else."""
+    """Bookies of the protocol only."""
     return frozenset(value) <= frozenset(protocol.bookies)
 
 
 def is_ensemble(protocol: Any, value: Ensemble) -> bool:
-    """As many bookies as an ensemble has."""
+    """A set of the size of an ensemble."""
     return are_bookies(protocol, value) and len(value) == protocol.bookies_of_an_ensemble
 
 
 def is_entry(protocol: Any, entry: Entry) -> bool:
-    """An entry that is ever sent."""
+    """An entry that some run sends."""
     return entry.id in protocol.entry_ids and entry.data in protocol.entry_ids
 
 
@@ -246,7 +249,7 @@ LEDGER_TYPES: Types = {
 
 
 def why_bookies_differ(protocol: Any) -> str:
-    """Why bookies are not symmetric: where there are several ensembles, the first is preferred."""
+    """The reason why bookies are not symmetric: where there are several ensembles, the first is preferred."""
     if len(protocol.bookies) == protocol.write_quorum:
         return ""
     return "an ensemble is chosen in the order of the bookies where there are more of them than the write quorum"
@@ -269,12 +272,12 @@ class LedgerProtocol(Protocol):
 
     @assumption
     def quorums_are_positive(self) -> bool:
-        """Entries are sent to somebody and confirmed by somebody."""
+        """Every entry is sent to a bookie and confirmed by a bookie."""
         return self.write_quorum > 0 and self.ack_quorum > 0
 
     @assumption
     def ack_quorum_within_write_quorum(self) -> bool:
-        """No more confirmations are asked for than can come."""
+        """The ack quorum is no larger than the write quorum."""
         return self.ack_quorum <= self.write_quorum
 
     @assumption
@@ -284,7 +287,7 @@ class LedgerProtocol(Protocol):
 
     @property
     def entry_ids(self) -> range:
-        """The ids of all entries that are ever sent."""
+        """The ids of all entries that a run can send."""
         return range(1, self.send_limit + 1)
 
     @property
@@ -294,7 +297,7 @@ class LedgerProtocol(Protocol):
 
 
 class SingleLedger(LedgerProtocol):
-    """Rules that the published protocols share: how ensembles are chosen, and how the metadata of the ledger change."""
+    """Rules that the published protocols share: the choice of ensembles, and changes of the ledger's metadata."""
 
     name: ClassVar[str] = ""
 
@@ -302,8 +305,8 @@ class SingleLedger(LedgerProtocol):
     bookie: PerKey[ModelValue, Any]
 
     def _available_ensembles(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> list[Bookies]:
-        """The ensembles, in the order that the bookies are declared in, that keep ``include``, avoid ``exclude`` and
-        are not yet the ensemble of a stored fragment. Without one, the action is not enabled.
+        """The ensembles that keep ``include``, avoid ``exclude`` and are not the ensemble of a stored fragment, in the
+        order in which the bookies are declared. If there is none, the action is not enabled.
         """
         taken = [frozenset(fragment.ensemble) for fragment in self.meta.fragments]
         available = [
@@ -315,7 +318,7 @@ class SingleLedger(LedgerProtocol):
         return available
 
     def _create_ledger(self, ensemble: Ensemble) -> Fragment:
-        """The metadata store has the ledger, open, with its first fragment."""
+        """Create the ledger in the metadata store, open, with its first fragment."""
         fragment = Fragment(id=1, ensemble=ensemble, first_entry_id=1)
         self.meta.status = LedgerStatus.OPEN
         self.meta.version = 1
@@ -323,13 +326,13 @@ class SingleLedger(LedgerProtocol):
         return fragment
 
     def _close_ledger(self, last_entry: int) -> None:
-        """The metadata store has the ledger closed."""
+        """Close the ledger in the metadata store."""
         self.meta.status = LedgerStatus.CLOSED
         self.meta.last_entry = last_entry
         self.meta.version += 1
 
     def _discount(self, confirmed: PerKey[int, Bookies], first_entry_id: int, failed: Collection[ModelValue]) -> None:
-        """Confirmations by bookies that are replaced, of entries that are not committed, count no more."""
+        """Discard confirmations of uncommitted entries by bookies that are replaced."""
         for entry_id in self.entry_ids[first_entry_id - 1 :]:
             confirmed[entry_id] -= frozenset(failed)
 
@@ -340,10 +343,12 @@ class SingleLedger(LedgerProtocol):
 
     @step_invariant
     def every_change_of_the_metadata_is_a_version(self, after: SingleLedger) -> bool:
-        """Whoever has read the metadata can tell that they have changed since: their version counts the changes."""
+        """Every change of the metadata increments their version, so a client can tell whether they have changed since
+        it read them.
+        """
         return self.meta == after.meta or after.meta.version == self.meta.version + 1
 
     @step_invariant
     def what_is_closed_stays_as_it_is(self, after: SingleLedger) -> bool:
-        """The metadata of a closed ledger do not change: nobody closes it again, and gives it another end."""
+        """The metadata of a closed ledger do not change: nobody closes it again at another end."""
         return self.meta.status is not LedgerStatus.CLOSED or self.meta == after.meta

@@ -1,24 +1,23 @@
-"""The replication protocol of Apache BookKeeper 4.13: the life of one ledger, from its creation to its closing.
+"""The replication protocol of Apache BookKeeper 4.13: the life of one ledger, from creation to closing.
 
-Writer ``w1`` owns the ledger. It sends each entry to the bookies of the current ensemble and takes it for committed
-once an ack quorum of them has confirmed it. When a bookie does not answer, it moves on to a new fragment with another
-ensemble. Writer ``w2`` may at any time take the ledger for abandoned: it marks it as in recovery, fences the bookies,
-reads forward from the highest last add confirmed (LAC) it is told, writes back what it finds, and closes the ledger.
-Meanwhile ``w1`` may be alive and well.
+Writer ``w1`` owns the ledger. It sends each entry to the bookies of the current ensemble. An entry is committed once an
+ack quorum has confirmed it. When a bookie does not answer, ``w1`` starts a new fragment with another ensemble. Writer
+``w2`` may start recovery at any time, even while ``w1`` is alive. It marks the ledger as in recovery, fences the
+bookies, and reads forward from the highest last add confirmed (LAC) that a bookie reports. It writes back what it reads
+and closes the ledger.
 
 Variables, actions and enabling conditions are those of ``BookKeeperProtocol_v4_13.tla`` and
-``MessagePassing_v4_13.tla`` (Jack Vanlightly, 2020 to 2021), and so are the names and the number of states. Entry ids
-start at 1 and a LAC of 0 means that nothing is confirmed; readers and auto-recovery are left out; recovery reads and
-recovery writes, concurrent in BookKeeper, come in phases.
+``MessagePassing_v4_13.tla`` (Jack Vanlightly, 2020 to 2021). So are the names and the number of states. Entry ids start
+at 1; a LAC of 0 means that nothing is confirmed. Readers and auto-recovery are left out. Recovery reads and recovery
+writes are concurrent in BookKeeper; here they are phases.
 
-Two defects were found in the protocol, and both can be found here:
+The protocol had two defects, and the checker finds both:
 
-1. Fencing the reads of the LAC is not enough. A bookie that was not fenced can say that it has no such entry, and take
-   the entry afterwards: ``w1`` commits what ``w2`` cuts off. With ``recovery_reads_fence`` a bookie cannot change its
-   mind.
-2. Recovery used to start from the lowest of all LACs, 0. It then read and wrote back entries of earlier fragments, and
-   a bookie that failed meanwhile made it ask for a fragment in the past. ``recover_from_current_fragment=false`` is
-   that old rule.
+1. Fencing the LAC reads is not enough. A bookie that is not fenced can answer "no such entry" and store the entry
+   afterwards: ``w1`` commits what ``w2`` cuts off. With ``recovery_reads_fence`` such an answer stays true.
+2. Recovery used to accept a LAC of 0. It then read and wrote back entries of earlier fragments. If a bookie failed
+   meanwhile, recovery asked for a fragment before an existing one. ``recover_from_current_fragment=false`` is that old
+   rule.
 """
 
 from __future__ import annotations
@@ -75,8 +74,9 @@ WRITERS = (W1, W2)
 
 
 class WriterStatus(enum.Enum):
-    """The status of the ledger as a writer sees it; INVALID: the writer has asked for a change that the metadata store
-    refuses."""
+    """The status of the ledger as a writer sees it. INVALID: the metadata store refused a change that the writer asked
+    for.
+    """
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -85,7 +85,7 @@ class WriterStatus(enum.Enum):
 
 
 class RecoveryPhase(enum.Enum):
-    """How far a recovery is. BookKeeper has no such phases: they keep the number of states down and hide nothing."""
+    """The phase of a recovery. BookKeeper has no phases. They reduce the number of states and hide no defect."""
 
     NOT_STARTED = 0
     FENCING = 1
@@ -107,7 +107,7 @@ class Writer(Record):
 
 
 class RecoveringWriter(Writer):
-    """A writer that recovers a ledger: which bookies are fenced, and what was answered for the entry being read."""
+    """A writer that recovers a ledger: which bookies are fenced, and the answers for the entry being read."""
 
     fenced: Bookies = frozenset()
     curr_read_entry: Entry | None = None
@@ -117,14 +117,14 @@ class RecoveringWriter(Writer):
 
 
 class AddEntryRequest(Message):
-    """Store this entry. From ``w2`` it is a recovery add, which a fenced bookie takes as well."""
+    """Store this entry. From ``w2`` it is a recovery add, which a fenced bookie accepts too."""
 
     entry: Entry
     lac: int
 
 
 class AddEntryResponse(Message):
-    """The entry is stored; or, without success, the ledger is fenced."""
+    """The entry is stored. Without success: the ledger is fenced."""
 
     entry: Entry
     success: bool
@@ -138,7 +138,7 @@ class ReadRequest(Message):
 
 
 class ReadResponse(Message):
-    """The entry, or None: no such entry, whichever was asked for."""
+    """The entry, or None if there is no such entry. None does not say which entry was asked for."""
 
     entry: Entry | None
     fence: bool
@@ -161,7 +161,7 @@ class BookKeeper413(SingleLedger):
     send_limit: int = constant(1, "entries that w1 sends")
     recovery_reads_fence: bool = constant(False, "whether recovery reads fence the ledger too: the fix of defect 1")
     recover_from_current_fragment: bool = constant(
-        True, "whether recovery leaves entries of earlier fragments alone: the fix of defect 2"
+        True, "whether recovery does not rewrite entries of earlier fragments: the fix of defect 2"
     )
     message_loss: bool = constant(True, "whether messages can be lost, not only delayed")
 
@@ -187,7 +187,7 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, w=WRITERS, by="b")
     def bookie_sends_add_confirmed_response(self, b: ModelValue, w: ModelValue) -> None:
-        """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
+        """A bookie stores an entry and the LAC sent with it. A fenced bookie accepts recovery adds only."""
         add = earliest_add(self.network, AddEntryRequest, w, b)
         require(w == W2 or not self.bookie[b].fenced)
         self.bookie[b].entries |= {add.entry}
@@ -196,21 +196,23 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by="b")
     def bookie_sends_add_fenced_response(self, b: ModelValue) -> None:
-        """A bookie that is fenced refuses an entry of ``w1``."""
+        """A fenced bookie refuses an entry of ``w1``."""
         add = earliest_add(self.network, AddEntryRequest, W1, b)
         require(self.bookie[b].fenced)
         self.network.send(AddEntryResponse(add.entry, success=False), b, W1)
 
     @action(b=bookies, by="b")
     def bookie_sends_fencing_read_lac_response(self, b: ModelValue) -> None:
-        """A bookie is fenced, and answers with its LAC."""
+        """A bookie fences the ledger and answers with its LAC."""
         self.network.receive(FenceRequest, source=W2, to=b)
         self.bookie[b].fenced = True
         self.network.send(FenceResponse(self.bookie[b].lac), b, W2)
 
     @action(b=bookies, by="b")
     def bookie_sends_read_response(self, b: ModelValue) -> None:
-        """A bookie answers a recovery read with the entry or with none, and is fenced if recovery reads fence."""
+        """A bookie answers a recovery read with the entry or with none. It fences the ledger if recovery reads
+        fence.
+        """
         read = self.network.receive(ReadRequest, source=W2, to=b).message
         if read.fence:
             self.bookie[b].fenced = True
@@ -220,7 +222,7 @@ class BookKeeper413(SingleLedger):
 
     @action(by=W1)
     def w1_creates_ledger(self) -> None:
-        """The ledger is created with the first ensemble there is."""
+        """The owner creates the ledger with the first available ensemble."""
         require(self.meta.status is None)
         require(self.w1.meta_version is None)
         self.w1.curr_fragment = self._create_ledger(self._available_ensembles()[0])
@@ -246,7 +248,7 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by=W1)
     def w1_receives_add_fenced_response(self, b: ModelValue) -> None:
-        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        """The owner learns that its ledger is fenced, so in recovery, and stops."""
         require(self.w1.status is WriterStatus.OPEN)
         earliest_add(self.network, AddEntryResponse, b, W1, where=lambda add: not add.success)
         require(b in self.w1.curr_fragment.ensemble)
@@ -262,10 +264,10 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by=W1)
     def w1_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
-        """The owner would start a fragment before an existing one.
+        """The owner asks for a fragment before an existing one.
 
-        This never happens. While the owner is up to date nobody else has made fragments; it starts each of them at its
-        LAC + 1, and its LAC never goes back.
+        This never happens. While the owner's metadata are current, nobody else has added fragments. It starts each
+        fragment at its LAC + 1, and its LAC never decreases.
         """
         require(self.w1.status is WriterStatus.OPEN)
         require(has_timed_out(self.network, ADD, W1, b))
@@ -274,14 +276,14 @@ class BookKeeper413(SingleLedger):
 
     @action(by=W1)
     def w1_sends_pending_add_op(self) -> None:
-        """The owner sends an entry that is not committed to the bookies that are new in its ensemble."""
+        """The owner sends an uncommitted entry to the bookies that are new in its ensemble."""
         require(self.w1.status is WriterStatus.OPEN)
         self._send_pending_add_op(W1, self.w1)
 
     @action(by=W1)
     def w1_close_ledger_success(self) -> None:
-        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the
-        store.
+        """The owner closes the ledger at its LAC. It may do so at any time while the metadata store has the ledger as
+        open.
         """
         require(self.w1.status is WriterStatus.OPEN)
         require(self.meta.status is LedgerStatus.OPEN)
@@ -289,10 +291,10 @@ class BookKeeper413(SingleLedger):
 
     @action(by=W1)
     def w1_close_ledger_fail(self) -> None:
-        """The owner would close the ledger, but somebody recovers it or has closed it. It forgets what it knew of the
+        """The owner tries to close the ledger, but somebody is recovering it or has closed it. The owner discards its
         metadata.
 
-        It does not stop, though: what it has sent can still be confirmed, which is all that defect 1 needs.
+        It does not stop. Entries that it has sent can still be confirmed, which is all that defect 1 needs.
         """
         require(self.w1.status is WriterStatus.OPEN)
         require(self.meta.status is not LedgerStatus.OPEN)
@@ -303,7 +305,7 @@ class BookKeeper413(SingleLedger):
 
     @action(by=W2)
     def w2_place_in_recovery(self) -> None:
-        """The second writer marks the ledger as in recovery, and asks every bookie of its last ensemble to fence it."""
+        """The second writer marks the ledger as in recovery and asks every bookie of the last ensemble to fence it."""
         require(self.w2.status is None)
         require(self.meta.status is LedgerStatus.OPEN)
         fragment = self.meta.fragments[-1]
@@ -317,9 +319,10 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by=W2)
     def w2_receives_fencing_read_lac_response(self, b: ModelValue) -> None:
-        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment.
+        """A bookie reports that it is fenced. Recovery starts from the highest LAC reported, but not before the current
+        fragment.
 
-        Once reading has begun, a LAC that comes late is ignored.
+        A LAC that arrives after reading has begun is ignored.
         """
         response = self.network.receive(FenceResponse, source=b, to=W2).message
         self.w2.fenced |= {b}
@@ -330,35 +333,35 @@ class BookKeeper413(SingleLedger):
                 self.w2.lap = lac
 
     def _minimum_lac(self) -> int:
-        """The last entry that is certainly committed: all before the current fragment are. That is the fix of defect 2;
-        it used to be nothing.
+        """The last entry that is certainly committed: all entries before the current fragment are. This is the fix of
+        defect 2. Before the fix it was 0.
         """
         return self.w2.curr_fragment.first_entry_id - 1 if self.recover_from_current_fragment else 0
 
     @action(by=W2)
     def w2_sends_read_requests(self) -> None:
-        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum
-        to have a fenced bookie.
+        """Recovery reads the next entry from the ensemble that it was written to. The first read waits until every ack
+        quorum has a fenced bookie.
         """
         require(self.w2.status is WriterStatus.IN_RECOVERY)
         phase = self.w2.recovery_phase
         require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced()))
-        # The next entry was never asked for before: between two sends there is a response that completes a read, and
-        # that moves the LAP. So there is no need to look through all the requests ever sent, as the original does.
+        # Nobody has asked for the next entry before: between two sends a response completes a read, which moves the
+        # LAP. So there is no need to look through all requests ever sent, as the original does.
         entry_id = self.w2.lap + 1
         self.w2.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
         request = ReadRequest(entry_id, self.recovery_reads_fence)
         self.network.send_all([(request, b) for b in fragment_of(self.meta.fragments, entry_id).ensemble], W2)
 
     def _every_ack_quorum_is_fenced(self) -> bool:
-        """Too few bookies are left unfenced to make an ack quorum of their own."""
+        """Whether the bookies that are not fenced are too few for an ack quorum."""
         return covers(self.w2.fenced, self.w2.curr_fragment.ensemble, self.ack_quorum)
 
     def _receive_read_response(self, b: ModelValue) -> Read:
-        """Count in one response to a recovery read.
+        """Count one response to a recovery read.
 
-        A negative response does not say which entry it is about. So it leaves open which bookies were asked, and
-        timeouts are neither counted with it nor cleared by it.
+        A negative response does not name its entry. So it does not say which bookies were asked, and timeouts are
+        neither counted nor cleared with it.
         """
         response = self.network.receive(ReadResponse, source=b, to=W2).message
         has_entry, no_such_entry = self.w2.has_entry, self.w2.no_such_entry
@@ -372,8 +375,8 @@ class BookKeeper413(SingleLedger):
         return Read(response, ensemble, has_entry, no_such_entry, over)
 
     def _is_read_over(self, answers: int, silent: Bookies) -> bool:
-        """Answers and timeouts add up to the write quorum. A bookie that has answered has not timed out, so only the
-        others are looked at, and only until one of them may still answer.
+        """Whether answers and timeouts add up to the write quorum. A bookie that has answered has not timed out, so
+        only silent bookies are checked, and only until one of them may still answer.
         """
         missing = self.write_quorum - answers
         if missing == len(silent):
@@ -382,7 +385,7 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by=W2)
     def w2_receives_non_final_read(self, b: ModelValue) -> None:
-        """A response to a recovery read, with more to come."""
+        """Recovery receives a response to a read, with more to come."""
         read = self._receive_read_response(b)
         require(not read.over)
         self.w2.has_entry = read.has_entry
@@ -393,8 +396,8 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by=W2)
     def w2_completes_read_successfully(self, b: ModelValue) -> None:
-        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be
-        read.
+        """Recovery receives the last response, and an ack quorum has the entry. It will write the entry back, and reads
+        the next one.
         """
         read = self._receive_read_response(b)
         require(read.over)
@@ -409,10 +412,10 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by=W2)
     def w2_completes_read_with_no_such_entry(self, b: ModelValue) -> None:
-        """The last response, and so many bookies do not have the entry that it cannot be committed: nothing more to
-        read.
+        """Recovery receives the last response, and enough bookies lack the entry that it cannot be committed. Reading
+        ends.
 
-        Only an explicit answer counts as not having it, a timeout does not.
+        Only an explicit answer counts; a timeout does not.
         """
         read = self._receive_read_response(b)
         require(read.over)
@@ -434,7 +437,9 @@ class BookKeeper413(SingleLedger):
 
     @action(by=W2)
     def w2_writes_back_entry(self) -> None:
-        """Recovery writes the first entry not written back yet to the current ensemble, whichever it was read from."""
+        """Recovery writes the first entry that is not written back yet to the current ensemble, wherever it was read
+        from.
+        """
         require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(self.w2.recovery_phase is RecoveryPhase.WRITE)
         recovered = sorted((op.entry for op in self.w2.pending_add_ops), key=lambda entry: entry.id)
@@ -457,8 +462,8 @@ class BookKeeper413(SingleLedger):
     def w2_changes_ensemble(self, b: ModelValue) -> None:
         """Recovery replaces a bookie that did not answer a write.
 
-        BookKeeper would write new ensembles to the metadata store only at the end; with one recovering writer that is
-        the same.
+        BookKeeper writes new ensembles to the metadata store only at the end. With one recovering writer that makes no
+        difference.
         """
         require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(has_timed_out(self.network, ADD, W2, b))
@@ -467,7 +472,7 @@ class BookKeeper413(SingleLedger):
 
     @action(b=bookies, by=W2)
     def w2_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
-        """Recovery would start a fragment before an existing one, which the metadata store refuses: defect 2."""
+        """Recovery asks for a fragment before an existing one, and the metadata store refuses: defect 2."""
         require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(has_timed_out(self.network, ADD, W2, b))
         require(self.meta.status is LedgerStatus.IN_RECOVERY)
@@ -475,13 +480,13 @@ class BookKeeper413(SingleLedger):
 
     @action(by=W2)
     def w2_sends_pending_add_op(self) -> None:
-        """Recovery sends an entry that is not written back to the bookies that are new in its ensemble."""
+        """Recovery sends an entry that is not written back yet to the bookies that are new in its ensemble."""
         require(self.w2.status is WriterStatus.IN_RECOVERY)
         self._send_pending_add_op(W2, self.w2)
 
     @action(by=W2)
     def w2_closes_ledger(self) -> None:
-        """Everything that was read is written back: recovery closes the ledger at its LAC."""
+        """Recovery has written back every entry that it read. It closes the ledger at its LAC."""
         require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(self.w2.recovery_phase is RecoveryPhase.WRITE)
         require(not self.w2.pending_add_ops)
@@ -495,15 +500,15 @@ class BookKeeper413(SingleLedger):
         self.network.send_all([(request, b) for b in to], source)
 
     def _close(self, writer: Writer) -> None:
-        """Close the ledger at the writer's LAC, unless the metadata have changed since the writer last saw them."""
+        """Close the ledger at the writer's LAC, unless the metadata have changed since the writer last read them."""
         require(writer.meta_version == self.meta.version)
         self._close_ledger(writer.lac)
         writer.status = WriterStatus.CLOSED
         writer.meta_version = self.meta.version
 
     def _receive_add_confirmed_response(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
-        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
-        it.
+        """Count a confirmation. The LAC moves to the last entry for which it and all entries before it have an ack
+        quorum.
         """
         add = earliest_add(self.network, AddEntryResponse, b, w, where=lambda add: add.success)
         require(b in writer.curr_fragment.ensemble)
@@ -515,8 +520,8 @@ class BookKeeper413(SingleLedger):
             writer.pending_add_ops = frozenset(op for op in writer.pending_add_ops if op.entry.id > reached)
 
     def _replacement(self, writer: Writer, b: ModelValue) -> Bookies:
-        """The ensemble with another bookie for ``b``. The writer must be up to date and have nothing left from the last
-        change.
+        """The ensemble with another bookie in place of ``b``. The writer's metadata must be current, and the entries of
+        its last ensemble change must have been resent.
         """
         require(writer.meta_version == self.meta.version)
         require(b in writer.curr_fragment.ensemble)
@@ -525,14 +530,14 @@ class BookKeeper413(SingleLedger):
         return self._available_ensembles(frozenset(writer.curr_fragment.ensemble) - failed, failed)[0]
 
     def _is_valid_next_fragment(self, first_entry_id: int) -> bool:
-        """Fragments may only be added at the end."""
+        """Whether the fragment would be the last one: fragments may only be added at the end."""
         return all(fragment.first_entry_id <= first_entry_id for fragment in self.meta.fragments)
 
     def _change_ensemble(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
-        """A fragment with another bookie for ``b`` takes over after the LAC.
+        """Start a fragment after the LAC, with another bookie in place of ``b``.
 
-        It replaces the current fragment if that has nothing committed. Confirmations by ``b`` of entries that are not
-        committed no longer count, so an entry beyond the LAC can lose its ack quorum.
+        It replaces the current fragment if that has nothing committed. Confirmations by ``b`` of uncommitted entries no
+        longer count, so an entry beyond the LAC can lose its ack quorum.
         """
         ensemble = self._replacement(writer, b)
         first_entry_id = writer.lac + 1
@@ -546,7 +551,7 @@ class BookKeeper413(SingleLedger):
         clear_timeout(self.network, ADD, w, b)
 
     def _try_invalid_ensemble_change(self, writer: Writer, b: ModelValue) -> None:
-        """The same, where the new fragment would come before an existing one: the change is refused, the writer
+        """Try the same where the new fragment would come before an existing one. The store refuses, and the writer is
         stuck.
         """
         self._replacement(writer, b)
@@ -554,9 +559,7 @@ class BookKeeper413(SingleLedger):
         writer.status = WriterStatus.INVALID
 
     def _send_pending_add_op(self, w: ModelValue, writer: Writer) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
-        new.
-        """
+        """Resend the first of the adds that were last sent to one earlier ensemble, to the bookies that are new."""
         fragment = writer.curr_fragment
         op = one_to_resend(writer.pending_add_ops, fragment)
         new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
@@ -571,31 +574,33 @@ class BookKeeper413(SingleLedger):
 
     @invariant
     def only_valid_fragments(self) -> bool:
-        """No writer ever asks for a fragment that would come before an existing one."""
+        """No writer ever asks for a fragment before an existing one."""
         return self.w1.status is not WriterStatus.INVALID and self.w2.status is not WriterStatus.INVALID
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
-        """A bookie stores what ``w1`` wrote, under the id that ``w1`` wrote it as."""
+        """A bookie stores what ``w1`` wrote, under the id that ``w1`` gave it."""
         return all(entry.id == entry.data for entry in self.bookie[b].entries)
 
     @invariant
     def no_divergence_between_writer_and_meta_data(self) -> bool:
-        """No committed entry is lost: a closed ledger ends at or after all that ``w1`` takes for committed."""
+        """No committed entry is lost: a closed ledger includes every entry that ``w1`` considers committed."""
         return self.meta.status is not LedgerStatus.CLOSED or self.w1.lac <= self.meta.last_entry
 
     @invariant
     def all_committed_entries_reach_ack_quorum(self) -> bool:
-        """Every entry of a closed ledger is stored by an ack quorum of its ensemble. Bookies do not lose data here."""
+        """Every entry of a closed ledger is stored by an ack quorum of its ensemble. Bookies lose no data in this
+        model.
+        """
         if self.meta.status is not LedgerStatus.CLOSED:
             return True
         return all(self._copies(entry_id) >= self.ack_quorum for entry_id in range(1, self.meta.last_entry + 1))
 
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
+    # -- assumptions about the constants -------------------------------------------------------------------------------
 
     @assumption
     def bookies_are_not_writers(self) -> bool:
-        """Nobody is taken for somebody else."""
+        """No bookie has the name of a writer."""
         return not set(self.bookies) & set(WRITERS)
 
     # -- configurations ------------------------------------------------------------------------------------------------
@@ -620,20 +625,20 @@ class BookKeeper413(SingleLedger):
             send_limit=2,
             recovery_reads_fence=True,
             message_loss=False,
-            doc="two entries, so that recovery need not begin with the first",
+            doc="two entries, so that recovery may begin after the first",
         ),
         "three-copies": configuration(
             ack_quorum=1,
             recovery_reads_fence=True,
             message_loss=False,
-            doc="three copies of one entry, which one bookie may have alone",
+            doc="three copies of one entry, of which one bookie may hold the only one",
         ),
         "defect-1-small": configuration(
             bookies=2,
             write_quorum=2,
             ack_quorum=2,
             expect="no_divergence_between_writer_and_meta_data",
-            doc="defect 1 with as few bookies as it takes",
+            doc="defect 1 with as few bookies as possible",
         ),
         "defect-1-by-delay": configuration(
             message_loss=False,
@@ -647,7 +652,7 @@ class BookKeeper413(SingleLedger):
             recovery_reads_fence=True,
             recover_from_current_fragment=False,
             expect="only_valid_fragments",
-            doc="defect 2 where the fewest states lead to it: two entries, one copy of each",
+            doc="defect 2 with the fewest states: two entries, one copy of each",
         ),
         "defect-2-one-entry": configuration(
             write_quorum=2,
@@ -664,7 +669,7 @@ class BookKeeper413(SingleLedger):
 
 
 class Read(NamedTuple):
-    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
+    """A recovery read with one more response counted. ``over``: nothing more can come, timeouts included."""
 
     response: ReadResponse
     ensemble: Bookies

@@ -1,12 +1,12 @@
 """KRaft with KIP-853, and with the requests by which servers join and leave.
 
-In `kip_853` an administrator changes the voters by fiat: the leader does it or nothing happens. Here somebody has to
-ask. A server that wants to vote fetches as an observer until it has caught up, and then asks its leader, or an
-administrator asks for it; an administrator who wants a voter removed asks whom it takes for the leader. The server
-that is asked answers at once, without waiting for the command to be committed: it is done, or why not. An asker that
-has asked the wrong server asks the right one, if that is known; one that is to wait asks again later.
+In `kip_853` an administrator changes the voters directly: the leader does it or nothing happens. Here a server or the
+administrator sends a request. A server that wants to vote fetches as an observer until it has caught up. Then it asks
+its leader, or the administrator asks for it. To remove a voter, the administrator asks the server that it believes to
+be the leader. The server answers at once, with success or a reason, without waiting for the command to be committed. If
+it is not the leader, the sender asks the leader, if known. If it has to wait, it asks again later.
 
-None of this is in the published specification: it is what the text that came with it describes.
+The published specification has no requests. These follow the text that came with it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Refusal(enum.Enum):
-    """Why the voters are not changed."""
+    """Why a change of the voters is refused."""
 
     NOT_LEADER = "not the leader"
     ALREADY_MEMBER = "a voter already"
@@ -62,12 +62,12 @@ class Refusal(enum.Enum):
 
 
 def join_answers(protocol: KRaftJoin) -> list[Refusal | None]:
-    """The answers to a request for a voter more: None, nothing against it, or one of the refusals."""
+    """The answers to a request to add a voter: None if it is granted, or one of the refusals."""
     return [None, *(refusal for refusal in Refusal if refusal is not Refusal.NOT_MEMBER)]
 
 
 def remove_answers(protocol: KRaftJoin) -> list[Refusal | None]:
-    """The answers to a request for a voter less."""
+    """The answers to a request to remove a voter."""
     return [None, *(refusal for refusal in Refusal if refusal is not Refusal.ALREADY_MEMBER)]
 
 
@@ -76,7 +76,7 @@ class JoinRequest(Message):
 
 
 class JoinResponse(Message):
-    """It is done, or why not; and the epoch and leader, as in every answer."""
+    """Success, or why not; and the epoch and leader, as in every answer."""
 
     refusal: Refusal | None
     epoch: int
@@ -84,26 +84,26 @@ class JoinResponse(Message):
 
 
 class AddRequest(Message):
-    """Make this server a voter: an administrator asks for it."""
+    """Make this server a voter: sent by the administrator."""
 
     server: ModelValue
 
 
 class AddResponse(Message):
-    """It is done, or why not; and who leads, if that is known."""
+    """Success, or why not; and the leader, if known."""
 
     refusal: Refusal | None
     leader: ModelValue | None
 
 
 class RemoveRequest(Message):
-    """Make this server a voter no more."""
+    """Remove this server from the voters."""
 
     server: ModelValue
 
 
 class RemoveResponse(Message):
-    """It is done, or why not; and who leads, if that is known."""
+    """Success, or why not; and the leader, if known."""
 
     refusal: Refusal | None
     leader: ModelValue | None
@@ -113,7 +113,7 @@ Answer = JoinResponse | AddResponse | RemoveResponse
 
 
 class Administrator(Record):
-    """The administrator: the server it takes for the leader, and the server whose answer it waits for."""
+    """The administrator: the server that it believes to be the leader, and the server whose answer it waits for."""
 
     leader: ModelValue | None = None
     asked: ModelValue | None = None
@@ -123,7 +123,7 @@ AS_OFTEN_AS_IT_TAKES: dict[str, Any] = {"test_liveness": True, "requests_without
 
 
 def observed(*, doc: str, start: Start = Start.OBSERVED, **constants: Any) -> Configuration:
-    """Two voters and an observer that has caught up, where nobody gives up without a reason, and nobody asks unless
+    """Two voters and an observer that has caught up. Timeouts need reasons, and nobody sends requests unless
     ``constants`` say so.
     """
     nobody = ("max_join_requests", "max_add_requests", "max_remove_requests")
@@ -133,17 +133,15 @@ def observed(*, doc: str, start: Start = Start.OBSERVED, **constants: Any) -> Co
 
 
 class KRaftJoin(KRaft):
-    """Raft by fetching, where servers ask to become voters and an administrator asks for their removal."""
+    """Raft by fetching, where servers ask to become voters, and an administrator asks to add or remove them."""
 
     name: ClassVar[str] = "kraft-kip-853-join"
 
     max_join_requests: int = constant(2, "requests to become a voter")
     max_add_requests: int = constant(0, "requests of the administrator to make a server a voter")
     max_remove_requests: int = constant(2, "requests to remove a voter")
-    requests_without_limit: bool = constant(
-        False, "whether anybody may ask as often as it takes, where it may ask at all"
-    )
-    catch_up_first: bool = constant(True, "whether a server has caught up before anybody asks to make it a voter")
+    requests_without_limit: bool = constant(False, "whether requests have no limit, where requests are allowed at all")
+    catch_up_first: bool = constant(True, "whether a server must have caught up before anybody asks to make it a voter")
 
     network: Network = network(
         {
@@ -182,7 +180,7 @@ class KRaftJoin(KRaft):
             max_remove_reconfigs=1,
             max_epoch=1,
             max_values_per_epoch=0,
-            doc="one of two voters is removed, be it the leader",
+            doc="one of two voters is removed, possibly the leader",
         ),
         "leave-lost": voters(
             2,
@@ -199,12 +197,12 @@ class KRaftJoin(KRaft):
             min_cluster_size=1,
             max_remove_reconfigs=1,
             max_values_per_epoch=0,
-            doc="one of two voters is removed, while the administrator may not know who leads",
+            doc="one of two voters is removed, while the administrator may not know the leader",
         ),
         "join-after-election": observed(
             start=Start.ELECTED,
             max_join_requests=2,
-            doc="a server asks to join, and does not know yet that another one was elected",
+            doc="a server asks to join, and does not know yet that another leader was elected",
         ),
         "join-during-removal": observed(
             min_cluster_size=1,
@@ -219,7 +217,7 @@ class KRaftJoin(KRaft):
         "add-after-election": observed(
             start=Start.ELECTED,
             max_add_requests=2,
-            doc="an administrator asks for a server to be added, and may ask the wrong one",
+            doc="an administrator asks for a server to be added, and may ask a server that does not lead",
         ),
         "add-lost": observed(
             max_epoch=1,
@@ -238,7 +236,9 @@ class KRaftJoin(KRaft):
             non_member_fetch=NonMemberFetch.ACCEPT,
             doc="an administrator asks for a server to be added while a voter is removed, and asks again",
         ),
-        "join-liveness": observed(max_join_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="whoever asks to join gets in"),
+        "join-liveness": observed(
+            max_join_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="every server that asks to join becomes a voter"
+        ),
         "join-liveness-after-election": observed(
             start=Start.ELECTED,
             max_join_requests=1,
@@ -246,7 +246,9 @@ class KRaftJoin(KRaft):
             doc="the same, where another leader was just elected",
         ),
         "add-liveness": observed(
-            max_add_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="whoever is asked for by an administrator gets in"
+            max_add_requests=1,
+            **AS_OFTEN_AS_IT_TAKES,
+            doc="every server that an administrator asks for becomes a voter",
         ),
     }
 
@@ -254,10 +256,10 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, peer=servers)
     def send_join_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """An observer that has caught up, so that all it has is committed, asks its leader to be made a voter.
+        """An observer that has caught up, so that all its entries are committed, asks its leader to become a voter.
 
-        It asks again when it was refused, and when it was not and is no voter yet all the same: its command may have
-        been cut off.
+        It asks again after a refusal. It also asks again if the request was granted but it is still no voter: its
+        command may have been cut off.
         """
         self.join_request_ctr = self._counted(self.join_request_ctr, self.max_join_requests)
         me = self.server[s]
@@ -268,17 +270,17 @@ class KRaftJoin(KRaft):
         self.join_asked[s] = peer
 
     def _counted(self, requests: int, limit: int) -> int:
-        """The number of requests after one more, which must be allowed. Without a limit it stays 0."""
+        """The number of requests after one more, which must be within the limit. Without a limit it stays 0."""
         require(requests < limit)
         return requests if self.requests_without_limit else requests + 1
 
     def _has_caught_up(self, me: Server) -> bool:
-        """Whether a server has something, and all that it has is committed, as far as it knows."""
+        """Whether a server has entries, and all of them are committed as far as it knows."""
         return not self.catch_up_first or 0 < len(me.log) == me.hwm
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
-        """A leader that is asked to makes a server a voter, and says so at once."""
+        """A leader grants a request to add a voter, and answers at once."""
         require(s != add_server)
         request = self.network.receive(JoinRequest, to=s, source=add_server)
         super().accept_add_voter_request(s, add_server)
@@ -287,7 +289,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, add_server=servers)
     def reject_join_request(self, s: ModelValue, add_server: ModelValue) -> None:
-        """A server that is asked to make another a voter, and cannot, says why."""
+        """A server refuses a request to add a voter, and answers with the reason."""
         require(s != add_server)
         request = self.network.receive(JoinRequest, to=s, source=add_server)
         me = self.server[s]
@@ -297,9 +299,9 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, peer=servers)
     def handle_join_response(self, s: ModelValue, peer: ModelValue) -> None:
-        """A server learns whether it is to be a voter. It goes on fetching, until it finds the command in its log.
+        """A server learns whether it is to be a voter. It goes on fetching until it finds the command in its log.
 
-        If it has asked the wrong server, it follows the leader that it is told, or looks for one.
+        If the server that it asked does not lead, it follows the leader named in the answer, or looks for one.
         """
         require(self.join_asked[s] == peer)
         response = self.network.receive(JoinResponse, to=s, source=peer).message
@@ -314,7 +316,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers)
     def observer_fetch_timeout(self, s: ModelValue) -> None:
-        """An observer gives its leader up, and does not wait for what it asked of it."""
+        """An observer gives up its leader, and stops waiting for the answer to its request."""
         super().observer_fetch_timeout(s)
         self.join_asked[s] = None
 
@@ -322,9 +324,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, add_server=servers, by=ADMIN)
     def send_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
-        """The administrator sees that an observer has caught up, and asks whom it takes for the leader to make it a
-        voter.
-        """
+        """The administrator sees that an observer has caught up, and asks the presumed leader to make it a voter."""
         self.add_request_ctr = self._counted(self.add_request_ctr, self.max_add_requests)
         joinee = self.server[add_server]
         require(joinee.role is Role.OBSERVER and self._has_caught_up(joinee))
@@ -333,14 +333,14 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, add_server=servers)
     def accept_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
-        """A leader that the administrator asks to makes a server a voter, and says so at once."""
+        """A leader grants the administrator's request to add a voter, and answers at once."""
         request = self.network.receive(AddRequest, to=s, source=ADMIN, where=lambda asked: asked.server == add_server)
         super().accept_add_voter_request(s, add_server)
         self.network.reply(request, AddResponse(None, self.server[s].leader))
 
     @action(s=servers)
     def reject_add_request(self, s: ModelValue) -> None:
-        """A server that the administrator asks to make another a voter, and cannot, says why."""
+        """A server refuses the administrator's request to add a voter, and answers with the reason."""
         request = self.network.receive(AddRequest, to=s, source=ADMIN)
         me = self.server[s]
         require(me.state is not ServerState.DEAD_NO_STATE)
@@ -350,7 +350,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, by=ADMIN)
     def handle_add_response(self, s: ModelValue) -> None:
-        """The administrator learns whether a server is to be a voter, and perhaps whom to ask next."""
+        """The administrator learns whether a server is to be a voter, and perhaps the leader to ask next."""
         response = self.network.receive(AddResponse, to=ADMIN, source=s).message
         self.administrator.asked = None
         self.administrator.leader = response.leader
@@ -359,14 +359,16 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, remove_server=servers, by=ADMIN)
     def send_remove_request(self, s: ModelValue, remove_server: ModelValue) -> None:
-        """The administrator asks whom it takes for the leader, or else any voter, to remove a voter."""
+        """The administrator asks the presumed leader, or else any voter, to remove a voter."""
         self.remove_request_ctr = self._counted(self.remove_request_ctr, self.max_remove_requests)
         require(self.server[remove_server].identity is not None)
         self._ask(s)
         self.network.send(RemoveRequest(remove_server), ADMIN, s)
 
     def _ask(self, s: ModelValue) -> None:
-        """The administrator waits for one answer at a time, of whom it takes for the leader, or else of any voter."""
+        """Send a request to the presumed leader, or else to any voter. The administrator waits for one answer at a
+        time.
+        """
         admin = self.administrator
         require(admin.asked is None)
         require(admin.leader == s if admin.leader is not None else self.server[s].role is Role.VOTER)
@@ -374,7 +376,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, remove_server=servers)
     def accept_remove_voter_request(self, s: ModelValue, remove_server: ModelValue) -> None:
-        """A leader that is asked to removes a voter, perhaps itself, and says so at once."""
+        """A leader grants a request to remove a voter, perhaps itself, and answers at once."""
         request = self.network.receive(
             RemoveRequest, to=s, source=ADMIN, where=lambda asked: asked.server == remove_server
         )
@@ -383,7 +385,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers)
     def reject_remove_request(self, s: ModelValue) -> None:
-        """A server that is asked to remove a voter, and cannot, says why."""
+        """A server refuses a request to remove a voter, and answers with the reason."""
         request = self.network.receive(RemoveRequest, to=s, source=ADMIN)
         me = self.server[s]
         require(me.state is not ServerState.DEAD_NO_STATE)
@@ -393,14 +395,14 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, by=ADMIN)
     def handle_remove_response(self, s: ModelValue) -> None:
-        """The administrator learns whether a voter is being removed, and perhaps whom to ask next."""
+        """The administrator learns whether a voter is being removed, and perhaps the leader to ask next."""
         response = self.network.receive(RemoveResponse, to=ADMIN, source=s).message
         self.administrator.asked = None
         self.administrator.leader = response.leader
 
     @action(s=servers, by=ADMIN)
     def administrator_gives_up(self, s: ModelValue) -> None:
-        """The server that was asked is lost, and will never answer."""
+        """The administrator stops waiting: the server that it asked is lost, and will never answer."""
         admin = self.administrator
         require(admin.asked == s and self.server[s].state is ServerState.DEAD_NO_STATE)
         require(
@@ -408,19 +410,19 @@ class KRaftJoin(KRaft):
         )
         admin.asked = admin.leader = None
 
-    # -- why not -------------------------------------------------------------------------------------------------------
+    # -- refusals ------------------------------------------------------------------------------------------------------
 
     def _why_not_added(self, me: Server, add_server: ModelValue) -> Refusal | None:
-        """Why a server does not make another a voter, if it does not."""
+        """The reason why a server refuses to add a voter, or None."""
         return self._why_not(me, Refusal.ALREADY_MEMBER if add_server in me.config.members else None)
 
     def _why_not_removed(self, me: Server, remove_server: ModelValue) -> Refusal | None:
-        """Why a server does not remove a voter, if it does not."""
+        """The reason why a server refuses to remove a voter, or None."""
         return self._why_not(me, None if remove_server in me.config.members else Refusal.NOT_MEMBER)
 
     def _why_not(self, me: Server, of_members: Refusal | None) -> Refusal | None:
-        """Why a server does not change the voters, if it does not; ``of_members``: what speaks against it in the
-        configuration.
+        """The reason why a server refuses a change of the voters, or None. ``of_members``: the reason in the
+        configuration, if any.
         """
         if me.state is not ServerState.LEADER:
             return Refusal.NOT_LEADER
@@ -436,8 +438,8 @@ class KRaftJoin(KRaft):
 
     @step_invariant(s=servers)
     def requests_are_answered(self, after: KRaftJoin, s: ModelValue) -> bool:
-        """A server that takes a request to change the voters answers at once as its state demands: it is done, or why
-        not.
+        """A server answers a request to change the voters at once and correctly: with success, or with a true
+        reason.
         """
         joins = [(peer, True, JoinResponse, peer) for peer, _ in self._taken(after, JoinRequest, s, servers(self))]
         adds = [(asked.server, True, AddResponse, ADMIN) for _, asked in self._taken(after, AddRequest, s, (ADMIN,))]
@@ -452,8 +454,8 @@ class KRaftJoin(KRaft):
     def _taken(
         self, after: KRaftJoin, kind: type[M], s: ModelValue, sources: Iterable[ModelValue]
     ) -> list[tuple[ModelValue, M]]:
-        """The requests that a server received in this step, with who sent them; none that was lost with its
-        connection.
+        """The requests that a server received in this step, with their senders. Requests lost with their connection do
+        not count.
         """
         return [
             (source, request)
@@ -463,12 +465,14 @@ class KRaftJoin(KRaft):
         ]
 
     def _answers(self, after: KRaftJoin, kind: type[Answer], s: ModelValue, dest: ModelValue) -> Sequence[Answer]:
-        """The answer that was given in this step. If it was in flight before, too, it can be any that was."""
+        """The answers that may have been given in this step. If an equal one was in flight before, any answer in flight
+        may be it.
+        """
         was, now = self.network.in_flight(kind, s, dest), after.network.in_flight(kind, s, dest)
         return [answer for answer in now if answer not in was] or now
 
     def _is_true(self, after: KRaftJoin, s: ModelValue, answer: Answer, changed: ModelValue, adds: bool) -> bool:
-        """Whether an answer is true: the reason that it gives is one, or there is no reason and the change is made."""
+        """Whether an answer is true: its reason holds, or it has none and the change is made."""
         me, now, refusal = self.server[s], after.server[s], answer.refusal
         if answer.leader != me.leader or (isinstance(answer, JoinResponse) and answer.epoch != me.current_epoch):
             return False
@@ -490,7 +494,7 @@ class KRaftJoin(KRaft):
 
     @step_invariant(s=servers)
     def voters_change_on_request(self, after: KRaftJoin, s: ModelValue) -> bool:
-        """A leader adds or removes a voter only where that was asked for, and adds none that has nothing of its log."""
+        """A leader changes the voters only on request, and adds no server that has nothing of its log."""
         me, now = self.server[s], after.server[s]
         if me.state is not ServerState.LEADER or len(now.log) <= len(me.log) or now.config.members == me.config.members:
             return True
@@ -506,7 +510,7 @@ class KRaftJoin(KRaft):
 
     @step_invariant
     def only_who_has_caught_up_joins(self, after: KRaftJoin) -> bool:
-        """A server for which somebody asks is an observer, has something, and all that it has is committed."""
+        """A server is proposed as a voter only if it is an observer, has entries, and all of them are committed."""
         asks = {s for s in servers(self) if self.join_asked[s] is None and after.join_asked[s] is not None}
         asked = after.administrator.asked
         if asked is not None and self.administrator.asked is None:
@@ -526,19 +530,19 @@ class KRaftJoin(KRaft):
 
     @leads_to(s=later_servers, when=liveness_is_tested)
     def who_asks_is_answered(self, s: ModelValue) -> tuple[bool, bool]:
-        """A server that asks to become a voter does not wait for ever."""
+        """A server that asks to become a voter does not wait forever."""
         waits = self.join_asked[s] is not None
         return waits, not waits
 
     @leads_to(when=liveness_is_tested)
     def the_administrator_is_answered(self) -> tuple[bool, bool]:
-        """The administrator does not wait for ever."""
+        """The administrator does not wait forever."""
         waits = self.administrator.asked is not None
         return waits, not waits
 
     @leads_to(s=later_servers, when=liveness_is_tested)
     def who_asks_gets_in(self, s: ModelValue) -> tuple[bool, bool]:
-        """A server that asks to become a voter is one at last."""
+        """A server that asks to become a voter eventually is one."""
         return self.join_asked[s] is not None, self.server[s].role is Role.VOTER
 
     # -- what can be reached -------------------------------------------------------------------------------------------

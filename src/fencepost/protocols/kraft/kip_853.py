@@ -1,26 +1,27 @@
-"""KRaft with KIP-853: Raft as Kafka's controllers run it, where followers pull, and where voters come and go.
+"""KRaft with KIP-853: Raft as Kafka's controllers run it, with followers that fetch, and voters that are added and
+removed.
 
-A leader sends no entries: whoever follows it, a voter or an observer, fetches, and by what it asks for tells how far
-its log goes. The leader answers with the next entry, or with where the logs part; once a majority of voters has an
-entry of its epoch, it moves its high watermark there. Elections are Raft's. A server is known by its host and the id of
-its disk, so one that lost its disk is another server, and gets in only by reconfiguration: one voter is added or
-removed at a time, by a command in the log that every server obeys as soon as it has it, committed or not. A leader that
-removes itself leads on, as an observer, until that is committed.
+The leader sends no entries. Its followers, voters and observers, fetch, and each fetch reports the end of the
+follower's log. The leader answers with the next entry, or with the point where the logs diverge. Once a majority of
+voters has an entry of its epoch, it moves its high watermark there. Elections are Raft's. A server is identified by its
+host and the id of its disk, so a server that lost its disk comes back as another one, and must be added as a voter. One
+voter is added or removed at a time, by a command in the log. Every server uses the command as soon as it has it,
+committed or not. A leader that removes itself leads on as an observer until the command is committed.
 
 Variables, actions and enabling conditions are those of ``kraft_kip_853.tla`` and its modules (Jack Vanlightly, 2023, of
-Kafka 3.2 and of KIP-853 as proposed), and so are the names and the number of states. Offsets start at 1. A message that
-answers nothing (to a begin-quorum request), that only saves time (end-quorum) or that carries a snapshot is left out.
+Kafka 3.2 and of KIP-853 as proposed). So are the names and the number of states. Offsets start at 1. Three messages are
+left out: the answer to a begin-quorum request, the end-quorum request, which only saves time, and snapshots.
 
-Six things are as published, and worth knowing:
+Six properties of the published protocol are worth knowing:
 
-- With one voter nobody is ever elected.
+- A single voter is never elected.
 - A leader that is an observer and voted for itself does not restart.
-- A fetch by a voter that the leader does not count among the voters is neither answered nor refused:
+- If a voter is not in the leader's configuration, the leader neither answers nor refuses its fetch:
   ``non_member_fetch``.
-- A server that is no voter accepts that a leader begins its epoch: ``only_voters_begin_epochs``.
+- A server that is not a voter accepts that a leader begins its epoch: ``only_voters_begin_epochs``.
 - A leader that removed itself counts a write as committed if a single voter is left, and then never leaves.
-- A server that loses its disk is cut off for good, which counts as disconnected pairs. With fewer allowed than it has
-  peers, as in the published configuration, no server ever does.
+- A server that loses its disk is permanently cut off, which counts as disconnected pairs. If fewer pairs may be
+  disconnected than it has peers, as in the published configuration, no server ever loses its disk.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ M = TypeVar("M", bound=Message)
 
 
 class NonMemberFetch(enum.Enum):
-    """The answer of a leader to a fetch by a voter that is none in its own configuration."""
+    """The leader's answer to a fetch by a voter that is not in its configuration."""
 
     IGNORE = "ignore"
     ACCEPT = "accept"
@@ -100,13 +101,14 @@ class NonMemberFetch(enum.Enum):
 
 
 class Start(enum.Enum):
-    """The events before the beginning.
+    """What has happened before the initial state.
 
-    ``ESTABLISHED``: nothing, the first server leads. ``CONTESTED``: what it takes for two leaders to go by different
-    configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up.
-    ``ELECTED``: so it does, while the other voters have elected the second server, and have not heard of that yet.
-    ``PARTED``: the first leader has values that nobody has fetched, and the second server leads the next epoch; or, if
-    there may be a third one, the first leads that.
+    - ``ESTABLISHED``: nothing; the first server leads.
+    - ``CONTESTED``: what it takes for two leaders to use different configurations.
+    - ``OBSERVED``: another server follows the first leader, as an observer that has caught up.
+    - ``ELECTED``: the same, but the voters have elected the second server. Its notices are still in flight.
+    - ``PARTED``: the first leader has values that nobody has fetched, and the second server leads the next epoch; if
+      there may be a third epoch, the first leads that.
     """
 
     ESTABLISHED = "established"
@@ -128,30 +130,28 @@ def servers(protocol: KRaft) -> tuple[ModelValue, ...]:
 
 
 def later_servers(protocol: KRaft) -> tuple[ModelValue, ...]:
-    """Every server that is not there from the beginning."""
+    """Every server that does not run at the beginning."""
     return servers(protocol)[protocol.init_cluster_size :]
 
 
 def pairs(protocol: KRaft) -> list[Pair]:
-    """Every pair of servers, those that are never started included."""
+    """Every pair of servers, including those that are never started."""
     return list(combinations(servers(protocol), 2))
 
 
 @cache
 def cuts_of(pairs: tuple[Pair, ...], most: int) -> list[frozenset[Pair]]:
-    """Every set of at most so many pairs, smallest first: thousands of them, and every choice between them is made
-    anew.
-    """
+    """Every set of at most ``most`` pairs, smallest first. There are thousands, and each is a separate outcome."""
     return [cut for size in range(most + 1) for cut in subsets(pairs, size)]
 
 
 def pairs_that_change(protocol: KRaft) -> list[Pair]:
-    """Every pair that may be disconnected or connected by itself: none where all change at once."""
+    """Every pair that may be disconnected or connected alone; none if all change in one step."""
     return pairs(protocol) if protocol.pair_by_pair else []
 
 
 def logs_have_parted(protocol: KRaft) -> bool:
-    """Whether logs part before the beginning."""
+    """Whether the logs diverge before the initial state."""
     return protocol.start is Start.PARTED
 
 
@@ -168,28 +168,26 @@ KINDS: tuple[type[Message], ...] = (
     FetchResponse,
 )
 ROUTES: dict[type[Message], tuple[Any, Any]] = dict.fromkeys(KINDS, (servers, servers))
-"""Every server says everything to every other."""
+"""Every server can send every message to every other."""
 
 
 def liveness_is_tested(protocol: KRaft) -> bool:
-    """Whether timeouts have reasons, without which nothing need ever happen."""
+    """Whether timeouts need reasons, so that without one nothing happens."""
     return protocol.test_liveness
 
 
 def only_by_name(protocol: KRaft) -> bool:
-    """Never: what can be reached is looked for only when it is asked for by name."""
+    """Never, so that reachability is checked only when asked for by name."""
     return False
 
 
 def reconfigurations(protocol: KRaft) -> range:
-    """The ids that configurations can have: the first one, and one for each change. As published, the last is left
-    out.
-    """
+    """The ids that configurations can have: the first, and one for each change. As published, the last is left out."""
     return range(1, protocol.max_add_reconfigs + protocol.max_remove_reconfigs + 2)
 
 
 def voters(count: int, *, expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
-    """A cluster of so many voters, to which nothing happens but elections and writes, unless ``constants`` say so."""
+    """A cluster of ``count`` voters with elections and writes only, unless ``constants`` say otherwise."""
     sizes = ("init_cluster_size", "min_cluster_size", "max_cluster_size", "max_spawned_servers", "hosts")
     never = ("max_restarts", "max_crashes", "max_add_reconfigs", "max_remove_reconfigs")
     return configuration(expect, doc, **{**dict.fromkeys(sizes, count), **dict.fromkeys(never, 0), **constants})
@@ -204,7 +202,7 @@ REMOVAL: Mapping[str, Any] = {"min_cluster_size": 1, "max_remove_reconfigs": 1}
 ONE_ADDED: Mapping[str, Any] = {"max_cluster_size": 3, "max_spawned_servers": 3, "max_add_reconfigs": 1}
 ONE_EPOCH: Mapping[str, Any] = {"max_epoch": 1, "max_values_per_epoch": 0, "timeouts_need_reasons": True}
 ELECTIONS_ALONE: Mapping[str, Any] = {"max_values_per_epoch": 0, "timeouts_need_reasons": True}
-"""What several configurations have in common."""
+"""Constants that several configurations share."""
 
 ADDITION = voters(
     1,
@@ -220,12 +218,12 @@ PARTED = voters(
     values=2,
     **ELECTIONS_ALONE,
     start=Start.PARTED,
-    doc="a leader that wrote what nobody has fetched follows another",
+    doc="a leader that wrote values which nobody has fetched follows another",
 )
 PARTED_AGAIN = _like(
     PARTED,
     max_epoch=3,
-    doc="the same, but it leads once more, and the other follows, of whose epoch nobody has a record",
+    doc="the same, but it leads once more, and the other follows, although nobody has a record of its epoch",
 )
 REMOVED_FOLLOWER = voters(
     2, **REMOVAL, max_values_per_epoch=0, test_liveness=True, remaining_majority=True, leaders_remove_themselves=False
@@ -247,25 +245,27 @@ class KRaft(Protocol):
     name: ClassVar[str] = "kraft-kip-853"
 
     hosts: tuple[ModelValue, ...] = model_values("h", 4, "the hosts that servers are started on", symmetric=True)
-    values: tuple[ModelValue, ...] = model_values("v", 1, "what clients write, each at most once", symmetric=True)
+    values: tuple[ModelValue, ...] = model_values(
+        "v", 1, "values that clients write, each at most once", symmetric=True
+    )
     init_cluster_size: int = constant(3, "voters at the beginning")
     min_cluster_size: int = constant(3, "no voter is removed if there are no more than this")
     max_cluster_size: int = constant(4, "no voter is added if there are this many")
     max_epoch: int = constant(2, "no election is held beyond this epoch, unless liveness is tested")
-    limit_epochs: bool = constant(False, "whether that is so also where liveness is tested")
+    limit_epochs: bool = constant(False, "whether the limit on epochs holds also where liveness is tested")
     timeouts_need_reasons: bool = constant(False, "whether timeouts need a reason also where liveness is not tested")
     max_restarts: int = constant(1, "restarts with state")
     max_crashes: int = constant(1, "crashes that lose all state")
-    max_values_per_epoch: int = constant(1, "values in a log of any one epoch")
+    max_values_per_epoch: int = constant(1, "values of any one epoch in a log")
     max_add_reconfigs: int = constant(1, "voters added")
     max_remove_reconfigs: int = constant(1, "voters removed")
     max_spawned_servers: int = constant(4, "servers ever started")
-    max_connectivity_changes: int = constant(0, "changes of who is disconnected from whom")
+    max_connectivity_changes: int = constant(0, "changes of connectivity")
     max_disconnected_pairs: int = constant(
         0, "pairs that may be disconnected at a time, those of lost servers included"
     )
     pair_by_pair: bool = constant(
-        False, "whether a change of connectivity is of one pair, and not of any of them at once"
+        False, "whether a change of connectivity is of one pair, and not of any number at once"
     )
     test_liveness: bool = constant(False, "whether timeouts need a reason, and epochs have no limit")
     commit_before_reconfig: bool = constant(
@@ -277,7 +277,7 @@ class KRaft(Protocol):
     )
     fence_stale_votes: bool = constant(False, "whether a stale vote request leaves an unattached server in its epoch")
     non_member_fetch: NonMemberFetch = constant(
-        NonMemberFetch.IGNORE, "what becomes of a fetch by a voter that the leader does not count among the voters"
+        NonMemberFetch.IGNORE, "the answer to a fetch by a voter that is not in the leader's configuration"
     )
 
     only_voters_begin_epochs: bool = constant(
@@ -285,7 +285,7 @@ class KRaft(Protocol):
     )
     remaining_majority: bool = constant(
         False,
-        "where liveness is tested, whether a removal takes a majority of the voters that remain, not of those"
+        "where liveness is tested, whether a removal needs a majority of the voters that remain, not of those"
         " before it",
     )
 
@@ -334,13 +334,13 @@ class KRaft(Protocol):
         "restart": voters(2, max_restarts=1, doc="two voters, two epochs, one restart"),
         "removal": voters(2, **REMOVAL, doc="two voters, two epochs, one removed"),
         "large": voters(3, max_restarts=1, doc="three voters, two epochs, one restart"),
-        "undisturbed": voters(3, test_liveness=True, doc="three voters whom nothing gives a reason for an election"),
+        "undisturbed": voters(3, test_liveness=True, doc="three voters without any reason for an election"),
         "two-leaders": voters(
             2,
             **ONE_ADDED,
             max_values_per_epoch=0,
             expect="never_two_leaders_in_same_epoch",
-            doc="an observer votes twice, with as few servers as it takes",
+            doc="an observer votes twice, with as few servers as possible",
         ),
         "early-reconfiguration": voters(
             4,
@@ -356,7 +356,7 @@ class KRaft(Protocol):
             commit_before_reconfig=False,
             start=Start.CONTESTED,
             expect="no_log_divergence",
-            doc="the bug of the Raft thesis, from where two leaders disagree about who votes",
+            doc="the bug of the Raft thesis, starting where two leaders have different configurations",
         ),
         "parted": PARTED,
         "parted-again": PARTED_AGAIN,
@@ -364,7 +364,7 @@ class KRaft(Protocol):
         "addition-awaited": _like(
             ADDITION,
             only_voters_begin_epochs=True,
-            doc="the same, and nobody hears of a new epoch who does not know yet that it votes",
+            doc="the same, and servers that do not know that they are voters do not accept a new epoch",
         ),
         "removed-follower": _like(
             REMOVED_FOLLOWER,
@@ -421,7 +421,7 @@ class KRaft(Protocol):
             max_remove_reconfigs=1,
             **ELECTIONS_ALONE,
             observers_keep_votes=True,
-            doc="the same, and an observer that leads no more remembers its vote",
+            doc="the same, and an observer that loses its leader or leads no more remembers its vote",
         ),
         "cuts": voters(
             3,
@@ -456,14 +456,14 @@ class KRaft(Protocol):
             max_disconnected_pairs=1,
             pair_by_pair=True,
             **ELECTIONS_ALONE,
-            doc="two of three voters are disconnected for good, with an election only for a reason",
+            doc="two of three voters are permanently disconnected, with an election only for a reason",
         ),
         "lost-voter": voters(
             2,
             max_crashes=1,
             max_disconnected_pairs=1,
             timeouts_need_reasons=True,
-            doc="one of two voters is lost, with what clients wait for",
+            doc="one of two voters is lost, with the values that its clients wait for",
         ),
         "observers": voters(
             1, max_spawned_servers=3, **ONE_EPOCH, doc="two servers start, and fetch from the only voter"
@@ -486,14 +486,14 @@ class KRaft(Protocol):
             leaders_remove_themselves=False,
             non_member_fetch=NonMemberFetch.ACCEPT,
             start=Start.OBSERVED,
-            doc="one of two voters is removed, and an observer takes its place: more than two there cannot be",
+            doc="one of two voters is removed, and an observer takes its place: two voters at most",
         ),
         "addition-after-election": voters(
             2,
             **ONE_ADDED,
             **ELECTIONS_ALONE,
             start=Start.ELECTED,
-            doc="an observer is added by a leader of which it has not heard",
+            doc="an observer is added by a leader that it does not know yet",
         ),
         "addition-while-cut": voters(
             2,
@@ -506,12 +506,12 @@ class KRaft(Protocol):
             test_liveness=True,
             leaders_resign=False,
             start=Start.OBSERVED,
-            doc="an observer is added to two voters, of whom one may be disconnected for good",
+            doc="an observer is added to two voters, one of which may be permanently disconnected",
         ),
         "removal-refused": _like(
             REMOVED_FOLLOWER,
             remaining_majority=False,
-            doc="as published, a removal takes a majority of the voters before it: of two none is removed",
+            doc="as published, a removal needs a majority of the voters before it, so of two none is removed",
         ),
         "one-of-three-rejected": _like(
             REMOVED_FOLLOWER,
@@ -527,32 +527,32 @@ class KRaft(Protocol):
         ),
     }
 
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
+    # -- assumptions about the constants -------------------------------------------------------------------------------
 
     @assumption
     def cluster_sizes_fit(self) -> bool:
-        """The cluster is of a size that it may have."""
+        """The initial number of voters is within the limits."""
         return 1 <= self.min_cluster_size <= self.init_cluster_size <= self.max_cluster_size
 
     @assumption
     def enough_hosts(self) -> bool:
-        """The first servers are on hosts of their own."""
+        """Each of the first servers has a host of its own."""
         return self.init_cluster_size <= len(self.hosts)
 
     @assumption
     def enough_servers(self) -> bool:
-        """The first servers are counted among those ever started."""
+        """The limit on started servers covers the first servers."""
         return self.init_cluster_size <= self.max_spawned_servers
 
     @assumption
     def a_contested_start_needs_servers_and_an_epoch(self) -> bool:
-        """There is a fifth server to have been added to four, and an epoch to come."""
+        """There are four servers, a fifth that was added, and a third epoch."""
         enough = self.max_spawned_servers >= 5 and self.max_add_reconfigs >= 1 and self.max_epoch >= 3
         return self.start is not Start.CONTESTED or (self.init_cluster_size == 4 and enough)
 
     @assumption
     def an_observed_start_needs_a_server(self) -> bool:
-        """There is a server more than the first ones, and a second one to be elected."""
+        """There is another server after the first ones, and where one is elected, a second voter and a second epoch."""
         if self.start not in (Start.OBSERVED, Start.ELECTED):
             return True
         enough = self.start is Start.OBSERVED or (self.init_cluster_size >= 2 and self.max_epoch >= 2)
@@ -560,14 +560,14 @@ class KRaft(Protocol):
 
     @assumption
     def a_parted_start_needs_servers_and_an_epoch(self) -> bool:
-        """There are three voters, and a second epoch."""
+        """There are three voters and a second epoch."""
         return not logs_have_parted(self) or (self.init_cluster_size == 3 and self.max_epoch >= 2)
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
     @initial
     def a_cluster_with_a_leader(self) -> None:
-        """The first servers are voters of epoch 1, have the first configuration committed, and follow the first of
+        """The first servers are voters of epoch 1, have committed the first configuration, and follow the first of
         them.
         """
         self._establish()
@@ -598,10 +598,9 @@ class KRaft(Protocol):
                 me.flwr_end_offset[member] = 1
 
     def _contest(self) -> None:
-        """The first leader has added a voter, and nobody has heard of it; the second server leads the next epoch.
+        """The first leader has added a voter, and nobody knows. The second server leads the next epoch.
 
-        It was elected by the others, of which one has fetched the first entry of the epoch. The messages of all that
-        are gone.
+        The others elected it, and one of them has fetched the first entry of the epoch. None of these messages is left.
         """
         s1, s2, s3, s4, s5 = (self.server[s] for s in servers_up_to(5))
         s5.identity = Identity(self.hosts[0], disk_id=1)
@@ -624,7 +623,7 @@ class KRaft(Protocol):
         s2.flwr_end_offset[servers_up_to(3)[2]] = 1
 
     def _observe(self) -> None:
-        """A server was started after the first ones. It has fetched all there is, and it follows the first leader."""
+        """Another server was started. It has fetched everything, and follows the first leader."""
         first, s = servers_up_to(1)[0], servers(self)[self.init_cluster_size]
         leader, me = self.server[first], self.server[s]
         self.disk_id_gen = 1
@@ -639,7 +638,7 @@ class KRaft(Protocol):
         me.track(me.config.members)
 
     def _elect(self) -> None:
-        """All voters have voted for the second server, which has begun its epoch, and told them so."""
+        """All voters have voted for the second server. It has begun its epoch, and sent them notice of that."""
         first = servers_up_to(self.init_cluster_size)
         second, me = first[1], self.server[first[1]]
         me.become_candidate(second)
@@ -653,8 +652,8 @@ class KRaft(Protocol):
                 self.network.send(BeginQuorumEpochRequest(me.current_epoch), second, other)
 
     def _part(self) -> None:
-        """The first leader wrote all values, and the second server was elected by the third; then, maybe, the first
-        was. Nobody has fetched any of that, and all follow the last leader.
+        """The first leader wrote all values, and the third server elected the second; then, maybe, the first again.
+        Nobody has fetched any of these entries, and all follow the last leader.
         """
         first, second, third = voters = servers_up_to(3)
         me = self.server[first]
@@ -679,7 +678,7 @@ class KRaft(Protocol):
 
     @action(s=servers)
     def restart_with_state(self, s: ModelValue) -> None:
-        """A server restarts with what it has stored: all but its high watermark and what it knew of others."""
+        """A server restarts with its stored state: everything but its high watermark and what it knew of others."""
         require(self.restart_ctr < self.max_restarts)
         me = self.server[s]
         require(me.state not in (None, ServerState.DEAD_NO_STATE))
@@ -698,7 +697,7 @@ class KRaft(Protocol):
 
     @action(s=servers)
     def crash_lose_state(self, s: ModelValue) -> None:
-        """A voter crashes and loses all its state. It never comes back, and is disconnected from all."""
+        """A voter crashes and loses all its state. It never comes back, and is disconnected from all others."""
         require(self.crash_ctr < self.max_crashes)
         me = self.server[s]
         require(me.role is Role.VOTER)
@@ -716,7 +715,7 @@ class KRaft(Protocol):
         self.crash_ctr += 1
 
     def fail_pending_writes(self, me: Server) -> None:
-        """Clients that wait for an acknowledgement learn that there will be none."""
+        """Fail the writes of clients that wait for an acknowledgement."""
         for v in self.values:
             if me.pending_ack[v]:
                 me.pending_ack[v] = False
@@ -724,9 +723,10 @@ class KRaft(Protocol):
 
     @action(s=later_servers, host=hosts, leader=servers)
     def start_new_server(self, s: ModelValue, host: ModelValue, leader: ModelValue) -> None:
-        """A server starts with an empty disk, as an observer, and fetches from a leader, which refuses this first time.
+        """A server starts with an empty disk, as an observer, and fetches from a leader, which refuses this first
+        fetch.
 
-        How it learns of the leader and of the configuration is left out.
+        How it finds the leader and the configuration is left out.
         """
         me, before = self.server[s], self.server[servers(self)[servers(self).index(s) - 1]]
         require(me.identity is None and before.identity is not None)
@@ -755,12 +755,12 @@ class KRaft(Protocol):
 
     @property
     def needs_reasons(self) -> bool:
-        """Whether nothing times out without a reason."""
+        """Whether timeouts need reasons."""
         return self.test_liveness or self.timeouts_need_reasons
 
     def election_times_out(self, s: ModelValue) -> bool:
-        """Whether there is a reason for an election: nobody leads, the leader does not answer, or nobody can be
-        elected.
+        """Whether there is a reason for an election: there is no leader, the leader does not answer, or nobody can
+        win.
         """
         me = self.server[s]
         if me.state is ServerState.FOLLOWER:
@@ -773,7 +773,7 @@ class KRaft(Protocol):
         return me.state in (ServerState.UNATTACHED, ServerState.RESIGNED)
 
     def _lacks_votes(self, candidate: ModelValue) -> bool:
-        """Whether a candidate has too few votes, and none that can still come."""
+        """Whether a candidate has too few votes, and no more can arrive."""
         it = self.server[candidate]
         return (
             it.state is not ServerState.LEADER
@@ -784,9 +784,9 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def handle_vote_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A server, be it an observer, votes for a candidate whose log is not behind its own, if it has not voted.
+        """A server, voter or observer, votes for a candidate whose log is not behind its own, if it has not voted.
 
-        An observer may be a voter that does not know it yet, and the vote needed.
+        An observer may be a voter that does not know it yet, and whose vote is needed.
         """
         me = self.server[s]
         request = self.receive_from(RequestVoteRequest, s, peer)
@@ -809,7 +809,7 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def handle_vote_response(self, s: ModelValue, peer: ModelValue) -> None:
-        """A candidate counts a vote; any voter may learn of a later epoch or of a leader."""
+        """A candidate counts a vote. Any voter may learn of a later epoch or of a leader."""
         me = self.server[s]
         require(me.role is Role.VOTER)
         response = self.receive_from(RequestVoteResponse, s, peer).message
@@ -819,9 +819,10 @@ class KRaft(Protocol):
 
     @action(s=servers)
     def become_leader(self, s: ModelValue) -> None:
-        """A candidate has the votes of a majority. It begins its epoch with an entry of its own, and tells the voters.
+        """A candidate has the votes of a majority. It begins its epoch with an entry of its own, and notifies the
+        voters.
 
-        A single voter never gets here: its high watermark would have to stay and to move.
+        A single voter is never elected: the condition requires that its high watermark both stays and moves.
         """
         me = self.server[s]
         require(me.state is ServerState.CANDIDATE)
@@ -839,7 +840,7 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def resend_begin_quorum_epoch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A leader tells a voter once more that it leads, since that was never heard. Only where timeouts need
+        """A leader notifies a voter again that it leads, since the first notice was lost. Only where timeouts need
         reasons.
         """
         require(self.needs_reasons and s != peer)
@@ -854,7 +855,7 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def accept_begin_quorum_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A server learns who leads. It may be an observer that is a voter in a configuration which it does not have
+        """A server learns the leader. It may be an observer that is a voter in a configuration which it does not have
         yet.
         """
         me = self.server[s]
@@ -868,7 +869,7 @@ class KRaft(Protocol):
 
     @action(s=servers)
     def check_quorum_resign(self, s: ModelValue) -> None:
-        """A leader resigns since too few voters fetch from it; where liveness is not tested, it may do so at any
+        """A leader resigns since too few voters fetch from it. Where liveness is not tested, it may resign at any
         time.
         """
         me = self.server[s]
@@ -882,18 +883,18 @@ class KRaft(Protocol):
             self._lose_leader(me)
 
     def can_fetch_from(self, peer: ModelValue, leader: ModelValue) -> bool:
-        """Whether a voter is connected to the leader and knows of no later epoch; an observer may know what it will."""
+        """Whether a voter is connected to the leader and knows no later epoch. An observer may know a later one."""
         it = self.server[peer]
         if it.role is Role.VOTER and it.current_epoch > self.server[leader].current_epoch:
             return False
         return it.role is not None and self.network.connected(leader, peer)
 
-    # -- what servers make of what others say about epochs and leaders -------------------------------------------------
+    # -- epochs and leaders in messages --------------------------------------------------------------------------------
 
     def _is_consistent(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> bool:
-        """Whether what another server believes to be the leader of an epoch can be, for all this one knows.
+        """Whether another server's belief about the leader of an epoch is possible, given what this server knows.
 
-        Others may not have heard yet that this one has resigned, or has left.
+        The other may not know yet that this server has resigned or left.
         """
         me = self.server[s]
         if leader == s:
@@ -902,7 +903,7 @@ class KRaft(Protocol):
         return epoch != me.current_epoch or leader is None or me.leader is None or me.leader == leader
 
     def maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
-        """Another server has told its epoch, which is not over, and its leader if it has one."""
+        """Apply the epoch that another server reported, unless it is an earlier one, and its leader if it has one."""
         me = self.server[s]
         if not self._is_consistent(s, leader, epoch):
             me.become_illegal()
@@ -912,14 +913,12 @@ class KRaft(Protocol):
             me.become_follower(s, leader, epoch)
 
     def _lose_leader(self, me: Server) -> None:
-        """An observer follows nobody any more, or leads no more, in the same epoch. As published, that makes it forget
-        its vote.
-        """
+        """An observer loses its leader, or stops leading, in the same epoch. As published, it forgets its vote."""
         me.become_unattached(me.current_epoch, Cause.LEADER_LOST, keep_vote=self.observers_keep_votes)
 
     def handle_common_response(self, s: ModelValue, leader: ModelValue | None, epoch: int, error: Error | None) -> bool:
-        """Handle a response as every response is; whether that is all. A response of an epoch that is over is not even
-        read.
+        """Handle what all responses have in common. Return whether that is all. A response of an earlier epoch is
+        discarded.
         """
         me = self.server[s]
         if epoch < me.current_epoch:
@@ -936,7 +935,9 @@ class KRaft(Protocol):
     def receive_from(
         self, kind: type[M], s: ModelValue, peer: ModelValue, where: Callable[[M], bool] | None = None
     ) -> Envelope[M]:
-        """A message from ``peer``. Nothing reaches a server that lost its state: it is disconnected from all."""
+        """Receive a message from ``peer``. No message reaches a server that lost its state: it is disconnected from
+        all.
+        """
         require(s != peer)
         return self.network.receive(kind, to=s, source=peer, where=where)
 
@@ -944,7 +945,7 @@ class KRaft(Protocol):
 
     @action(s=servers, v=values)
     def client_request(self, s: ModelValue, v: ModelValue) -> None:
-        """A client writes a value to a leader, which is committed at once if there is but one voter."""
+        """A client writes a value to a leader. If there is only one voter, it is committed at once."""
         me = self.server[s]
         require(me.state is ServerState.LEADER)
         require(not self.inv_sent[v])
@@ -958,10 +959,10 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def send_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A server fetches from its leader, also if that is no voter in its configuration any more.
+        """A server fetches from its leader, even if that is no longer a voter in its configuration.
 
-        An observer without a leader fetches from a voter, which refuses and tells who leads. It asks one that knows;
-        that saves states and hides nothing.
+        An observer without a leader fetches from a voter, which refuses and names the leader. It asks a voter that
+        knows the leader: that saves states and hides no defect.
         """
         require(s != peer)
         me = self.server[s]
@@ -978,7 +979,7 @@ class KRaft(Protocol):
 
     @action(s=servers)
     def observer_fetch_timeout(self, s: ModelValue) -> None:
-        """An observer gives its leader up, and looks for another."""
+        """An observer gives up its leader, and looks for another."""
         me = self.server[s]
         require(me.role is Role.OBSERVER)
         require(not self.needs_reasons or self.fetch_times_out(s))
@@ -986,9 +987,7 @@ class KRaft(Protocol):
         me.fetch_state.reset()
 
     def fetch_times_out(self, s: ModelValue) -> bool:
-        """Whether the leader has refused the last fetch, or the answer to the one that is pending cannot come any
-        more.
-        """
+        """Whether the leader has refused the last fetch, or the answer to the pending fetch cannot arrive any more."""
         me = self.server[s]
         last = me.fetch_state.last_fetch_res
         if last is not None and last.error is not None and last.peer == me.leader:
@@ -1000,7 +999,7 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def reject_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A fetch comes to one that does not lead, or not in the epoch of who fetches."""
+        """A server refuses a fetch: it does not lead, or its epoch is not that of the fetch."""
         me = self.server[s]
         fetch = self.receive_from(FetchRequest, s, peer)
         error = self.why_rejected(s, peer, fetch.message)
@@ -1024,7 +1023,9 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def diverging_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """The logs of the leader and of who fetches have parted: the leader tells where."""
+        """The logs of the leader and of the fetching server diverge: the leader answers with the point where they
+        do.
+        """
         me = self.server[s]
         fetch = self.receive_fetch(s, peer, where=lambda fetch: not is_valid_position(me.log, fetch))
         offset, epoch = end_of_epoch(me.log, fetch.message.last_fetched_epoch)
@@ -1043,9 +1044,9 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def accept_fetch_request_from_voter(self, s: ModelValue, peer: ModelValue) -> None:
-        """The leader learns how far a voter's log goes, commits what a majority has, and answers with the next entry.
+        """The leader learns the end of a voter's log, commits what a majority has, and answers with the next entry.
 
-        If that commits the leader's own removal, it leaves: it is an observer without a leader.
+        If that commits the leader's own removal, it becomes an observer without a leader.
         """
         me = self.server[s]
         fetch = self.receive_fetch(s, peer, where=lambda fetch: not fetch.observer and is_valid_position(me.log, fetch))
@@ -1087,7 +1088,7 @@ class KRaft(Protocol):
     def receive_fetch(
         self, s: ModelValue, peer: ModelValue, where: Callable[[FetchRequest], bool]
     ) -> Envelope[FetchRequest]:
-        """A fetch that comes to the leader of its epoch."""
+        """Receive a fetch at the leader of its epoch."""
         me = self.server[s]
         require(me.state is ServerState.LEADER)
         return self.receive_from(
@@ -1095,17 +1096,17 @@ class KRaft(Protocol):
         )
 
     def entry_for(self, me: Server, fetch: FetchRequest, leader: ModelValue | None, hwm: int) -> FetchResponse:
-        """The entry that a fetch asks for, or none if the log ends before it."""
+        """The entry that a fetch asks for, or None if the log ends before it."""
         entry = me.log[fetch.fetch_offset - 1] if fetch.fetch_offset <= len(me.log) else None
         known = min(hwm, fetch.fetch_offset)
         return FetchResponse(FetchResult.OK, me.current_epoch, leader, known, correlation=fetch, entry=entry)
 
     @action(s=servers, peer=servers)
     def handle_fetch_response(self, s: ModelValue, peer: ModelValue) -> None:
-        """A follower gets an entry, or cuts off its log where it parts from the leader's, or learns who leads.
+        """A follower appends an entry, or truncates its log where it diverges from the leader's, or learns the leader.
 
-        It goes by the last configuration that is then in its log: one that came with the entry, or the one before that
-        was cut off. So it may become a voter, or an observer.
+        It then uses the last configuration in its log. That may be the one in the new entry, or one before the
+        truncation. So it may become a voter or an observer.
         """
         me = self.server[s]
         pending = me.fetch_state.pending_fetch
@@ -1130,7 +1131,7 @@ class KRaft(Protocol):
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
-        """An administrator has a leader add a voter: any server that was ever started, and is not yet one of them."""
+        """An administrator has a leader add a voter: any server that was ever started and is not a voter yet."""
         require(self.add_reconfig_ctr < self.max_add_reconfigs)
         require(s != add_server)
         me = self.server[s]
@@ -1139,7 +1140,7 @@ class KRaft(Protocol):
         require(add_server not in members and len(members) < self.max_cluster_size)
         require(self.server[add_server].identity is not None)
         if self.test_liveness:
-            # Without a majority of the new voters connected the leader would be stuck.
+            # Without a connected majority of the new voters the leader would be stuck.
             connected = 1 + sum(self.network.connected(s, peer) for peer in (members | {add_server}) - {s})
             require(2 * connected > len(members) + 1)
         me.append_configuration(Command.ADD_VOTER, members | {add_server}, add_server)
@@ -1156,7 +1157,7 @@ class KRaft(Protocol):
         require(remove_server in members and len(members) > self.min_cluster_size)
         require(remove_server != s or self.leaders_remove_themselves)
         if self.test_liveness:
-            # Without a majority that is connected and alive the leader would be stuck.
+            # Without a connected, live majority the leader would be stuck.
             left = [peer for peer in members - {remove_server} if self.server[peer].role is Role.VOTER]
             needed = len(members) - 1 if self.remaining_majority else len(members)
             require(2 * sum(self.network.connected(s, peer) for peer in left) > needed)
@@ -1166,7 +1167,7 @@ class KRaft(Protocol):
         self.remove_reconfig_ctr += 1
 
     def require_ready_to_reconfigure(self, me: Server) -> None:
-        """A leader changes the voters when the last change is committed, and something of its own epoch."""
+        """A leader changes the voters only if the last change is committed, and an entry of its own epoch too."""
         require(me.state is ServerState.LEADER)
         require(me.config.committed or not self.one_reconfig_at_a_time)
         require(me.has_committed_in_its_epoch or not self.commit_before_reconfig)
@@ -1175,7 +1176,7 @@ class KRaft(Protocol):
 
     @action(by="the network")
     def change_network_connectivity(self) -> None:
-        """Other pairs of servers are disconnected than before; those of a lost server always are."""
+        """Other pairs of servers are disconnected than before. Those of a lost server always are."""
         require(self.connectivity_ctr < self.max_connectivity_changes and not self.pair_by_pair)
         now_cut = self._disconnected()
         of_lost = {pair for pair in pairs(self) if self._is_lost(pair)}
@@ -1187,8 +1188,8 @@ class KRaft(Protocol):
 
     @action(pair=pairs_that_change, by="the network")
     def change_connection(self, pair: Pair) -> None:
-        """One pair of servers is disconnected, or connected again. It reads what these two have in flight, and no
-        more.
+        """One pair of servers is disconnected, or connected again. The action reads only the messages in flight of this
+        pair.
         """
         require(self.connectivity_ctr < self.max_connectivity_changes)
         if self.network.connected(*pair):
@@ -1217,7 +1218,7 @@ class KRaft(Protocol):
 
     @invariant(s=servers)
     def no_illegal_state(self, s: ModelValue) -> bool:
-        """No server ever meets what cannot be."""
+        """No server meets an event that must not happen in its state."""
         return self.server[s].state is not ServerState.ILLEGAL_STATE
 
     @invariant(pair=pairs)
@@ -1229,7 +1230,7 @@ class KRaft(Protocol):
 
     @invariant(s=servers)
     def states_match_roles(self, s: ModelValue) -> bool:
-        """An observer is in no state that is for voters, and who is unattached has no leader."""
+        """An observer is in no state that is reserved for voters, and an unattached server has no leader."""
         me = self.server[s]
         for_voters = (ServerState.CANDIDATE, ServerState.RESIGNED)
         return not (me.role is Role.OBSERVER and me.state in for_voters) and not (
@@ -1238,8 +1239,8 @@ class KRaft(Protocol):
 
     @invariant(s=servers)
     def roles_match_logs(self, s: ModelValue) -> bool:
-        """A server that is alive is a voter if the last configuration in its log says so, which is the one it goes by,
-        and else an observer.
+        """A live server is a voter exactly if the last configuration in its log says so, and uses that
+        configuration.
         """
         me = self.server[s]
         if me.role is None:
@@ -1249,7 +1250,7 @@ class KRaft(Protocol):
 
     @invariant(pair=pairs)
     def never_two_leaders_in_same_epoch(self, pair: Pair) -> bool:
-        """Two servers in the same epoch that know of a leader know of the same."""
+        """Two servers in the same epoch that know a leader know the same one."""
         one, other = (self.server[s] for s in pair)
         if one.leader is None or other.leader is None or one.leader == other.leader:
             return True
@@ -1257,11 +1258,11 @@ class KRaft(Protocol):
 
     @invariant(s=servers, v=values)
     def leader_has_all_acked_values(self, s: ModelValue, v: ModelValue) -> bool:
-        """The leader of the latest epoch has every value that a client was told is committed."""
+        """The leader of the latest epoch has every value that was acknowledged to a client."""
         return not self.inv_pos_acked[v] or _has_value(self.server[s].log, v) or not self._is_current_leader(s)
 
     def _is_current_leader(self, s: ModelValue) -> bool:
-        """Whether a server leads, and nobody knows of a later epoch."""
+        """Whether a server leads, and no server knows a later epoch."""
         me = self.server[s]
         if me.state is not ServerState.LEADER:
             return False
@@ -1269,27 +1270,27 @@ class KRaft(Protocol):
 
     @invariant(v=values)
     def acked_value_not_lost(self, v: ModelValue) -> bool:
-        """A value that a client was told is committed is in the log of some voter."""
+        """Every value that was acknowledged to a client is in the log of some voter."""
         if not self.inv_pos_acked[v]:
             return True
         return any(self.server[s].role is Role.VOTER and _has_value(self.server[s].log, v) for s in servers(self))
 
     @invariant(v=values)
     def writers_wait_or_are_told(self, v: ModelValue) -> bool:
-        """Who wrote a value waits, or was told once what became of it; and nobody else."""
+        """The writer of a value waits, or got exactly one answer. No other client waits or got one."""
         waiting = sum(self.server[s].pending_ack[v] for s in servers(self))
         return waiting + self.inv_pos_acked[v] + self.inv_neg_acked[v] == self.inv_sent[v]
 
     @invariant(pair=pairs)
     def identities_differ(self, pair: Pair) -> bool:
-        """No two servers are the same host with the same disk."""
+        """No two servers have the same host and disk."""
         one, other = (self.server[s].identity for s in pair)
         return one is None or one != other
 
     @invariant(s=servers)
     def lost_servers_have_nothing(self, s: ModelValue) -> bool:
-        """A server that has lost its state has no role, knows of no epoch, vote, configuration or entry, and no client
-        waits for it.
+        """A server that has lost its state has no role, epoch, vote, configuration or entries, and no client waits for
+        it.
         """
         me = self.server[s]
         if me.state is not ServerState.DEAD_NO_STATE:
@@ -1300,18 +1301,17 @@ class KRaft(Protocol):
 
     @invariant(s=servers)
     def candidates_vote_for_themselves(self, s: ModelValue) -> bool:
-        """Who stands for election has voted, for itself."""
+        """A candidate has voted for itself."""
         me = self.server[s]
         return me.state is not ServerState.CANDIDATE or (me.voted_for == s and s in me.votes_recv)
 
     @step_invariant(when=lambda protocol: False, s=servers)
     def only_transitions_of_the_table(self, after: KRaft, s: ModelValue) -> bool:
-        """A server goes from one state to another as the table of KRaft's quorum states has it, perhaps two steps at
-        once.
+        """A server changes its state only by the table of KRaft's quorum states, perhaps by two transitions at once.
 
-        The table is about voters. An observer that loses its leader is unattached in the same epoch; who starts, is.
-        Only checked when asked for by name: it looks at every step, and from three epochs on a stale vote request
-        breaks it.
+        The table is for voters. An observer that loses its leader becomes unattached in the same epoch, as does a
+        server that starts. It looks at every step, so it is checked only when asked for by name. From three epochs on a
+        stale vote request violates it.
         """
         before, now = self.server[s], after.server[s]
         if before.state is now.state and before.current_epoch == now.current_epoch:
@@ -1326,7 +1326,7 @@ class KRaft(Protocol):
 
     @invariant(s=servers)
     def removed_leaders_step_down(self, s: ModelValue) -> bool:
-        """A leader that is no voter leads only as long as its removal is not committed, for all it knows."""
+        """A leader that is not a voter leads only until it knows that its removal is committed."""
         me = self.server[s]
         return not (me.state is ServerState.LEADER and me.config.committed and s not in me.config.members)
 
@@ -1338,7 +1338,7 @@ class KRaft(Protocol):
 
     @sometimes(s=later_servers, when=only_by_name)
     def lost_voters_are_replaced(self, s: ModelValue) -> bool:
-        """A server whose disk is new is a voter, of a configuration that is committed, on the host of one that lost its
+        """A server with a new disk is a voter of a committed configuration, on the host of a server that lost its
         disk.
         """
         me = self.server[s]
@@ -1368,12 +1368,14 @@ class KRaft(Protocol):
 
     @leads_to(v=values, when=liveness_is_tested)
     def values_eventually_acked(self, v: ModelValue) -> tuple[bool, bool]:
-        """The writer of a value learns at last that it is committed, or that it is not known to be, and not both."""
+        """The writer of a value eventually learns either that it is committed or that this is not known, and not
+        both.
+        """
         return self.inv_sent[v], self.inv_pos_acked[v] != self.inv_neg_acked[v]
 
     @always_eventually(config_id=reconfigurations, when=liveness_is_tested)
     def reconfiguration_not_stuck(self, config_id: int) -> bool:
-        """Again and again there is a leader that has a configuration committed, or does not have it, or has lost all
+        """Infinitely often there is a leader that has committed a configuration, or does not have it, or has lost all
         its voters.
         """
         return any(self._is_current_leader(s) and self._is_settled(s, config_id) for s in servers(self))
@@ -1394,7 +1396,7 @@ class KRaft(Protocol):
 
     @leads_to(when=liveness_is_tested)
     def eventually_leader_elected(self) -> tuple[bool, bool]:
-        """When there is no leader whom a majority of its voters follow, there will be one."""
+        """Whenever there is no leader that a majority of its voters follow, there eventually is one."""
         exists = any(self._is_followed(s) for s in servers(self))
         return not exists, exists
 
@@ -1412,7 +1414,7 @@ def _has_value(log: Log, v: ModelValue) -> bool:
 
 
 def _removes(entry: Entry, s: ModelValue) -> bool:
-    """Whether an entry makes ``s`` a voter no more."""
+    """Whether an entry removes ``s`` from the voters."""
     return (
         entry.command is Command.REMOVE_VOTER and isinstance(entry.value, Membership) and s not in entry.value.members
     )

@@ -1,6 +1,6 @@
-"""A KRaft server: its state, the table by which it changes, and the messages between servers.
+"""A KRaft server: its state, its transition table, and the messages between servers.
 
-The actions, and what enables them, are in `kip_853`.
+The actions and their enabling conditions are in `kip_853`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Members = frozenset[ModelValue]
 
 
 class Role(enum.Enum):
-    """The rights of a server: a voter is a full member, an observer keeps a copy of the log."""
+    """The role of a server: a voter is a full member, an observer keeps a copy of the log."""
 
     VOTER = "voter"
     OBSERVER = "observer"
 
 
 class ServerState(enum.Enum):
-    """Where a server stands in the current epoch. ILLEGAL_STATE: it met what cannot be."""
+    """The state of a server in the current epoch. ILLEGAL_STATE: an event that must not happen in its state."""
 
     UNATTACHED = "unattached"
     FOLLOWER = "follower"
@@ -49,7 +49,7 @@ class Cause(enum.Enum):
 
 
 Epochs = Callable[[int, int], bool]
-"""How the epoch before and the epoch after compare."""
+"""A comparison of the epochs before and after a transition."""
 
 
 def _next(epoch: int, later: int) -> bool:
@@ -90,10 +90,11 @@ TRANSITIONS: Transitions = {
         Cause.LEADER_FOUND: (ServerState.FOLLOWER, _later),
     },
 }
-"""The state that a voter changes to, by its state and a cause, and how its epoch before and after compare.
+"""The next state of a voter, by its state and the cause of the transition, with a condition on the epochs before and
+after.
 
-It is the table of Kafka's ``QuorumState``, which does not have the two rows by which a server follows another leader of
-its own epoch: from VOTED, and from CANDIDATE.
+The table is that of Kafka's ``QuorumState``, without two rows: those by which a server that has VOTED, or is a
+CANDIDATE, follows another leader of its own epoch.
 """
 
 BESIDES: Transitions = {
@@ -105,14 +106,14 @@ BESIDES: Transitions = {
     ServerState.FOLLOWER: {Cause.LEADER_LOST: (ServerState.UNATTACHED, _same)},
     ServerState.LEADER: {Cause.LEADER_LOST: (ServerState.UNATTACHED, _same)},
 }
-"""Changes that the published specification makes besides: observers lose their leader, and a stale vote request is
+"""More transitions, which the published specification makes: observers lose their leader, and a stale vote request is
 granted.
 """
 
 
 def transition(state: ServerState | None, cause: Cause, epoch: int, later: int) -> ServerState:
-    """The state that comes after ``state`` for a cause, where the epoch goes from ``epoch`` to ``later``: ILLEGAL_STATE
-    if neither table has it.
+    """The state after ``state`` for a cause, where the epoch goes from ``epoch`` to ``later``. ILLEGAL_STATE if neither
+    table has that transition.
     """
     for transitions in (TRANSITIONS, BESIDES):
         found = None if state is None else transitions.get(state, {}).get(cause)
@@ -122,7 +123,9 @@ def transition(state: ServerState | None, cause: Cause, epoch: int, later: int) 
 
 
 def is_transition(state: ServerState, epoch: int, now: ServerState, later: int) -> bool:
-    """Whether a voter can go from one state to another in one step: of the table, or two by way of unattached."""
+    """Whether a voter can change from one state to another in one action: by one transition, or by two through
+    unattached.
+    """
 
     def is_direct(state: ServerState, epoch: int, now: ServerState) -> bool:
         return any(to is now and epochs(epoch, later) for to, epochs in TRANSITIONS.get(state, {}).values())
@@ -132,7 +135,7 @@ def is_transition(state: ServerState, epoch: int, now: ServerState, later: int) 
 
 
 class Command(enum.Enum):
-    """The purpose of an entry of the log."""
+    """The kind of a log entry."""
 
     APPEND = "append"
     INIT_CLUSTER = "init cluster"
@@ -159,14 +162,14 @@ class FetchResult(enum.Enum):
 
 
 class Identity(Record):
-    """The identity of a server: an empty disk is another server, on whatever host."""
+    """The identity of a server. A server with an empty disk is another server, on any host."""
 
     host: ModelValue
     disk_id: int
 
 
 class Membership(Record):
-    """The content of a configuration command: the voters from now on, and the one that is new, or was one of them."""
+    """The content of a configuration command: the voters from now on, and the one that is added or removed."""
 
     id: int
     members: Members
@@ -174,7 +177,7 @@ class Membership(Record):
 
 
 class Entry(Record):
-    """An entry of a log: what a client wrote, a configuration, or nothing but the beginning of an epoch."""
+    """A log entry: a client's value, a configuration, or the beginning of an epoch."""
 
     command: Command
     epoch: int
@@ -185,7 +188,7 @@ Log = tuple[Entry, ...]
 
 
 class Config(Record):
-    """The configuration that a server goes by; as declared here, none."""
+    """The configuration that a server uses. The defaults are those of a server without one."""
 
     id: int = 0
     members: Members = frozenset()
@@ -201,7 +204,7 @@ class RequestVoteRequest(Message):
 
 
 class RequestVoteResponse(Message):
-    """The vote, or not, and the leader if there is one already."""
+    """Whether the vote is granted, and the leader if there is one already."""
 
     epoch: int
     leader: ModelValue | None
@@ -216,7 +219,7 @@ class BeginQuorumEpochRequest(Message):
 
 
 class FetchRequest(Message):
-    """Give me the entry at this offset; the one before it is of that epoch."""
+    """Send the entry at this offset. The entry before it is of that epoch."""
 
     epoch: int
     fetch_offset: int
@@ -225,7 +228,7 @@ class FetchRequest(Message):
 
 
 class FetchResponse(Message):
-    """An entry, or none yet; or where the logs part; or an error. ``correlation`` is the fetch that it answers."""
+    """An entry, or none yet; or where the logs diverge; or an error. ``correlation`` is the fetch that it answers."""
 
     topic: ClassVar[str] = "correlation"
 
@@ -255,23 +258,22 @@ class LastFetch(Record):
 
 
 class FetchState(Record):
-    """How a follower's fetching goes."""
+    """The state of a follower's fetches."""
 
     pending_fetch: PendingFetch | None = None
     last_fetch_res: LastFetch | None = None
 
     def reset(self) -> None:
-        """Forget what was fetched, and from whom."""
+        """Discard the pending fetch and the last answer."""
         self.pending_fetch = None
         self.last_fetch_res = None
 
 
 class Server(Record):
-    """One server; as declared here, one that was never started.
+    """One server. The defaults are those of a server that was never started.
 
-    ``hwm``: the high watermark, the last offset known to be committed. ``votes_recv``: who voted for it.
-    ``pending_ack``: what its clients wait for. ``flwr_end_offset``: how far the log of each voter goes, as far as it
-    knows.
+    ``hwm``: the high watermark, the last offset known to be committed. ``votes_recv``: the servers that voted for it.
+    ``pending_ack``: the values that its clients wait for. ``flwr_end_offset``: the known end of each voter's log.
     """
 
     identity: Identity | None = None
@@ -288,11 +290,11 @@ class Server(Record):
     hwm: int = 0
     flwr_end_offset: Table[ModelValue, int] = table()
 
-    # -- from one state to another -------------------------------------------------------------------------------------
+    # -- transitions ---------------------------------------------------------------------------------------------------
 
     def _change(self, cause: Cause, epoch: int) -> bool:
-        """Change the state and the epoch as the tables have it. The answer is whether they have
-        it: if not, the state is illegal.
+        """Change the state and the epoch by the tables. Return whether they have the transition; if not, the state
+        becomes illegal.
         """
         state = transition(self.state, cause, self.current_epoch, epoch)
         if state is ServerState.ILLEGAL_STATE:
@@ -303,7 +305,7 @@ class Server(Record):
         return True
 
     def become_unattached(self, epoch: int, cause: Cause = Cause.LATER_EPOCH, keep_vote: bool = False) -> None:
-        """There is no leader that it knows of."""
+        """The server knows no leader."""
         if self._change(cause, epoch):
             self.leader = None
             self.votes_recv = frozenset()
@@ -311,31 +313,31 @@ class Server(Record):
                 self.voted_for = None
 
     def become_voted(self, candidate: ModelValue, epoch: int) -> None:
-        """It has given its vote in this epoch: its own, or one that is over."""
+        """The server has voted in this epoch: its own epoch, or an earlier one."""
         if self._change(Cause.STALE_VOTE_GIVEN if epoch < self.current_epoch else Cause.VOTE_GIVEN, epoch):
             self.voted_for = candidate
 
     def become_candidate(self, me: ModelValue) -> None:
-        """It stands for election in the next epoch, and votes for itself."""
+        """The server stands for election in the next epoch, and votes for itself."""
         if self._change(Cause.TIMED_OUT, self.current_epoch + 1):
             self.leader = None
             self.votes_recv = frozenset({me})
             self.voted_for = me
 
     def become_leader(self, me: ModelValue) -> None:
-        """It was elected."""
+        """The server has won the election."""
         if self._change(Cause.VOTES_WON, self.current_epoch):
             self.leader = me
             self.votes_recv = frozenset()
 
     def become_resigned(self) -> None:
-        """It leads no more, and does not forget its vote."""
+        """The server leads no more. It keeps its vote."""
         if self._change(Cause.RESIGNS, self.current_epoch):
             self.leader = None
 
     def become_follower(self, me: ModelValue, leader: ModelValue, epoch: int) -> None:
-        """It has learned who leads. Where it is to follow the leader of a later epoch, and the table has no such step,
-        it takes two: it is unattached in between.
+        """The server knows the leader. To follow the leader of a later epoch where the table has no such transition, it
+        takes two, through unattached.
         """
         if leader == me:
             self.become_illegal()
@@ -350,12 +352,12 @@ class Server(Record):
             self.votes_recv = frozenset()
 
     def become_dead(self) -> None:
-        """It has lost all that it knew of elections, and never comes back."""
+        """The server has lost all its election state, and never comes back."""
         self._forget_elections()
         self.state = ServerState.DEAD_NO_STATE
 
     def become_illegal(self) -> None:
-        """Something has happened that cannot be."""
+        """The server has met an event that must not happen in its state."""
         self._forget_elections()
         self.state = ServerState.ILLEGAL_STATE
 
@@ -368,7 +370,7 @@ class Server(Record):
     # -- configurations ------------------------------------------------------------------------------------------------
 
     def track(self, members: Members) -> None:
-        """Keep end offsets of these voters: what is known of one stays known, of a new one it is nothing."""
+        """Track the end offsets of these voters. Known offsets are kept; a new voter starts with none."""
         tracked = frozenset(self.flwr_end_offset)
         for gone in tracked - members:
             del self.flwr_end_offset[gone]
@@ -376,13 +378,13 @@ class Server(Record):
             self.flwr_end_offset[new] = 0
 
     def track_anew(self, members: Members) -> None:
-        """Keep end offsets of these voters, of whom nothing is known."""
+        """Track the end offsets of these voters, none of them known yet."""
         self.track(members)
         for member in members:
             self.flwr_end_offset[member] = 0
 
     def append_configuration(self, command: Command, members: Members, changed: ModelValue) -> None:
-        """Add a configuration command to the log and go by it at once."""
+        """Append a configuration command to the log and use it at once."""
         membership = Membership(self.config.id + 1, members, changed)
         self.log = (*self.log, Entry(command, self.current_epoch, membership))
         self.config = latest_config(self.log, self.hwm)
@@ -394,9 +396,10 @@ class Server(Record):
         return any(entry.epoch == self.current_epoch for entry in self.log[: self.hwm])
 
     def agreed_offset(self, me: ModelValue) -> int:
-        """Where a leader's high watermark is: the last offset that a majority has, if it is one of its own epoch.
+        """The high watermark of a leader: the last offset that a majority has, if that entry is of the leader's own
+        epoch.
 
-        A leader that is no voter any more does not count itself.
+        A leader that is no longer a voter does not count itself.
         """
         members = self.config.members
         ends = [len(self.log) if member == me else self.flwr_end_offset[member] for member in members]
@@ -405,30 +408,30 @@ class Server(Record):
 
 
 def last_epoch(log: Log) -> int:
-    """The epoch of the last entry, 0 without any."""
+    """The epoch of the last entry, or 0 for an empty log."""
     return log[-1].epoch if log else 0
 
 
 def end_of_epoch(log: Log, epoch: int) -> tuple[int, int]:
-    """Offset and epoch of the last entry that is of no later epoch; (0, 0) without one."""
+    """The offset and epoch of the last entry of this epoch or an earlier one; (0, 0) if there is none."""
     ends = [(offset, entry.epoch) for offset, entry in enumerate(log, 1) if entry.epoch <= epoch]
     return ends[-1] if ends else (0, 0)
 
 
 def is_valid_position(log: Log, fetch: FetchRequest) -> bool:
-    """Whether the log of who fetches agrees with ``log`` up to where it fetches from."""
+    """Whether the fetching server's log agrees with ``log`` up to its fetch offset."""
     offset, epoch = end_of_epoch(log, fetch.last_fetched_epoch)
     return fetch.fetch_offset == 1 or (fetch.fetch_offset <= offset + 1 and fetch.last_fetched_epoch == epoch)
 
 
 def truncated(log: Log, epoch: int, end_offset: int) -> Log:
-    """The log up to its last entry that is of no later epoch and, if it is of this one, before ``end_offset``."""
+    """The log up to its last entry of this epoch or an earlier one. Entries of this epoch end before ``end_offset``."""
     common = [offset for offset, entry in enumerate(log, 1) if (entry.epoch, offset) < (epoch, end_offset)]
     return log[: common[-1]] if common else ()
 
 
 def latest_config(log: Log, hwm: int) -> Config:
-    """The configuration that the last configuration command in a log makes, given the high watermark."""
+    """The configuration of the last configuration command in a log, given the high watermark."""
     offset, value = next(
         (offset, entry.value)
         for offset, entry in reversed(list(enumerate(log, 1)))

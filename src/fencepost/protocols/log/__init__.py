@@ -1,1 +1,1 @@
-"""Protocols that are explored by the rules of a log."""
+"""Protocols that explore the rules of a log."""

@@ -1,1 +1,1 @@
-"""The protocol `quorum`: what the rules of a quorum come to, explored."""
+"""The protocol `quorum`: it explores the rules of a quorum."""

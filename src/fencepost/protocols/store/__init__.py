@@ -1,3 +1,3 @@
-"""Protocols over the rules of the store: what the checker explores is what the store runs. Here and nowhere else both
-are imported.
+"""Protocols over the rules of the store: the checker explores the code that the store runs. No other package imports
+both.
 """
