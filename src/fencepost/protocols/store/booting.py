@@ -62,7 +62,7 @@ from fencepost.protocols.bookkeeper.boot import WRITER, BookKeeperBoot
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Entry
 from fencepost.protocols.store import store
-from fencepost.protocols.store.store import LOSS, RESULTS, UNPROTECTED, Ensemble, Status, Store, Those
+from fencepost.protocols.store.store import LOSS, RESULTS, UNPROTECTED, BookiesWhere, Ensemble, Status, Store
 from fencepost.protocols.types import Types, each, typed
 
 
@@ -956,7 +956,7 @@ class BootingStore(Store):
         client = self.client[c]
         if client.recovery_phase is not RecoveryPhase.READ_WRITE or not client.recovery_ensemble:
             return True
-        off = Those(client.recovery_ensemble, lambda b: self.bookie[b].fenced or not self.bookie[b].serves)
+        off = BookiesWhere(client.recovery_ensemble, lambda b: self.bookie[b].fenced or not self.bookie[b].serves)
         return covers_ensemble(off, client.recovery_ensemble, self.write_quorum, self.ack_quorum)
 
     @invariant(b=Store.bookies)

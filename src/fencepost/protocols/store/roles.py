@@ -1,20 +1,20 @@
-"""The roles of the store themselves: what its clients and its bookies run, explored state by state.
+"""The roles of the store themselves: the classes that its clients and bookies run, explored state by state.
 
-Nothing is written again here. There is the very :class:`fencepost.ledger.roles.writer.Writer`, a
+The roles are not modelled again. The protocol holds a :class:`fencepost.ledger.roles.writer.Writer`, a
 :class:`fencepost.ledger.roles.recoverer.Recoverer` for each client that recovers the ledger, a
 :class:`fencepost.ledger.roles.reader.Reader` for each that reads it, and a
-:class:`fencepost.ledger.roles.bookie.Bookie` for each bookie. Every step gives one of them an event, or lets the world
-around it go on. `store` says the same by the rules alone; here the order counts in which the roles call them, with
-their own requests and answers under way.
+:class:`fencepost.ledger.roles.bookie.Bookie` for each bookie. Every step gives one of them an event, or moves the world
+around it. `store` covers the same by the rules alone; this protocol adds the order in which the roles call them, and
+their own requests and answers in flight.
 
-The world is a driver's. What goes over a connection comes in its order, several adds at once or one after another. A
-connection that breaks loses the answers on their way; requests may still come. A journal becomes durable up to any
-record, and a crash leaves a bookie any beginning of what was not durable yet. A write of metadata is done at one time
-and answered at another, or not answered. A client that crashes is one that does nothing more. Time stands still: a
-timer that is set may fire, and a reader may take any bookie for late.
+The world is a driver's. Messages on a connection arrive in order, several adds at once or one by one. A connection that
+breaks loses the answers in flight; requests may still arrive. A journal becomes durable up to any record, and a crash
+leaves a bookie any prefix of what was not durable yet. A write of metadata is done at one time and answered at another,
+or not answered. A client that crashes does nothing more. Time stands still: a timer that is set may fire, and a reader
+may consider any bookie late.
 
-A bookie numbers the records of its journal and its look-ups. Here it numbers records from those that are durable, and
-look-ups from the long polls that wait.
+A bookie numbers its journal records and look-ups. To keep the state small, records are numbered from the durable ones,
+and look-ups from the waiting long polls.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ WRITER = ModelValue("w")
 DIGESTS = Digests(DigestType.DUMMY, b"")
 
 STRANGER = -1
-"""The connection of somebody who is no client of the ledger."""
+"""The connection of a sender that is not a client of the ledger."""
 
 CREATE, CLOSE, RECOVER, MARK, OPEN, FILL, APPEND, ASK, FORCE, WAIT = 1, 2, 3, 4, 5, 6, 10, 20, 30, 40
-"""The tokens of calls. Those that come several times have the numbers from theirs on."""
+"""The tokens of calls. Calls that can be repeated count up from theirs."""
 
 
 ONE_COPY: Mapping[str, Any] = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
@@ -92,14 +92,16 @@ LOSS, DURABLE = "confirmed_entries_are_in_the_ledger", "confirmed_entries_are_du
 
 
 class Start(enum.Enum):
-    """What has happened at the beginning."""
+    """What has happened before the initial state."""
 
     FRESH = "nothing: the writer is called to create the ledger"
-    ABANDONED = "the writer has sent all entries, which have come to the first bookie alone, and does nothing more"
+    ABANDONED = (
+        "the writer has sent all entries, only the first bookie has received them, and the writer does nothing more"
+    )
 
 
 class Kind(enum.Enum):
-    """The kinds of requests by how their answers come to a role."""
+    """The kinds of requests, by how their answers reach a role."""
 
     ADD = "with other adds"
     READ = "with other reads"
@@ -107,8 +109,8 @@ class Kind(enum.Enum):
 
 
 class Awaited(Record):
-    """A request that a client waits for: its number on the wire, that by which its role knows it, and the entry that it
-    adds or reads.
+    """A request that a client waits for: its number on the wire, the number by which its role knows it, and the entry
+    that it adds or reads.
     """
 
     number: int
@@ -118,10 +120,10 @@ class Awaited(Record):
 
 
 class Wire:
-    """What is under way between a client and a bookie, in order, by numbers.
+    """The messages in flight between a client and a bookie, in order and numbered.
 
-    ``sent``: the number of the last request. ``late``: requests of a connection that is broken, which may still come.
-    ``is_broken``: the client does not know yet that its connection is.
+    ``sent``: the number of the last request. ``late``: requests of a broken connection that may still arrive.
+    ``is_broken``: the connection is broken, and the client does not know it yet.
     """
 
     def __init__(self) -> None:
@@ -134,12 +136,12 @@ class Wire:
 
 
 class Desk:
-    """What is under way between a client and the metadata service, and what its caller knows.
+    """The operations in flight between a client and the metadata service, and what its caller knows.
 
-    ``late``: operations that are done later, if at all, which the client has given up. ``confirmed``: the last entry
-    that the caller knows to be safe. ``results``: of calls. ``is_notified``: a change of metadata that it ``watches``
-    is to be told. Of a reader: the ``reads`` under way of several entries, each with the last that could be read when
-    it began, the entries that it has ``found``, and those that it ``denies``.
+    ``late``: operations that the client has given up, and that may still be done. ``confirmed``: the last entry that
+    the caller knows to be safe. ``results``: of calls. ``watches``: the client watches the metadata; ``is_notified``: a
+    change of them is to be reported. Of a reader: ``reads`` in flight of several entries, each with the last readable
+    entry when it began; the entries that it has ``found``, and those that it ``denies``.
     """
 
     def __init__(self) -> None:
@@ -156,7 +158,7 @@ class Desk:
 
 
 class Disk:
-    """A bookie's disk: the records that are durable, as few as tell the same, and those of the journal that are not, in
+    """A bookie's disk: the durable records, reduced to a minimum, and the journal records that are not durable, in
     order. ``timers``: those of its long polls.
     """
 
@@ -167,22 +169,22 @@ class Disk:
 
 
 def clients(protocol: StoreRoles) -> tuple[ModelValue, ...]:
-    """All who have connections to bookies."""
+    """All clients that have connections to bookies."""
     return (WRITER, *protocol.recoverers, *protocol.readers)
 
 
 def made_durable(durable: tuple[JournalRecord, ...], records: Sequence[JournalRecord]) -> tuple[JournalRecord, ...]:
-    """What a disk tells with these records: one of each kind, of each entry the last one, and the highest LACs."""
+    """The durable records, reduced to a minimum: one of each kind, the last one of each entry, and the highest LACs."""
     known: dict[tuple[str, int], JournalRecord] = {}
     for record in (*durable, *records):
         if isinstance(record, EntryAdded):
             known["entry", record.entry_id] = msgspec.structs.replace(record, recovery=False)
         if isinstance(record, EntryAdded | LacWritten):
-            told = LacWritten(LEDGER, record.lac, b"" if isinstance(record, EntryAdded) else record.body)
-            place = ("LAC with a body" if told.body else "LAC of entries"), 0
-            highest = known.get(place)
-            if told.lac > (highest.lac if isinstance(highest, LacWritten) else NO_ENTRY_YET):
-                known[place] = told
+            written = LacWritten(LEDGER, record.lac, b"" if isinstance(record, EntryAdded) else record.body)
+            key = ("LAC with a body" if written.body else "LAC of entries"), 0
+            highest = known.get(key)
+            if written.lac > (highest.lac if isinstance(highest, LacWritten) else NO_ENTRY_YET):
+                known[key] = written
         else:
             known[type(record).__name__, 0] = record
     return tuple(known[key] for key in sorted(known))
@@ -194,44 +196,46 @@ def data_of(entry_id: int) -> bytes:
 
 
 def entries_of(records: Iterable[JournalRecord]) -> dict[int, bytes]:
-    """The entries that records tell of, by their ids."""
+    """The entries in these records, by their ids."""
     return {record.entry_id: record.body for record in records if isinstance(record, EntryAdded)}
 
 
 class StoreRoles(Protected, Protocol):
-    """The life of one ledger, by the roles that run: its writer, clients that recover it or read it, and bookies."""
+    """The life of one ledger, by the roles of the store: its writer, clients that recover it or read it, and
+    bookies.
+    """
 
     name: ClassVar[str] = "store-roles"
 
     bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that are available")
     recoverers: tuple[ModelValue, ...] = model_values("c", 0, "the clients that recover the ledger")
     readers: tuple[ModelValue, ...] = model_values("r", 0, "the clients that read the ledger")
-    start: Start = constant(Start.FRESH, "what has happened at the beginning")
+    start: Start = constant(Start.FRESH, "what has happened before the initial state")
     ensemble_size: int = constant(2, "bookies that entries are striped over")
     write_quorum: int = constant(2, "bookies that an entry is sent to")
     ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
     entries: int = constant(2, "entries that are appended")
     in_flight: int = constant(2, "entries that the writer sends before the first of them is confirmed")
     closing: bool = constant(True, "whether the writer is asked to close the ledger")
-    breaks: int = constant(0, "how often a connection breaks, all together")
+    breaks: int = constant(0, "how often connections break, in total")
     timeouts: int = constant(0, "how many requests are given up, over connections that do not break")
     crashes: int = constant(0, "how often a bookie crashes")
     losses: int = constant(0, "how often a bookie loses its disk, and comes back in limbo")
-    full: int = constant(0, "how often a bookie has no room left, and takes nothing more from the writer")
-    strangers: int = constant(0, "entries that somebody without the key wants added")
+    full: int = constant(0, "how often a bookie runs out of space, and accepts nothing more from the writer")
+    strangers: int = constant(0, "entries that a sender without the key adds")
     lost_answers: int = constant(0, "operations on metadata that are not answered, done or not, or yet to be done")
     reads_in_flight: int = constant(1, "entries that a recovery reads at once")
-    reads: int = constant(1, "how often a reader reads all that it can")
+    reads: int = constant(1, "how often a reader reads all entries")
     polls: int = constant(0, "how often a reader that waits for the next entry asks for it")
-    questions: int = constant(0, "how often a reader asks for the LAC once more")
+    questions: int = constant(0, "how often a reader asks for the LAC again")
     deferred_sync: bool = constant(False, "whether entries are confirmed before they are durable, and forced")
-    explicit_lac: bool = constant(False, "whether the LAC is told by itself where no entry follows")
-    forces: int = constant(0, "how often the writer is asked to force what is confirmed")
-    restarts: int = constant(0, "how often a recovery that was overtaken begins anew")
+    explicit_lac: bool = constant(False, "whether the LAC is also sent alone, where no entry follows")
+    forces: int = constant(0, "how often the writer is asked to force the confirmed entries")
+    restarts: int = constant(0, "how often a recovery that was overtaken restarts")
 
     keys_are_checked: bool = constant(True, "whether an add with another master key is refused")
     boot_fences: bool = constant(True, "whether a bookie that has lost its disk fences the ledger before it serves")
-    boot_enters_limbo: bool = constant(True, "whether the ledger is in limbo then")
+    boot_enters_limbo: bool = constant(True, "whether the ledger is in limbo there")
 
     writer: Writer = actor(lambda protocol: Writer(LEDGER, protocol.writer_settings, protocol.protections))
     recoverer: PerKey[ModelValue, Recoverer] = per_key(
@@ -249,7 +253,7 @@ class StoreRoles(Protected, Protocol):
     metadata: LedgerMetadata | None = state(None, held_by="metadata")
     version: int = state(0, held_by="metadata")
     tokens: tuple[int, ...] = state(())
-    """The token of each entry that was appended."""
+    """The token of each appended entry."""
     is_asked_to_close: bool = state(False)
     broken: int = state(0)
     given_up: int = state(0)
@@ -265,7 +269,7 @@ class StoreRoles(Protected, Protocol):
 
     configurations = {
         "default": configuration(doc="a writer with two entries, and two bookies that both must confirm"),
-        "no-room": configuration(**ONE_BOOKIE, in_flight=1, doc="one bookie, and no room for two entries"),
+        "no-room": configuration(**ONE_BOOKIE, in_flight=1, doc="one bookie, and room for one entry in flight"),
         "replaced": configuration(bookies=3, breaks=1, doc="as the default, and another bookie to change to"),
         "one-of-two": configuration(bookies=3, ack_quorum=1, breaks=1, doc="the same, and one confirmation is enough"),
         "given-up": configuration(bookies=3, timeouts=1, doc="the same as replaced, and the answer comes too late"),
@@ -284,7 +288,10 @@ class StoreRoles(Protected, Protocol):
         "recovered-two-entries": configuration(recoverers=1, doc="as recovered, and two entries: a large one"),
         "recovered-and-crash": configuration(**RECOVERED, crashes=1, doc="as recovered, and a bookie crashes"),
         "recovered-unanswered": configuration(
-            **ONE_BOOKIE, **RECOVERED, lost_answers=2, doc="one bookie; the metadata service leaves two unanswered"
+            **ONE_BOOKIE,
+            **RECOVERED,
+            lost_answers=2,
+            doc="one bookie; the metadata service leaves two operations unanswered",
         ),
         "reads-ahead": configuration(
             **ONE_BOOKIE, recoverers=1, reads_in_flight=2, doc="one bookie; a recovery reads two entries at once"
@@ -300,7 +307,7 @@ class StoreRoles(Protected, Protocol):
             entries=3,
             in_flight=3,
             recoverers=1,
-            doc="two copies of three entries, striped over three bookies, of which one has what it is to have",
+            doc="two copies of three entries, striped over three bookies, one of which has its copies",
         ),
         "recovery-replaces": configuration(
             start=Start.ABANDONED, recoverers=1, bookies=3, timeouts=1, doc="a recovery that takes another bookie"
@@ -329,17 +336,17 @@ class StoreRoles(Protected, Protocol):
             crashes=1,
             doc="the same on one bookie, and a recovery",
         ),
-        "reader": configuration(readers=1, doc="as the default, and somebody reads meanwhile"),
+        "reader": configuration(readers=1, doc="as the default, and a client reads meanwhile"),
         "reader-of-one-of-two": configuration(
             readers=1, entries=1, ack_quorum=1, timeouts=1, doc="one entry, which a bookie that is asked may lack"
         ),
         "reader-of-fragments": configuration(
-            **ONE_COPY, readers=1, breaks=1, doc="somebody reads what is written to one bookie, and then to another"
+            **ONE_COPY, readers=1, breaks=1, doc="a client reads what is written to one bookie, and then to another"
         ),
         "reader-and-recovery": configuration(
-            **ONE_BOOKIE, recoverers=1, readers=1, doc="one bookie; somebody reads, and somebody recovers the ledger"
+            **ONE_BOOKIE, recoverers=1, readers=1, doc="one bookie; a client reads, and another recovers the ledger"
         ),
-        "long-polls": configuration(**ONE_BOOKIE, readers=1, reads=0, polls=2, doc="somebody waits for the next entry"),
+        "long-polls": configuration(**ONE_BOOKIE, readers=1, reads=0, polls=2, doc="a client waits for the next entry"),
         "explicit-lac": configuration(
             **ONE_BOOKIE,
             readers=1,
@@ -347,11 +354,11 @@ class StoreRoles(Protected, Protocol):
             questions=1,
             explicit_lac=True,
             crashes=1,
-            doc="one entry on one bookie, whose LAC is told by itself",
+            doc="one entry on one bookie, whose LAC is sent alone",
         ),
-        "stranger": configuration(**ONE_BOOKIE, **RECOVERED, strangers=1, doc="somebody without the key adds an entry"),
+        "stranger": configuration(**ONE_BOOKIE, **RECOVERED, strangers=1, doc="a sender without the key adds an entry"),
         "fenced-bookies-add": configuration(
-            LOSS, "a bookie that is fenced takes entries of the writer", **RECOVERED, fenced_bookies_refuse=False
+            LOSS, "a fenced bookie accepts entries of the writer", **RECOVERED, fenced_bookies_refuse=False
         ),
         "one-bookie-fenced": configuration(
             "recoveries_read_when_the_writer_is_fenced_off",
@@ -361,11 +368,11 @@ class StoreRoles(Protected, Protocol):
             fencing_covers_ensemble=False,
         ),
         "reads-without-fencing": configuration(
-            LOSS, "a bookie changes its mind", **RECOVERED, breaks=1, recovery_reads_fence=False
+            LOSS, "a bookie stores an entry after denying it", **RECOVERED, breaks=1, recovery_reads_fence=False
         ),
         "starts-at-the-lac": configuration(
             LOSS,
-            "recovery believes a bookie that came late",
+            "recovery trusts the LAC of a bookie that joined late",
             **ONE_COPY,
             recoverers=1,
             breaks=1,
@@ -384,7 +391,7 @@ class StoreRoles(Protected, Protocol):
         ),
         "fragments-at-once": configuration(
             DURABLE,
-            "recovery tells of its ensemble before the entries are there",
+            "recovery publishes its ensemble before the entries are there",
             **ONE_COPY,
             **RECOVERED,
             breaks=1,
@@ -392,7 +399,7 @@ class StoreRoles(Protected, Protocol):
         ),
         "hasty-negatives": configuration(
             LOSS,
-            "recovery takes one bookie's word that there is no such entry",
+            "recovery accepts one bookie's answer that there is no such entry",
             **RECOVERED,
             ack_quorum=1,
             negatives_cover_quorum=False,
@@ -405,13 +412,17 @@ class StoreRoles(Protected, Protocol):
         ),
         "unconditional-updates": configuration(
             "the_writer_knows_where_it_has_closed",
-            "metadata are replaced whoever has changed them",
+            "metadata are replaced even if somebody has changed them",
             **ONE_BOOKIE,
             **RECOVERED,
             conditional_updates=False,
         ),
         "confirmations-kept": configuration(
-            DURABLE, "a bookie that has left the ensemble counts", bookies=3, breaks=1, confirmations_withdrawn=False
+            DURABLE,
+            "a bookie that has left the ensemble still counts",
+            bookies=3,
+            breaks=1,
+            confirmations_withdrawn=False,
         ),
         "confirmed-out-of-order": configuration(
             DURABLE, "the LAC passes an entry that is not confirmed", **STRIPED, confirmed_in_order=False
@@ -425,14 +436,14 @@ class StoreRoles(Protected, Protocol):
         ),
         "lac-of-recovery": configuration(
             "no_lac_beyond_the_end",
-            "a recovery tells of what it has confirmed before it closes: a large one",
+            "a recovery sends its LAC before it closes the ledger: a large one",
             start=Start.ABANDONED,
             recoverers=2,
             recovery_freezes_lac=False,
         ),
         "keys-not-checked": configuration(
             "bookies_have_what_was_appended",
-            "a bookie takes the entry of somebody else",
+            "a bookie stores an entry of a sender without the key",
             **ONE_BOOKIE,
             strangers=1,
             keys_are_checked=False,
@@ -465,7 +476,7 @@ class StoreRoles(Protected, Protocol):
 
     @property
     def writer_settings(self) -> WriterSettings:
-        """How the ledger is written."""
+        """The settings of the writer."""
         return WriterSettings(
             self.ensemble_size,
             self.write_quorum,
@@ -479,17 +490,19 @@ class StoreRoles(Protected, Protocol):
 
     @property
     def recoverer_settings(self) -> RecovererSettings:
-        """How the ledger is recovered."""
+        """The settings of recoveries."""
         return RecovererSettings(in_flight_limit=self.reads_in_flight)
 
     @property
     def reader_settings(self) -> ReaderSettings:
-        """How the ledger is read. All happens at time 0, so that a reader takes any bookie for late at any time."""
+        """The settings of readers. Everything happens at time 0, so a reader may consider any bookie late at any
+        time.
+        """
         return ReaderSettings(speculation_delay=0, poll_wait=int(self.polls > 0))
 
     @initial
     def the_writer_is_called(self) -> None:
-        """The writer knows the bookies, and is called to create the ledger; what follows is up to ``start``."""
+        """The writer knows the bookies, and is called to create the ledger. ``start`` decides what follows."""
         names = tuple(b.name for b in self.bookies)
         for c in clients(self):
             self._give(c, role.BookiesChanged(names))
@@ -507,7 +520,7 @@ class StoreRoles(Protected, Protocol):
     # -- the roles and their drivers -----------------------------------------------------------------------------------
 
     def _give(self, c: ModelValue, event: role.Event) -> None:
-        """A client takes an event, and its driver does what comes of it."""
+        """Give a client an event, and carry out the effects."""
         for effect in self._role(c).receive(event, 0):
             self._do(c, effect)
 
@@ -536,7 +549,7 @@ class StoreRoles(Protected, Protocol):
             case role.ReadOver():
                 self._over(c, effect)
             case role.Confirmed():
-                assert effect.entry_id > desk.confirmed, "it confirms nothing new"
+                assert effect.entry_id > desk.confirmed, "the writer confirms nothing new"
                 desk.confirmed = effect.entry_id
             case role.Result():
                 if effect.token >= WAIT:
@@ -544,32 +557,34 @@ class StoreRoles(Protected, Protocol):
                 else:
                     desk.results = (*desk.results, effect)
             case _:
-                raise AssertionError(f"it wants something done that nobody does: {effect}")
+                raise AssertionError(f"unknown effect: {effect}")
 
     def _over(self, r: ModelValue, effect: role.ReadOver) -> None:
-        """Entries that a reader has asked for are there, up to one that cannot be had."""
+        """A read ends: the entries are there up to one that cannot be read."""
         desk, readable = self.desk[r], self._readable(r)
         if effect.token > 0:
-            assert desk.found >= {*range(effect.stop)}, "it has what has not come"
+            assert desk.found >= {*range(effect.stop)}, "the reader reports entries that have not arrived"
             ((_, readable),) = over = {one for one in desk.reads if one[0] == effect.token}
             desk.reads = desk.reads - over
         if effect.error is role.Error.NO_ENTRY:
             desk.denies = desk.denies | {effect.stop}
         elif effect.error and not (self.broken or self.given_up or self.crashed or self.lost):
-            assert effect.stop > readable, "it fails without a reason"
+            assert effect.stop > readable, "the reader fails without a reason"
 
     def _readable(self, r: ModelValue) -> int:
-        """The last entry that a reader takes for one that can be read."""
+        """The last entry that a reader considers readable."""
         reader = self.reader[r]
         return max(reader.lac, NO_ENTRY_YET if reader.end is None else reader.end)
 
     def _waited(self, r: ModelValue, result: role.Result) -> None:
-        """The entry that a reader has waited for can be read, or has come with that news, or will never be."""
+        """A wait for an entry ends: the entry can be read, or came with the answer, or will never exist."""
         entry_id = result.token - WAIT
         if result.value is None:
-            assert self.metadata is not None and end_of(self.metadata) is not None, "it ends what is not closed"
+            assert self.metadata is not None and end_of(self.metadata) is not None, (
+                "the reader ends a ledger that is not closed"
+            )
         elif result.value is not True:
-            assert result.value == data_of(entry_id), "it reads what was not written"
+            assert result.value == data_of(entry_id), "the reader returns data that was not written"
             self.desk[r].found = self.desk[r].found | {entry_id}
 
     def _send(
@@ -585,8 +600,8 @@ class StoreRoles(Protected, Protocol):
         return next(b for b in self.bookies if b.name == name)
 
     def _ask(self, b: ModelValue, event: role.Event, reads: Sequence[Any] = ()) -> None:
-        """A bookie takes an event, perhaps that some plain ``reads`` came, and its driver does what comes of it. Its
-        disk finds entries at once.
+        """Give a bookie an event, such as the arrival of plain ``reads``, and carry out the effects. Its disk finds
+        entries at once.
         """
         disk, events = self.disk[b], deque([event])
         while events:
@@ -594,15 +609,15 @@ class StoreRoles(Protected, Protocol):
                 match effect:
                     case role.Journal():
                         disk.unsynced = (*disk.unsynced, effect.record)
-                        assert effect.position == len(disk.unsynced), "it does not count its records"
+                        assert effect.position == len(disk.unsynced), "the bookie miscounts its records"
                     case role.JournalAdds():
                         records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
                         disk.unsynced = (*disk.unsynced, *records)
-                        assert effect.position == len(disk.unsynced), "it does not count its records"
+                        assert effect.position == len(disk.unsynced), "the bookie miscounts its records"
                     case role.SetTimer():
                         disk.timers = disk.timers | {effect.key}
                     case role.Result():
-                        assert not effect.error, "it does not do what it is called for"
+                        assert not effect.error, "the call fails"
                     case role.LookUp():
                         events.append(self._found(b, effect))
                     case role.LookUpReads():
@@ -617,12 +632,12 @@ class StoreRoles(Protected, Protocol):
                             for txn, response in adds.responses(effect.code):  # type: ignore[attr-defined]
                                 self._answer(b, effect.connection, txn, response)
                     case _:
-                        raise AssertionError(f"it wants something done that nobody does: {effect}")
+                        raise AssertionError(f"unknown effect: {effect}")
 
         self._number_from(b)
 
     def _number_from(self, b: ModelValue) -> None:
-        """Let a bookie number its look-ups from the last long poll, whose timers alone are still set."""
+        """Number a bookie's look-ups from the last long poll, and drop the timers of polls that have ended."""
         bookie, disk = self.bookie[b], self.disk[b]
         last = max(bookie.polls, default=0)
         if bookie.number != last:
@@ -636,8 +651,8 @@ class StoreRoles(Protected, Protocol):
         return role.Found(effect.number, code, entry_id, entries.get(entry_id))
 
     def _reads_found(self, b: ModelValue, effect: role.LookUpReads, reads: Sequence[Any]) -> list[role.ReadsFound]:
-        """What is found of plain reads, first of those that a bookie has."""
-        assert len(reads) == effect.count, "it refuses some"
+        """The results of plain reads, grouped by code."""
+        assert len(reads) == effect.count, "the bookie refuses some reads"
         found: dict[Code, list[tuple[int, int, bytes | None]]] = {}
         entries = self._entries(b)
         for txn, request in reads:
@@ -649,11 +664,11 @@ class StoreRoles(Protected, Protocol):
         ]
 
     def _entries(self, b: ModelValue) -> dict[int, bytes]:
-        """The entries that a bookie has, be they durable or not."""
+        """The entries that a bookie has, durable or not."""
         return entries_of((*self.disk[b].durable, *self.disk[b].unsynced))
 
     def _answer(self, b: ModelValue, connection: int, number: int, response: Response) -> None:
-        """An answer is on its way, if somebody waits for it and there is a connection."""
+        """Send an answer, if a client waits for it and the connection is not broken."""
         if connection == STRANGER:
             return
         wire = self.wire[clients(self)[connection]][b]
@@ -664,7 +679,7 @@ class StoreRoles(Protected, Protocol):
 
     @action
     def append(self) -> None:
-        """Somebody appends entries, one or all that are left at once."""
+        """A caller appends entries, one, or all that are left at once."""
         first = len(self.tokens)
         require(first < self.entries)
         require(self.writer.status is WriterStatus.OPEN)
@@ -678,7 +693,7 @@ class StoreRoles(Protected, Protocol):
 
     @action
     def close(self) -> None:
-        """Somebody wants the ledger closed."""
+        """A caller closes the ledger."""
         require(self.closing and self.start is Start.FRESH)
         require(not self.is_asked_to_close)
         require(self.writer.status not in (WriterStatus.NEW, WriterStatus.CREATING))
@@ -687,7 +702,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=recoverers)
     def recover(self, c: ModelValue) -> None:
-        """Somebody wants the ledger recovered."""
+        """A caller recovers the ledger."""
         require(self.metadata is not None)
         require(self.recoverer[c].status is RecoveryStatus.IDLE)
         require(not self.desk[c].results)
@@ -695,7 +710,7 @@ class StoreRoles(Protected, Protocol):
 
     @action
     def force(self) -> None:
-        """Somebody wants what is confirmed to be durable."""
+        """A caller forces the confirmed entries to be durable."""
         require(self.forces > 0)
         require(self.writer.status is WriterStatus.OPEN)
         require(self.writer.adds.confirmed > self.writer.lac)
@@ -705,14 +720,14 @@ class StoreRoles(Protected, Protocol):
 
     @action(r=readers)
     def open(self, r: ModelValue) -> None:
-        """Somebody opens the ledger to read it."""
+        """A caller opens the ledger to read it."""
         require(self.metadata is not None)
         require(self.reader[r].status is ReaderStatus.NEW)
         self._give(r, role.Call(OPEN, "open"))
 
     @action(r=readers)
     def read(self, r: ModelValue) -> None:
-        """Somebody reads all entries, together or each by itself, be it that they can be read or not."""
+        """A caller reads all entries, together or one by one, whether or not they can be read."""
         require(self.read_by[r] < self.reads)
         require(self.reader[r].status is ReaderStatus.OPEN)
         self.read_by[r] += 1
@@ -724,7 +739,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(r=readers)
     def ask_for_lac(self, r: ModelValue) -> None:
-        """Somebody wants to know how far the ledger can be read by now."""
+        """A caller asks how far the ledger can be read now."""
         require(self.asked_by[r] < self.questions)
         require(self.reader[r].status is ReaderStatus.OPEN)
         self.asked_by[r] += 1
@@ -732,7 +747,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(r=readers)
     def wait_for_entry(self, r: ModelValue) -> None:
-        """Somebody waits for the entry after the last that can be read."""
+        """A caller waits for the entry after the last readable one."""
         reader = self.reader[r]
         require(reader.polled < self.polls)
         require(reader.status is ReaderStatus.OPEN)
@@ -742,7 +757,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(r=readers)
     def change_is_told(self, r: ModelValue) -> None:
-        """A reader that watches the metadata hears that they have changed."""
+        """A reader that watches the metadata is notified that they have changed."""
         desk = self.desk[r]
         require(desk.is_notified)
         desk.is_notified = False
@@ -752,20 +767,20 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients, b=bookies, by="b")
     def request_comes(self, c: ModelValue, b: ModelValue) -> None:
-        """A request comes to a bookie, or several adds come at once."""
+        """A request arrives at a bookie, or several adds at once."""
         wire = self.wire[c][b]
         taken, wire.requests = self._come_together(wire.requests)
         self._take(c, b, taken)
 
     @action(c=clients, b=bookies, by="b")
     def late_request_comes(self, c: ModelValue, b: ModelValue) -> None:
-        """The same over a connection that is broken."""
+        """The same over a broken connection."""
         wire = self.wire[c][b]
         taken, wire.late = self._come_together(wire.late)
         self._take(c, b, taken)
 
     def _come_together(self, requests: tuple[tuple[int, Request], ...]) -> tuple[Any, Any]:
-        """The requests that come together, and those that come later."""
+        """The requests that arrive together, and those that arrive later."""
         require(len(requests) > 0)
         alike = 1
         if _kind(requests[0]) is not None:
@@ -786,7 +801,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(b=bookies, c=clients, by="c")
     def answer_comes(self, b: ModelValue, c: ModelValue) -> None:
-        """An answer comes to a client, or several answers to adds that are alike."""
+        """An answer arrives at a client, or several similar answers to adds."""
         wire = self.wire[c][b]
         require(len(wire.answers) > 0)
         asked = {one.number: one for one in wire.awaited}
@@ -800,7 +815,7 @@ class StoreRoles(Protected, Protocol):
         self._answered(c, b, answered)
 
     def _answered(self, c: ModelValue, b: ModelValue, answered: Sequence[tuple[Awaited, Response | None]]) -> None:
-        """Answers of a bookie that are alike come to a client together; or (None) it gives up waiting for them."""
+        """Deliver similar answers of a bookie to a client; None instead of an answer: the client gives up waiting."""
         first, response = answered[0]
         if first.kind is Kind.ADD:
             entry_ids = tuple(one.entry_id for one, _ in answered)
@@ -818,13 +833,13 @@ class StoreRoles(Protected, Protocol):
         for one, response in answered:
             entry = answers.add(self.reader[r].digests, one.txn, b.name, (LEDGER, one.entry_id), response)
             if entry is not None:
-                assert _is_entry(entry, one.entry_id), "it reads what was not written"
+                assert _is_entry(entry, one.entry_id), "the reader returns data that was not written"
                 desk.found = desk.found | {one.entry_id}
         for event in answers.taken():
             self._give(r, event)
 
     def _unanswered(self, c: ModelValue, b: ModelValue, awaited: Sequence[Awaited]) -> None:
-        """A client gives up waiting."""
+        """A client gives up waiting for some requests."""
         for (kind, _), some in groupby(awaited, lambda one: (one.kind, one.txn)):
             together = [(one, None) for one in some]
             assert kind is not Kind.OTHER or len(together) == 1
@@ -832,7 +847,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients, b=bookies)
     def request_is_given_up(self, c: ModelValue, b: ModelValue) -> None:
-        """A client waits for an answer no more, which may come too late, and may have been on its way."""
+        """A client gives up a request. The answer may have been in flight, or may arrive too late."""
         wire = self.wire[c][b]
         require(self.given_up < self.timeouts)
         self.given_up += 1
@@ -843,7 +858,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients, b=bookies)
     def connection_breaks(self, c: ModelValue, b: ModelValue) -> None:
-        """A connection breaks over which somebody waits for an answer. Some of the requests may still come."""
+        """A connection breaks while a client waits for an answer. Some of the requests may still arrive."""
         wire = self.wire[c][b]
         require(self.broken < self.breaks)
         require(len(wire.awaited) > 0)
@@ -858,7 +873,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients, b=bookies)
     def client_notices(self, c: ModelValue, b: ModelValue) -> None:
-        """A client notices that a connection is broken: nothing that it has asked over it will be answered."""
+        """A client notices that a connection is broken: its requests will not be answered."""
         wire = self.wire[c][b]
         require(wire.is_broken)
         awaited, wire.awaited, wire.is_broken = wire.awaited, (), False
@@ -869,7 +884,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(b=bookies)
     def journal_is_synced(self, b: ModelValue) -> None:
-        """The journal of a bookie is durable up to one of its records."""
+        """The journal of a bookie becomes durable up to one of its records."""
         disk = self.disk[b]
         require(len(disk.unsynced) > 0)
         self._sync(b, one_of(range(1, len(disk.unsynced) + 1)))
@@ -882,7 +897,7 @@ class StoreRoles(Protected, Protocol):
         self._count_from(b, synced)
 
     def _count_from(self, b: ModelValue, synced: int) -> None:
-        """Let a bookie count the records of its journal from the last that is durable."""
+        """Number the journal records of a bookie from the last durable one."""
         bookie = self.bookie[b]
         bookie.position -= synced
         bookie.synced = 0
@@ -899,23 +914,23 @@ class StoreRoles(Protected, Protocol):
 
     @action(b=bookies)
     def poll_is_over(self, b: ModelValue) -> None:
-        """A long poll has waited long enough at a bookie."""
+        """A long poll at a bookie times out."""
         self._ask(b, role.TimerFired(one_of(self.disk[b].timers)))
 
     @action(b=bookies)
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A bookie crashes, and is back with what was durable, and perhaps more of its journal."""
+        """A bookie crashes, and comes back with what was durable, and perhaps more of its journal."""
         require(self.crashed < self.crashes)
         self.crashed += 1
         disk = self.disk[b]
         disk.durable = made_durable(disk.durable, disk.unsynced[: one_of(range(len(disk.unsynced) + 1))])
         self._restart(b)
         for record in disk.durable:
-            told = LacWritten(LEDGER, record.lac, b"") if isinstance(record, EntryAdded) else record
-            self._ask(b, role.Replayed(told))  # type: ignore[arg-type]
+            replayed = LacWritten(LEDGER, record.lac, b"") if isinstance(record, EntryAdded) else record
+            self._ask(b, role.Replayed(replayed))  # type: ignore[arg-type]
 
     def _restart(self, b: ModelValue) -> None:
-        """A bookie begins anew, and what was on its way to it is lost."""
+        """Restart a bookie. Messages to it are lost."""
         self.disk[b].unsynced = ()
         for c in clients(self):
             wire = self.wire[c][b]
@@ -926,7 +941,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(b=bookies)
     def bookie_loses_its_disk(self, b: ModelValue) -> None:
-        """A bookie crashes, and is back with an empty disk. The ledger is marked before it serves."""
+        """A bookie crashes, and comes back with an empty disk. The ledger is marked before it serves."""
         require(self.lost < self.losses)
         require(len(self.disk[b].durable) > 0)
         self.lost += 1
@@ -941,14 +956,14 @@ class StoreRoles(Protected, Protocol):
 
     @action(b=bookies)
     def bookie_is_full(self, b: ModelValue) -> None:
-        """A bookie keeps what room there is for recoveries."""
+        """A bookie runs out of space and reserves the rest for recoveries."""
         require(self.filled < self.full)
         self.filled += 1
         self._ask(b, role.Call(FILL, "read only", (True,)))
 
     @action(b=bookies)
     def stranger_adds(self, b: ModelValue) -> None:
-        """Somebody who does not have the key wants a bookie to store an entry."""
+        """A sender without the key asks a bookie to store an entry."""
         require(self.strange < self.strangers)
         require(LEDGER in self.bookie[b].ledgers)
         self.strange += 1
@@ -959,7 +974,7 @@ class StoreRoles(Protected, Protocol):
     # -- the metadata service ------------------------------------------------------------------------------------------
 
     def _carried_out(self, operation: role.Effect) -> tuple[role.Outcome, int, LedgerMetadata | None]:
-        """Carry out an operation; its outcome, and the version and the metadata that go with that."""
+        """Carry out an operation. Return its outcome, and the version and metadata that go with it."""
         match operation:
             case role.CreateMetadata():
                 if self.metadata is not None:
@@ -978,7 +993,7 @@ class StoreRoles(Protected, Protocol):
                 return role.Outcome.OK, self.version, self.metadata
 
     def _notify(self) -> None:
-        """Tell those who watch that the metadata have changed."""
+        """Notify the clients that watch the metadata of a change."""
         for r in self.readers:
             desk = self.desk[r]
             if desk.watches:
@@ -986,7 +1001,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients, by="metadata")
     def metadata_are_asked(self, c: ModelValue) -> None:
-        """The metadata service does what a client wants; the answer comes, or is lost."""
+        """The metadata service carries out an operation of a client. The answer is sent, or lost."""
         desk = self.desk[c]
         require(len(desk.operations) > 0)
         operation, desk.operations = desk.operations[0], desk.operations[1:]
@@ -1001,7 +1016,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients)
     def operation_is_given_up(self, c: ModelValue) -> None:
-        """The session of a client is lost before an operation is done. It is done yet, or never."""
+        """The session of a client is lost before an operation is done. The operation is done later, or never."""
         desk = self.desk[c]
         require(self.unanswered < self.lost_answers)
         require(len(desk.operations) > 0)
@@ -1013,7 +1028,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients, by="metadata")
     def late_operation_is_done(self, c: ModelValue) -> None:
-        """The metadata service does what a client has given up."""
+        """The metadata service carries out an operation that the client has given up."""
         desk = self.desk[c]
         require(len(desk.late) > 0)
         operation, desk.late = desk.late[0], desk.late[1:]
@@ -1021,7 +1036,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients)
     def metadata_come(self, c: ModelValue) -> None:
-        """A client gets the answer of the metadata service."""
+        """A client receives the answer of the metadata service."""
         desk = self.desk[c]
         require(len(desk.answers) > 0)
         answer, desk.answers = desk.answers[0], desk.answers[1:]
@@ -1029,7 +1044,7 @@ class StoreRoles(Protected, Protocol):
 
     @action(c=clients)
     def timer_fires(self, c: ModelValue) -> None:
-        """The time of a client's timer has come."""
+        """A client's timer fires."""
         desk = self.desk[c]
         key = one_of(desk.timers)
         if key[0] == "restart":
@@ -1045,8 +1060,8 @@ class StoreRoles(Protected, Protocol):
     @sometimes(c=recoverers)
     def recoveries_keep_entries(self, c: ModelValue) -> bool:
         """A recovery can close the ledger with an entry that it has found."""
-        told = [result.value for result in self.desk[c].results if not result.error]
-        return not self.is_asked_to_close and any(metadata.last_entry >= 0 for metadata in told)
+        reported = [result.value for result in self.desk[c].results if not result.error]
+        return not self.is_asked_to_close and any(metadata.last_entry >= 0 for metadata in reported)
 
     @sometimes(r=readers)
     def readers_find_entries(self, r: ModelValue) -> bool:
@@ -1055,14 +1070,14 @@ class StoreRoles(Protected, Protocol):
 
     @sometimes(when=lambda protocol: protocol.closing and protocol.start is Start.FRESH)
     def writers_close(self) -> bool:
-        """The writer can close the ledger behind all entries."""
-        told = [result.value for result in self.desk[WRITER].results if result.token == CLOSE and not result.error]
-        return told == [self.entries - 1]
+        """The writer can close the ledger after all entries."""
+        ends = [result.value for result in self.desk[WRITER].results if result.token == CLOSE and not result.error]
+        return ends == [self.entries - 1]
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def _copies(self, metadata: LedgerMetadata, entry_id: int) -> int:
-        """On how many of its bookies an entry is durable, as far as the metadata tell."""
+        """The number of a ledger's bookies, according to the metadata, on which an entry is durable."""
         ensemble = tuple(fragment_of(metadata.fragments, entry_id).ensemble)
         asked = [self._bookie_called(name) for name in write_set(entry_id, ensemble, self.write_quorum)]
         return sum(entry_id in entries_of(self.disk[b].durable) for b in asked)
@@ -1074,16 +1089,16 @@ class StoreRoles(Protected, Protocol):
         return end is None or end >= self._safe()
 
     def _safe(self) -> int:
-        """The last entry that the caller knows to be safe: one that is confirmed, or forced."""
+        """The last entry that the caller knows to be safe: confirmed, or, with deferred sync, forced."""
         desk = self.desk[WRITER]
         if not self.deferred_sync:
             return desk.confirmed
-        told = [result for result in desk.results if result.token == CLOSE or result.token > FORCE]
-        return max((result.value for result in told if not result.error), default=NO_ENTRY_YET)
+        ends = [result for result in desk.results if result.token == CLOSE or result.token > FORCE]
+        return max((result.value for result in ends if not result.error), default=NO_ENTRY_YET)
 
     @invariant(entry_id=lambda protocol: range(protocol.entries), when=lambda protocol: not protocol.losses)
     def confirmed_entries_are_durable(self, entry_id: int) -> bool:
-        """An entry that was confirmed to the caller is durable on an ack quorum of its bookies, as long as no disk is
+        """An entry that was confirmed to the caller is durable on an ack quorum of its bookies, unless a disk is
         lost.
         """
         if self._safe() < entry_id:
@@ -1093,7 +1108,7 @@ class StoreRoles(Protected, Protocol):
 
     @invariant(entry_id=lambda protocol: range(protocol.entries), when=lambda protocol: not protocol.losses)
     def closed_ledgers_are_whole(self, entry_id: int) -> bool:
-        """Every entry of a closed ledger is durable on an ack quorum of its bookies, as long as no disk is lost."""
+        """Every entry of a closed ledger is durable on an ack quorum of its bookies, unless a disk is lost."""
         metadata = self.metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry < entry_id:
             return True
@@ -1101,37 +1116,37 @@ class StoreRoles(Protected, Protocol):
 
     @invariant
     def closed_ledgers_have_their_length(self) -> bool:
-        """A closed ledger has as many bytes as its entries have."""
+        """The length of a closed ledger is the sum of the bytes of its entries."""
         metadata = self.metadata
         return metadata is None or end_of(metadata) is None or metadata.length == metadata.last_entry + 1
 
     @invariant
     def the_writer_knows_where_it_has_closed(self) -> bool:
-        """A ledger that its writer has closed ends at the last entry that was confirmed, as its caller is told."""
-        told = [result.value for result in self.desk[WRITER].results if result.token == CLOSE and not result.error]
+        """A ledger that its writer has closed ends at the last confirmed entry, and its caller gets that end."""
+        ends = [result.value for result in self.desk[WRITER].results if result.token == CLOSE and not result.error]
         end = None if self.metadata is None else end_of(self.metadata)
-        return not told or told == [end] == [self._safe()]
+        return not ends or ends == [end] == [self._safe()]
 
     @invariant
     def every_append_is_answered(self) -> bool:
-        """When the writer has ended, each entry is confirmed, or its caller knows that it may be lost; and no call has
-        two answers.
+        """When the writer has ended, each entry is confirmed, or its caller knows that it may be lost. No call has two
+        answers.
         """
         desk, status = self.desk[WRITER], self.writer.status
-        told = [result.token for result in desk.results]
+        answered = [result.token for result in desk.results]
         failed = {result.token for result in desk.results if result.error}
         has_ended = status in (WriterStatus.CLOSED, WriterStatus.FAILED)
         left = self.tokens[desk.confirmed + 1 :] if has_ended else ()
-        return len({*told}) == len(told) and failed >= {*left}
+        return len({*answered}) == len(answered) and failed >= {*left}
 
     @invariant
     def the_limit_is_kept(self) -> bool:
-        """The writer has no more entries under way than it may."""
+        """The writer has no more entries in flight than its limit."""
         return self.writer.adds.pushed - self.writer.adds.confirmed <= self.in_flight
 
     @invariant(b=bookies)
     def bookies_have_what_was_appended(self, b: ModelValue) -> bool:
-        """An entry that a bookie has is one that the writer was given, under its id."""
+        """Every entry that a bookie has was appended to the writer, under its id."""
         return all(
             _is_entry(DIGESTS.open_entry(body, LEDGER, entry_id), entry_id)
             for entry_id, body in self._entries(b).items()
@@ -1139,7 +1154,7 @@ class StoreRoles(Protected, Protocol):
 
     @invariant(c=clients, b=bookies)
     def answers_tell_what_is_durable(self, c: ModelValue, b: ModelValue) -> bool:
-        """What a bookie tells a client is durable."""
+        """What a bookie reports to a client is durable."""
         entries = entries_of(self.disk[b].durable)
         for _, response in self.wire[c][b].answers:
             if isinstance(response, AddEntryResponse):
@@ -1154,12 +1169,14 @@ class StoreRoles(Protected, Protocol):
         return True
 
     def _is_fenced(self, b: ModelValue) -> bool:
-        """Whether it is durable that a bookie is fenced."""
+        """Whether the fence of a bookie is durable."""
         return LedgerFenced(LEDGER) in self.disk[b].durable
 
     @invariant(c=recoverers)
     def recoveries_read_when_the_writer_is_fenced_off(self, c: ModelValue) -> bool:
-        """A recovery reads only once bookies that are not fenced cannot make an ack quorum of any write set."""
+        """A recovery starts to read only once the bookies that are not fenced cannot form an ack quorum of any write
+        set.
+        """
         recoverer = self.recoverer[c]
         if recoverer.status not in (RecoveryStatus.READING, RecoveryStatus.CLOSING):
             return True
@@ -1168,14 +1185,14 @@ class StoreRoles(Protected, Protocol):
 
     @invariant(c=recoverers)
     def recoveries_know_the_end(self, c: ModelValue) -> bool:
-        """Who has recovered the ledger is told how it is closed."""
-        told = [result.value for result in self.desk[c].results if not result.error]
-        return not told or (told == [self.metadata] and told[0].status is LedgerStatus.CLOSED)
+        """A recovery reports the end that the ledger was closed at."""
+        reported = [result.value for result in self.desk[c].results if not result.error]
+        return not reported or (reported == [self.metadata] and reported[0].status is LedgerStatus.CLOSED)
 
     @invariant(b=bookies)
     def no_lac_beyond_the_end(self, b: ModelValue) -> bool:
-        """No bookie has learnt a LAC beyond the end of a closed ledger: a reader would believe it, and read entries
-        that are cut off.
+        """No bookie has a LAC beyond the end of a closed ledger: a reader would trust it, and read entries that are cut
+        off.
         """
         end = None if self.metadata is None else end_of(self.metadata)
         ledger = self.bookie[b].ledgers.get(LEDGER)
@@ -1183,20 +1200,20 @@ class StoreRoles(Protected, Protocol):
 
     @invariant(r=readers)
     def readers_find_what_is_confirmed(self, r: ModelValue) -> bool:
-        """A reader, who asks only for what it takes for confirmed, is never told that there is no such entry."""
+        """No reader gets "no such entry" for a confirmed entry. Readers ask only for entries that they consider
+        confirmed.
+        """
         return len(self.desk[r].denies) == 0
 
     @invariant(r=readers)
     def no_dirty_reads(self, r: ModelValue) -> bool:
-        """An entry that a reader has found is not cut off when the ledger is closed."""
+        """An entry that a reader has read is not cut off when the ledger is closed."""
         end = None if self.metadata is None else end_of(self.metadata)
         return end is None or all(entry_id <= end for entry_id in self.desk[r].found)
 
     @step_invariant(b=bookies)
     def no_lac_of_a_bookie_falls(self, after: StoreRoles, b: ModelValue) -> bool:
-        """A reader that has read up to the LAC of a bookie is never told a lower one, unless the bookie has started
-        anew.
-        """
+        """A bookie never reports a lower LAC to a reader than before, unless the bookie has restarted."""
         if after.crashed > self.crashed or after.lost > self.lost:
             return True
         before, now = (each.bookie[b].ledgers.get(LEDGER) for each in (self, after))
@@ -1204,7 +1221,7 @@ class StoreRoles(Protected, Protocol):
 
     @invariant(c=clients)
     def who_waits_is_answered(self, c: ModelValue) -> bool:
-        """A client that waits for the metadata service, or for bookies, has asked."""
+        """A client that waits for the metadata service, or for bookies, has sent its request."""
         desk = self.desk[c]
         asks_service = len(desk.operations) + len(desk.answers) + len(desk.timers) > 0
         asks_bookies = any(self.wire[c][b].awaited for b in self.bookies)
@@ -1230,7 +1247,7 @@ def _is_entry(entry: Entry | None, entry_id: int) -> bool:
 
 
 def _kind(numbered: tuple[int, Request]) -> type[role.Event] | None:
-    """The event of requests that come together; None for those that come by themselves."""
+    """The event of requests that may arrive together, or None for those that arrive alone."""
     _, request = numbered
     if isinstance(request, AddEntry):
         return role.AskedToAdd
@@ -1238,7 +1255,7 @@ def _kind(numbered: tuple[int, Request]) -> type[role.Event] | None:
 
 
 def _are_alike(asked: Mapping[int, Awaited], one: tuple[int, Response], other: tuple[int, Response]) -> bool:
-    """Whether two answers may come together: to adds, or to reads, of which a role knows by the same number."""
+    """Whether two answers may arrive together: to adds, or to reads that a role knows by the same number."""
     (number, first), (other_number, second) = one, other
     if asked[number].kind is Kind.OTHER or asked[number].kind is not asked[other_number].kind:
         return False

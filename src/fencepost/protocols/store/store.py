@@ -1,23 +1,22 @@
-"""The ledger store as a protocol: its clients and bookies, whose every decision is one of `fencepost.ledger.rules`.
+"""The ledger store as a protocol: its clients and bookies, whose every decision is made by `fencepost.ledger.rules`.
 
-An action here sends and receives and remembers. Whether a bookie takes an add, how far the LAC goes, how a read ends,
-whether the metadata may be replaced, is asked of the very functions that the store runs, with the protections that are
-switched on.
+An action here sends, receives and keeps state. The decisions are made by the functions that the store runs, with the
+protections that are on: whether a bookie accepts an add, how far the LAC goes, how a read ends, whether metadata may be
+replaced.
 
-It is the life of one ledger, as `bookkeeper` tells it, with the names of that protocol, and what a real client does
-besides:
+It is the life of one ledger, as in `bookkeeper` and with its names, and with more behaviour of a real client:
 
-- It acts on metadata as it has seen them. Others may have changed them since; its write is refused, it reads again and
-  asks the rule again.
-- The answer to a write comes later, or is lost. Meanwhile the owner counts what bookies confirm, and more of them may
+- It acts on the metadata that it last read. Others may have changed them since. Then its write is refused, and it reads
+  them and asks the rule again.
+- The answer to a write arrives later, or is lost. Meanwhile the owner counts what bookies confirm, and more bookies may
   fail.
 - A recovery reads several entries at once, while it writes back (``reads_in_flight``).
-- A recovery that was overtaken finds that out when it wants to close the ledger.
-- A bookie that lost everything in a crash is back, in limbo (``crashes``).
+- A recovery that was overtaken finds out when it closes the ledger.
+- A bookie that lost everything in a crash comes back in limbo (``crashes``).
 
-What a role does at once about several bookies or entries is a step for each entry here: so there are more behaviours,
-and not fewer. A message that makes no difference any more is never received. That it is `bookkeeper` is declared, and
-checked: see ``PUBLISHED``. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
+Where a role handles several bookies or entries at once, there is a step for each entry here. So there are more
+behaviours, not fewer. A message that no longer makes a difference is never received. A declared refinement checks that
+every step is one of `bookkeeper`: see ``PUBLISHED``. Entry ids start at 1; a LAC of 0 means that nothing is confirmed.
 """
 
 from __future__ import annotations
@@ -141,18 +140,18 @@ class Status(enum.Enum):
     CLOSING = "closing"
     CLOSED = "closed"
     FOUND_CLOSED = "found closed"
-    """Somebody else has closed its ledger at just its LAC."""
+    """Somebody else has closed its ledger, exactly at its LAC."""
     WITHDRAWN = "withdrawn"
     ADOPTING = "adopting"
-    """Only where ledgers are created for others: it wants to be the owner."""
+    """It wants to own a ledger that was created for it. Only in protocols where that happens."""
     MARKING = "marking"
-    """It wants to recover the ledger, and has read its metadata."""
+    """It will recover the ledger, and has read its metadata."""
     IN_RECOVERY = "in recovery"
     TELLING_FRAGMENTS = "telling fragments"
-    """Only without the protection that a recovery keeps its fragments to itself."""
+    """Only without the protection that recovery does not publish its fragments before it closes the ledger."""
     CLOSING_RECOVERED = "closing recovered"
     OVERTAKEN = "overtaken"
-    """Somebody else has marked the ledger since, or closed it."""
+    """Somebody else has marked or closed the ledger since."""
     ABORTED = "aborted"
 
 
@@ -169,7 +168,7 @@ PUBLISHED_STATUS: Mapping[Status, ClientStatus] = {
     Status.OVERTAKEN: ClientStatus.IN_RECOVERY,
     Status.ABORTED: ClientStatus.RECOVERY_ABORTED,
 }
-"""The status of a client in `bookkeeper`, unless the metadata tell more: see :meth:`Store.published_status`."""
+"""The status of a client in `bookkeeper`, unless the metadata decide it: see :meth:`Store.published_status`."""
 
 
 WRITING = (
@@ -184,24 +183,24 @@ WRITING = (
 
 
 class MetadataService(Record):
-    """The metadata of the ledger, None before it is created, and their version."""
+    """The metadata of the ledger, or None before it is created, and their version."""
 
     metadata: LedgerMetadata | None = None
     version: int = 0
 
 
 class Answer(enum.Enum):
-    """The answer of the metadata service to a write, sooner or later."""
+    """The answer of the metadata service to a write."""
 
     WRITTEN = "written"
     LOST = "lost"
-    """The service has taken the write, and its answer is lost."""
+    """The service has accepted the write, and its answer is lost."""
     REFUSED = "refused"
 
 
 class Update(Record):
-    """A write of metadata, and the answer that the client waits for; ``version`` is what the metadata service has made
-    of it.
+    """A write of metadata, and the answer that the client waits for. ``version`` is the version that the write
+    created.
     """
 
     metadata: LedgerMetadata
@@ -210,7 +209,7 @@ class Update(Record):
 
 
 class LedgerOnBookie(current.LedgerOnBookie):
-    """The state of the ledger at a bookie, and whether the ledger is in limbo there."""
+    """The ledger at a bookie, and whether it is in limbo there."""
 
     limbo: bool = False
 
@@ -218,11 +217,11 @@ class LedgerOnBookie(current.LedgerOnBookie):
 class Client(Record):
     """The state of a client.
 
-    ``seen``: the metadata as it last saw them, with the fragments that its recovery keeps to itself, and ``version``
-    theirs. ``update``: a write that is not answered. The LAC, the last add that it pushed (LAP), adds that are not
-    confirmed, and who has confirmed which. Of a recovery: who is fenced, the ensemble that it reads from and the LAC
-    that it began with; the last entry that it has asked for, who lacks which entry, what was found out of order; the
-    end, once it is known; and which entries it has sent to any bookie.
+    ``seen``: the metadata as it last read them, with the unpublished fragments of its recovery. ``version``: theirs.
+    ``update``: an unanswered write. ``lap``: the last add that it pushed. Of a recovery: the fenced bookies, the
+    ensemble that it reads from, and the LAC that it began with; ``last_read``: the last entry that it has asked for;
+    the bookies that lack each entry; ``found``: entries that arrived out of order; the end, once known; and the entries
+    that it has sent to any bookie.
     """
 
     status: Status | None = None
@@ -245,7 +244,7 @@ class Client(Record):
 
 
 class Reader(Record):
-    """One ordinary read: which entry, who was asked, who has answered, and what came of it."""
+    """One ordinary read: its entry, the bookies that were asked and have answered, and the result."""
 
     entry_id: int | None = None
     asked: Bookies = frozenset()
@@ -261,18 +260,18 @@ RESULTS: Mapping[Verdict, ReadResult | None] = {
 }
 
 
-class Those(Collection[ModelValue]):
-    """The bookies of which something is so, which is asked only of those that somebody looks for."""
+class BookiesWhere(Collection[ModelValue]):
+    """The bookies that pass a test. The test is evaluated only for the bookies that are looked up."""
 
-    def __init__(self, bookies: Iterable[ModelValue], is_so: Callable[[ModelValue], bool]) -> None:
+    def __init__(self, bookies: Iterable[ModelValue], test: Callable[[ModelValue], bool]) -> None:
         self._bookies = bookies
-        self._is_so = is_so
+        self._test = test
 
     def __contains__(self, b: object) -> bool:
-        return isinstance(b, ModelValue) and b in self._bookies and self._is_so(b)
+        return isinstance(b, ModelValue) and b in self._bookies and self._test(b)
 
     def __iter__(self) -> Iterator[ModelValue]:
-        return (b for b in self._bookies if self._is_so(b))
+        return (b for b in self._bookies if self._test(b))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -314,7 +313,7 @@ READABLE = "all_acked_entries_are_readable"
 
 UNPROTECTED: Mapping[str, Configuration] = {
     "fenced-bookies-add": configuration(
-        LOSS, "a bookie that is fenced takes entries of the owner", fenced_bookies_refuse=False
+        LOSS, "a fenced bookie accepts entries of the owner", fenced_bookies_refuse=False
     ),
     "one-bookie-fenced": configuration(
         "reads_begin_when_the_owner_is_fenced_off",
@@ -322,33 +321,33 @@ UNPROTECTED: Mapping[str, Configuration] = {
         fencing_covers_ensemble=False,
     ),
     "reads-without-fencing": configuration(
-        LOSS, "defect 1 of the 4.13 protocol: a bookie changes its mind", recovery_reads_fence=False
+        LOSS, "defect 1 of the 4.13 protocol: a bookie stores an entry after denying it", recovery_reads_fence=False
     ),
     "starts-at-the-lac": configuration(
         LOSS,
-        "defect 2 of the 4.13 protocol: recovery believes a bookie that came late",
+        "defect 2 of the 4.13 protocol: recovery trusts the LAC of a bookie that joined late",
         recovery_starts_at_fragment=False,
     ),
     "reads-move-on": configuration(
         LOSS, "recovery reads from the ensemble that it has changed to", recovery_reads_stay=False
     ),
     "fragments-at-once": configuration(
-        READABLE, "recovery tells of its ensemble before the entries are there", recovery_keeps_fragments=False
+        READABLE, "recovery publishes its ensemble before the entries are there", recovery_keeps_fragments=False
     ),
     "hasty-negatives": configuration(
-        LOSS, "recovery takes one bookie's word that there is no such entry", negatives_cover_quorum=False
+        LOSS, "recovery accepts one bookie's answer that there is no such entry", negatives_cover_quorum=False
     ),
     "closes-before-writing-back": configuration(
         LOSS, "recovery closes before entries have an ack quorum", write_back_before_close=False
     ),
     "unconditional-updates": configuration(
         "whoever_closes_the_ledger_knows_its_end",
-        "metadata are replaced whoever has changed them",
+        "metadata are replaced even if somebody has changed them",
         conditional_updates=False,
     ),
     "confirmations-kept": configuration(
         "all_committed_entries_reach_ack_quorum",
-        "a bookie that has left the ensemble counts",
+        "a bookie that has left the ensemble still counts",
         confirmations_withdrawn=False,
     ),
     "confirmed-out-of-order": configuration(
@@ -359,7 +358,7 @@ UNPROTECTED: Mapping[str, Configuration] = {
     ),
     "limbo-denies": configuration(LOSS, "a bookie in limbo says that it has no such entry", limbo_is_unknown=False),
 }
-"""Configurations without a protection, whatever their size, and what is violated."""
+"""Configurations without a protection, of any size, and the invariant that is violated."""
 
 ONE_BOOKIE: Mapping[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
 ONE_COPY: Mapping[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
@@ -370,11 +369,11 @@ def _clients_and_readers(protocol: Store) -> Iterable[ModelValue]:
     return (*protocol.clients, *protocol.readers)
 
 
-# -- what `bookkeeper` makes of a state -------------------------------------------------------------------------------
+# -- the state of `bookkeeper` -----------------------------------------------------------------------------------------
 
 
 def _as_published(store: Store, ensemble: Ensemble) -> ledger.Ensemble:
-    """An ensemble as `bookkeeper` has it: without an order where that means nothing."""
+    """An ensemble of `bookkeeper`: unordered where the order means nothing."""
     return ensemble if ensemble and store.bookies_of_an_ensemble > store.write_quorum else frozenset(ensemble)
 
 
@@ -387,7 +386,7 @@ def _fragments(store: Store, metadata: LedgerMetadata | None) -> tuple[ledger.Fr
 
 
 def _known(store: Store, c: ModelValue) -> LedgerMetadata | None:
-    """The metadata that a client would have seen if the answer to its write had come at once."""
+    """The metadata that a client would know if its write were answered at once."""
     client = store.client[c]
     taken = store._taken(c)
     if taken is not None:
@@ -408,8 +407,8 @@ def _current(store: Store, c: ModelValue) -> ledger.Fragment:
 
 
 def _confirmed(store: Store, c: ModelValue, entry_id: int) -> Bookies:
-    """The bookies that have confirmed an entry: of one that is not committed, no bookie counts that is leaving the
-    ensemble.
+    """The bookies that have confirmed an entry. If the entry is not committed, bookies that are leaving the ensemble do
+    not count.
     """
     client = store.client[c]
     confirmed = client.confirmed[entry_id]
@@ -418,7 +417,7 @@ def _confirmed(store: Store, c: ModelValue, entry_id: int) -> Bookies:
 
 
 def _lac(store: Store, c: ModelValue) -> int:
-    """How far the LAC would be if it did not wait for the ensemble to be changed."""
+    """The LAC if it did not wait for the ensemble change."""
     client = store.client[c]
 
     def committed(entry_id: int) -> bool:
@@ -463,7 +462,7 @@ PUBLISHED: Mapping[str, Any] = {
     "client.no_such_entry": _no_such_entry,
     "reader.asked": lambda self, r: self.reader[r].asked - self.reader[r].answered,
 }
-"""The variables of `bookkeeper` in a state of `store`. Variables that are not named are the same in both."""
+"""The variables of `bookkeeper` in a state of `store`. Variables not listed are the same in both."""
 
 
 class Store(Protected, LedgerProtocol):
@@ -479,9 +478,9 @@ class Store(Protected, LedgerProtocol):
 
     bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that are available")
     clients: tuple[ModelValue, ...] = model_values(
-        "c", 2, "those who may create the ledger, or recover it", symmetric=True
+        "c", 2, "clients that may create the ledger or recover it", symmetric=True
     )
-    readers: tuple[ModelValue, ...] = model_values("r", 0, "those who read one entry", symmetric=True)
+    readers: tuple[ModelValue, ...] = model_values("r", 0, "clients that read one entry", symmetric=True)
     write_quorum: int = constant(2, "bookies that an entry is sent to")
     ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
     ensemble_size: int = constant(0, "bookies that entries are striped over; 0: the write quorum")
@@ -489,9 +488,9 @@ class Store(Protected, LedgerProtocol):
     inflight_limit: int = constant(1, "entries that the owner sends before the first of them is committed")
     message_loss: bool = constant(True, "whether messages can be lost, not only delayed")
     choose_ensembles: bool = constant(False, "whether any valid ensemble may be chosen, not only the first")
-    metadata_lags: bool = constant(True, "whether metadata are read, written and answered one after the other")
+    metadata_lags: bool = constant(True, "whether metadata are read, written and answered in separate steps")
     metadata_answers_lost: bool = constant(
-        False, "whether the answer to a change of the ensemble, or to the closing of the ledger, can be lost"
+        False, "whether the answer to an ensemble change, or to closing the ledger, can be lost"
     )
     mark_answers_lost: bool = constant(
         False, "whether the answer to a recovery that marks the ledger can be lost, so that it marks it again"
@@ -500,7 +499,7 @@ class Store(Protected, LedgerProtocol):
         False, "whether the owner sends entries while the ensemble is being changed"
     )
     reads_in_flight: int = constant(1, "entries that a recovery reads at once")
-    crashes: int = constant(0, "how often a bookie comes back from a crash without anything it had, in limbo")
+    crashes: int = constant(0, "how often a bookie crashes, loses everything and comes back in limbo")
 
     meta: MetadataService = state(MetadataService, held_by="zk")
     bookie: PerKey[ModelValue, LedgerOnBookie] = per_key(bookies, LedgerOnBookie)
@@ -533,7 +532,7 @@ class Store(Protected, LedgerProtocol):
         "marks-again": configuration(
             **ONE_COPY,
             mark_answers_lost=True,
-            doc="a recovery does not hear that it has marked the ledger, and marks it again",
+            doc="a recovery does not learn that it has marked the ledger, and marks it again",
         ),
         "at-once": configuration(
             **ONE_COPY, metadata_lags=False, doc="metadata are read, written and answered at once"
@@ -576,7 +575,7 @@ class Store(Protected, LedgerProtocol):
             doc="entries striped over three bookies, two copies of each",
         ),
         "reader": configuration(
-            bookies=2, readers=1, message_loss=False, doc="somebody reads while the ledger is written and recovered"
+            bookies=2, readers=1, message_loss=False, doc="a client reads while the ledger is written and recovered"
         ),
         "reader-of-two-entries": configuration(
             bookies=2,
@@ -584,7 +583,7 @@ class Store(Protected, LedgerProtocol):
             readers=1,
             ack_quorum=1,
             send_limit=2,
-            doc="somebody reads one of two entries, of which a bookie may have none, and answers are lost",
+            doc="a client reads one of two entries, which a bookie may lack, and answers are lost",
         ),
         "crash": configuration(
             bookies=2,
@@ -613,11 +612,11 @@ class Store(Protected, LedgerProtocol):
         ),
     }
 
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
+    # -- assumptions about the constants -------------------------------------------------------------------------------
 
     @assumption
     def quorums_fit(self) -> bool:
-        """A ledger can have these quorums."""
+        """The quorums fit a ledger."""
         return are_quorums(self.bookies_of_an_ensemble, self.write_quorum, self.ack_quorum)
 
     @assumption
@@ -627,7 +626,7 @@ class Store(Protected, LedgerProtocol):
 
     @assumption
     def everybody_is_one(self) -> bool:
-        """Nobody is taken for somebody else."""
+        """No two of bookies, clients and readers have the same name."""
         everybody = (*self.bookies, *self.clients, *self.readers)
         return len(set(everybody)) == len(everybody)
 
@@ -643,7 +642,7 @@ class Store(Protected, LedgerProtocol):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata of the ledger, which there are."""
+        """The metadata of the ledger, which must exist."""
         metadata = self.meta.metadata
         assert metadata is not None
         return metadata
@@ -654,10 +653,10 @@ class Store(Protected, LedgerProtocol):
         return frozenset(write_set(entry_id, ensemble, self.write_quorum))
 
     def _pick(self, ensembles: Iterable[Ensemble | None], taken: Iterable[Fragment]) -> Ensemble:
-        """The first of these ensembles that is not yet that of a fragment, or any; without one, the action is not
-        enabled.
+        """The first of these ensembles that is not yet the ensemble of a fragment, or with ``choose_ensembles`` any. If
+        there is none, the action is not enabled.
 
-        A client does not decide on the order of bookies: it is notified of the list of bookies.
+        A client does not choose the order of bookies: it gets the list from the metadata service.
         """
         known = [frozenset(fragment.ensemble) for fragment in taken]
         valid = dict.fromkeys(e for e in ensembles if e is not None and frozenset(e) not in known)
@@ -674,14 +673,14 @@ class Store(Protected, LedgerProtocol):
         return self._pick((chosen(some, self.bookies_of_an_ensemble) for some in self._candidates()), ())
 
     def _ensemble_without(self, current: Ensemble, failed: Bookies) -> Ensemble:
-        """An ensemble with others for the bookies that failed."""
+        """An ensemble with other bookies in place of those that failed."""
         ensembles = (replaced(current, failed, some) for some in self._candidates())
         return self._pick(ensembles, self.metadata.fragments)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
-        """Whether an add of this client to this bookie, or the answer to one, was lost."""
+        """Whether an add of this client to this bookie, or the answer to it, was lost."""
         return bool(self.network.lost(AddEntryRequest, c, b) or self.network.lost(AddEntryResponse, b, c))
 
     def _next_add(
@@ -704,17 +703,17 @@ class Store(Protected, LedgerProtocol):
         """Receive a read, or the answer to one."""
         return self.network.receive(kind, source=source, to=to, where=where).message
 
-    # -- what bookies keep ---------------------------------------------------------------------------------------------
+    # -- what bookies store --------------------------------------------------------------------------------------------
 
     def _store(self, b: ModelValue, c: ModelValue, add: AddEntryRequest) -> None:
-        """A bookie has an entry from now on, with the LAC that came with it."""
+        """Store an entry at a bookie, with the LAC that came with it."""
         bookie = self.bookie[b]
         bookie.entries |= {add.entry}
         if bookie.is_last(add.entry.id):
             bookie.lac_of_last = add.lac
 
     def _show(self, b: ModelValue, entry_id: int) -> None:
-        """A bookie answers with an entry."""
+        """A bookie answers with an entry. For subclasses."""
 
     def _stored(self, b: ModelValue, entry_id: int) -> Entry | None:
         """The entry with this id, if a bookie has it."""
@@ -738,7 +737,7 @@ class Store(Protected, LedgerProtocol):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_confirmed_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie stores an entry and the LAC that came with it."""
+        """A bookie stores an entry and the LAC sent with it."""
         add, code = self._receive_add(b, c)
         require(code is Code.OK)
         self._store(b, c, add)
@@ -747,7 +746,7 @@ class Store(Protected, LedgerProtocol):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie that is fenced refuses an entry of the owner."""
+        """A fenced bookie refuses an entry of the owner."""
         add, code = self._receive_add(b, c)
         require(code is Code.FENCED)
         self.network.send(self.add_entry_response(add.entry, add.recovery, success=False), b, c)
@@ -759,8 +758,8 @@ class Store(Protected, LedgerProtocol):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie is fenced, and answers with its last entry, which tells a LAC. It need not have heard of the ledger
-        before. In limbo it does not say that it has none: then nobody takes it for fenced.
+        """A bookie fences the ledger and answers with its last entry, which carries a LAC. It may not have known the
+        ledger before. In limbo it does not say that it has no entry, so it does not count as fenced.
         """
         self.network.receive(FenceRequest, source=c, to=b)
         bookie = self.bookie[b]
@@ -773,8 +772,8 @@ class Store(Protected, LedgerProtocol):
 
     @action(b=bookies, c=_clients_and_readers, by="b")
     def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie answers a read with the entry or with none. A recovery read fences it. In limbo it does not say that
-        there is none.
+        """A bookie answers a read with the entry or with none. A recovery read fences the ledger. In limbo it does not
+        say that there is none.
         """
         read = self._next_read(self.read_request, c, b)
         bookie = self.bookie[b]
@@ -786,15 +785,13 @@ class Store(Protected, LedgerProtocol):
         code = answer_to_read(
             stored=entry is not None, known_ledger=True, limbo=bookie.limbo, protections=self.protections
         )
-        # An answer that leaves it open whether there is the entry is as good as none, and none is sent.
+        # An answer that leaves open whether the entry exists is as good as none, so none is sent.
         if outcome_of_read(code, is_intact=True) is not ReadOutcome.FAILED:
             self.network.send(self.read_response(read.entry_id, entry, read.fence), b, c)
 
     @action(b=bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A bookie without a journal comes back with nothing of what it had, fenced and in limbo; what was on its way
-        to it is lost.
-        """
+        """A bookie without a journal comes back without any data, fenced and in limbo. Messages to it are lost."""
         require(self.crashed < self.crashes)
         self.crashed += 1
         self.bookie[b] = LedgerOnBookie(fenced=True, limbo=True)
@@ -805,10 +802,10 @@ class Store(Protected, LedgerProtocol):
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     def _write(self, c: ModelValue, metadata: LedgerMetadata, failed: Bookies = frozenset()) -> None:
-        """Write metadata in the place of those that were last seen; if they are taken, that deals with bookies that
-        ``failed``.
+        """Write metadata in place of those that were last read. If the write is accepted, the timeouts of ``failed``
+        bookies are cleared.
 
-        The answer comes with :meth:`client_receives_metadata`, or at once.
+        The answer arrives with :meth:`client_receives_metadata`, or at once.
         """
         client = self.client[c]
         assert client.version is not None, "a client writes what it has changed of what it has seen"
@@ -825,8 +822,8 @@ class Store(Protected, LedgerProtocol):
             self._receive_metadata(c)
 
     def _may_lose_answer(self, c: ModelValue) -> bool:
-        """Whether the answer to a write may be lost: of those to the marks of a recovery, of which there is no end, to
-        the first.
+        """Whether the answer to a write may be lost. Of the marks of recoveries only the first, since there can be any
+        number of them.
         """
         client = self.client[c]
         if client.status is not Status.MARKING:
@@ -835,8 +832,8 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients)
     def client_receives_metadata(self, c: ModelValue) -> None:
-        """The answer to a write of metadata comes; or it was refused or is lost, and the client has read how the
-        metadata are now.
+        """The answer to a write of metadata arrives. If the write was refused or the answer was lost, the client has
+        read the current metadata.
         """
         require(self.client[c].status in WRITING)
         self._receive_metadata(c)
@@ -880,7 +877,7 @@ class Store(Protected, LedgerProtocol):
             client.status = Status.OVERTAKEN
 
     def _go_on_with(self, c: ModelValue, metadata: LedgerMetadata, version: int | None) -> None:
-        """The ensemble was changed: bookies that left it no longer count for what is not committed."""
+        """The ensemble was changed: bookies that left it no longer count for uncommitted entries."""
         client = self.client[c]
         left = frozenset(self.client_ensemble(c)) - frozenset(current_ensemble(metadata))
         for entry_id in range(client.lac + 1, client.lap + 1):
@@ -888,14 +885,12 @@ class Store(Protected, LedgerProtocol):
         client.seen, client.version = metadata, version
 
     def _taken(self, c: ModelValue) -> LedgerMetadata | None:
-        """The write of a client that the metadata service has taken and the client does not know of yet."""
+        """The write of a client that the metadata service has accepted and the client does not know of yet."""
         update = self.client[c].update
         return None if update is None or update.answer is Answer.REFUSED else update.metadata
 
     def _is_leaving(self, c: ModelValue, b: ModelValue) -> bool:
-        """Whether a bookie is in the ensemble that a client adds to, and not in the one that the metadata have by
-        now.
-        """
+        """Whether a bookie is in the ensemble that a client adds to, but no longer in the one in the metadata."""
         taken = self._taken(c)
         return taken is not None and b not in current_ensemble(taken)
 
@@ -927,13 +922,13 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients, b=bookies)
     def client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
-        """The owner learns that a bookie has stored an entry, also while it changes the ensemble."""
+        """The owner learns that a bookie has stored an entry, even while it changes the ensemble."""
         require(self.client[c].status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
         self._receive_add_confirmed_response(c, b)
 
     @action(c=clients, b=bookies)
     def client_receives_add_fenced_response(self, c: ModelValue, b: ModelValue) -> None:
-        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        """The owner learns that its ledger is fenced, so in recovery, and stops."""
         client = self.client[c]
         require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
         add = self._next_add(self.add_entry_response, b, c, where=lambda add: not add.success)
@@ -942,26 +937,26 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients)
     def client_changes_ensemble(self, c: ModelValue) -> None:
-        """The owner writes metadata in which others stand for all the bookies that did not answer."""
+        """The owner writes metadata that replace all the bookies that did not answer."""
         client = self.client[c]
         require(self._may_change_ensemble(c))
         failed = self.failed_bookies(c)
         require(to_change_ensemble(self.seen(c).status, needs_change(self.client_ensemble(c), failed)) is Next.WRITE)
         metadata = self._with_others_for(c, failed)
-        assert metadata is not None, "the owner begins no fragment in the past"
+        assert metadata is not None, "the owner begins no fragment before an existing one"
         client.status = Status.CHANGING_ENSEMBLE
         self._write(c, metadata, failed)
 
     @action(c=clients)
     def client_resends_pending_add_op(self, c: ModelValue) -> None:
-        """The owner sends an entry that is not committed to the bookies that are new in its write set."""
+        """The owner sends an uncommitted entry to the bookies that are new in its write set."""
         require(self._may_change_ensemble(c))
         self._resend_pending_add_op(c, recovery=False)
 
     @action(c=clients)
     def client_closes_ledger(self, c: ModelValue) -> None:
-        """The owner wants to close the ledger at its LAC. It may do so at any time, as far as it knows the ledger to be
-        open.
+        """The owner starts to close the ledger at its LAC. It may do so at any time while it believes that the ledger
+        is open.
         """
         require(self.client[c].status is Status.OPEN)
         self._close(c)
@@ -1000,7 +995,7 @@ class Store(Protected, LedgerProtocol):
         self._write(c, marked_in_recovery(self.seen(c)))
 
     def _fence(self, c: ModelValue) -> None:
-        """The ledger is marked: every bookie of the last ensemble is asked to fence it."""
+        """Ask every bookie of the last ensemble to fence the ledger, which is marked."""
         client = self.client[c]
         client.status = Status.IN_RECOVERY
         client.recovery_phase = RecoveryPhase.FENCING
@@ -1013,8 +1008,8 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients, b=bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced. The highest LAC of any is where recovery starts. One that comes after reading has begun
-        is ignored.
+        """A bookie reports that it is fenced. Recovery starts from the highest LAC reported. A LAC that arrives after
+        reading has begun is ignored.
         """
         client = self.client[c]
         require(client.recovery_phase is RecoveryPhase.FENCING)
@@ -1034,7 +1029,7 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients)
     def client_sends_recovery_read_requests(self, c: ModelValue) -> None:
-        """Recovery reads the next entry. The first read waits for the owner to be fenced off."""
+        """Recovery reads the next entry. The first read waits until the owner is fenced off."""
         self._read_next_entry(c)
 
     def _read_next_entry(self, c: ModelValue) -> None:
@@ -1063,7 +1058,7 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients, b=bookies)
     def client_receives_recovery_read_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A response to a recovery read. It may decide the reads of several entries, in their order."""
+        """Recovery receives a response to a read. It may decide the reads of several entries, in their order."""
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY and client.last_read > client.lap)
         response = self._next_read(
@@ -1077,11 +1072,11 @@ class Store(Protected, LedgerProtocol):
             pass
 
     def _is_decided(self, c: ModelValue, entry_id: int) -> bool:
-        """Whether the read of an entry is over, after those before it; if so, what comes of that is done."""
+        """Whether the read of an entry is decided, after those before it. If so, apply the result."""
         client = self.client[c]
         entry = next((entry for entry in client.found if entry.id == entry_id), None)
         asked = self.write_set(entry_id, self.ensemble_to_read(c))
-        failed = Those(asked, lambda b: self._read_timed_out(c, b, entry_id))
+        failed = BookiesWhere(asked, lambda b: self._read_timed_out(c, b, entry_id))
         negative = client.no_such_entry[entry_id]
         verdict = recovery_read(entry is not None, negative, failed, asked, self.ack_quorum, self.protections)
         if verdict is Verdict.WAITING:
@@ -1104,7 +1099,7 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients)
     def client_writes_back_entry(self, c: ModelValue) -> None:
-        """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read
+        """Recovery writes the first entry that it has not sent yet to the current ensemble, wherever it was read
         from.
         """
         self._write_back_entry(c)
@@ -1133,8 +1128,8 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients)
     def recovery_client_changes_ensemble(self, c: ModelValue) -> None:
-        """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the
-        ledger.
+        """Recovery replaces all the bookies that did not answer a write. It does not publish the change before it
+        closes the ledger.
         """
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY)
@@ -1154,14 +1149,14 @@ class Store(Protected, LedgerProtocol):
 
     @action(c=clients)
     def recovery_client_sends_pending_add_op(self, c: ModelValue) -> None:
-        """Recovery sends an entry that is not written back to the bookies that are new in its write set."""
+        """Recovery sends an entry that is not written back yet to the bookies that are new in its write set."""
         require(self.client[c].status is Status.IN_RECOVERY)
         self._resend_pending_add_op(c, recovery=True)
 
     @action(c=clients)
     def recovery_client_closes_ledger(self, c: ModelValue) -> None:
-        """Everything is read and written back: recovery closes the ledger, with its fragments, at the last entry that
-        it found.
+        """Recovery has read and written back everything. It closes the ledger, with its fragments, at the last entry
+        read.
         """
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY)
@@ -1172,7 +1167,7 @@ class Store(Protected, LedgerProtocol):
         client.status = Status.CLOSING_RECOVERED
         self._write(c, closed(seen, end, 0, seen.fragments))
 
-    # -- what owner and recovery do alike ------------------------------------------------------------------------------
+    # -- what the owner and recovery share -----------------------------------------------------------------------------
 
     def _pending_add_ops(self, c: ModelValue) -> Collection[PendingAddOp]:
         """The adds of a client that are not committed."""
@@ -1185,7 +1180,7 @@ class Store(Protected, LedgerProtocol):
         self.client[c].pending_add_ops = self.client[c].pending_add_ops - {op} | {other}
 
     def _forget_pending(self, c: ModelValue, reached: int) -> None:
-        """All adds up to an entry are committed."""
+        """Drop the pending adds up to an entry: they are committed."""
         client = self.client[c]
         client.pending_add_ops = frozenset(op for op in client.pending_add_ops if op.entry.id > reached)
 
@@ -1194,13 +1189,13 @@ class Store(Protected, LedgerProtocol):
         return current_ensemble(self.seen(c))
 
     def seen(self, c: ModelValue) -> LedgerMetadata:
-        """The metadata as a client has seen them last."""
+        """The metadata as a client last read them."""
         seen = self.client[c].seen
         assert seen is not None
         return seen
 
     def _push(self, c: ModelValue, entry: Entry, recovery: bool) -> PendingAddOp:
-        """An entry is to be committed. However often it is sent, it carries the LAC of now."""
+        """Add an entry to those that wait to be committed. Each time it is sent it carries the current LAC."""
         client = self.client[c]
         client.lap = entry.id
         lac = lac_to_carry(client.recovery_lac, client.lac, self.protections) if recovery else self._lac(c)
@@ -1215,14 +1210,14 @@ class Store(Protected, LedgerProtocol):
         return self.add_entry_request(entry, lac, recovery)
 
     def _lac(self, c: ModelValue) -> int:
-        """The LAC that a client tells: the last entry that is confirmed."""
+        """The LAC that a client sends: the last confirmed entry."""
         return self.client[c].lac
 
     def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
-        """Count in a confirmation.
+        """Count a confirmation.
 
-        What a bookie confirms that is leaving the ensemble makes no difference, as long as the LAC waits and it no
-        longer counts after that: then it is not received.
+        A confirmation by a bookie that is leaving the ensemble makes no difference where the LAC waits for the change
+        and the bookie does not count afterwards. Then it is not received.
         """
         client = self.client[c]
         add = self._next_add(self.add_entry_response, b, c, where=lambda add: add.success)
@@ -1245,7 +1240,9 @@ class Store(Protected, LedgerProtocol):
         return lambda entry_id: is_committed(len(confirmed[entry_id]), self.ack_quorum)
 
     def failed_bookies(self, c: ModelValue) -> Bookies:
-        """The bookies of the ensemble that did not answer an add. Nothing may be left to send from the last change."""
+        """The bookies of the ensemble that did not answer an add. All entries of the last ensemble change must have
+        been resent.
+        """
         seen = self.seen(c)
         failed = frozenset(b for b in self.client_ensemble(c) if self._write_timed_out(c, b))
         require(len(failed) > 0)
@@ -1253,7 +1250,9 @@ class Store(Protected, LedgerProtocol):
         return failed
 
     def _with_others_for(self, c: ModelValue, failed: Bookies) -> LedgerMetadata | None:
-        """The metadata with other bookies for those that failed; None if that would need a fragment in the past."""
+        """The metadata with other bookies in place of those that failed, or None if that would need a fragment before
+        an existing one.
+        """
         client = self.client[c]
         ensemble = self._ensemble_without(self.client_ensemble(c), failed)
         try:
@@ -1262,22 +1261,20 @@ class Store(Protected, LedgerProtocol):
             return None
 
     def _end_change(self, c: ModelValue) -> None:
-        """The ensemble is changed: the LAC goes on."""
+        """End the ensemble change: the LAC goes on."""
         self.client[c].status = Status.OPEN
         self._advance_lac(c)
 
     def _may_change_ensemble(self, c: ModelValue) -> bool:
-        """Whether the owner is not about something else."""
+        """Whether the owner may start an ensemble change: it waits for no other write."""
         return self.client[c].status is Status.OPEN
 
     def _is_behind(self, op: PendingAddOp, seen: LedgerMetadata) -> bool:
-        """Whether the ensemble was changed since ``op`` was last sent."""
+        """Whether the ensemble has changed since ``op`` was last sent."""
         return op.fragment_id != len(seen.fragments) or op.ensemble != current_ensemble(seen)
 
     def _resend_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
-        new.
-        """
+        """Resend the first of the adds that were last sent to one earlier ensemble, to the bookies that are new."""
         client = self.client[c]
         seen = self.seen(c)
         behind = [op for op in self._pending_add_ops(c) if self._is_behind(op, seen)]
@@ -1291,13 +1288,13 @@ class Store(Protected, LedgerProtocol):
     # -- ordinary reads ------------------------------------------------------------------------------------------------
 
     def published_write_set(self, entry_id: int) -> Bookies:
-        """The bookies that have an entry as far as the metadata tell."""
+        """The bookies that have an entry according to the metadata."""
         return self.write_set(entry_id, tuple(fragment_of(self.metadata.fragments, entry_id).ensemble))
 
     @action(r=readers, entry_id=lambda protocol: protocol.entry_ids)
     def reader_sends_read_requests(self, r: ModelValue, entry_id: int) -> None:
-        """A reader asks for an entry that it has reason to take for committed: a closed ledger has it, or a bookie's
-        LAC covers it.
+        """A reader asks for an entry that it may consider committed: a closed ledger has it, or a bookie's LAC covers
+        it.
         """
         reader = self.reader[r]
         require(reader.entry_id is None)
@@ -1316,7 +1313,7 @@ class Store(Protected, LedgerProtocol):
 
     @action(r=readers, b=bookies)
     def reader_receives_read_response(self, r: ModelValue, b: ModelValue) -> None:
-        """One bookie that has the entry is enough. That there is no such entry is believed only if all say so."""
+        """One bookie that has the entry is enough. The result is "no such entry" only if all say so."""
         reader = self.reader[r]
         require(reader.result is None and b in reader.asked)
         response = self.network.receive(ReadResponse, source=b, to=r).message
@@ -1325,12 +1322,12 @@ class Store(Protected, LedgerProtocol):
 
     @action(r=readers)
     def reader_gives_up(self, r: ModelValue) -> None:
-        """Everybody who has not answered has timed out, and nobody had the entry."""
+        """Every bookie that has not answered has timed out, and no bookie had the entry."""
         reader = self.reader[r]
         require(reader.result is None and reader.entry_id is not None)
         assert reader.entry_id is not None
         entry_id = reader.entry_id
-        failed = Those(reader.asked - reader.answered, lambda b: self._read_timed_out(r, b, entry_id))
+        failed = BookiesWhere(reader.asked - reader.answered, lambda b: self._read_timed_out(r, b, entry_id))
         verdict = ordinary_read(False, reader.answered, failed, reader.asked)
         require(verdict is Verdict.UNKNOWN)
         reader.result = RESULTS[verdict]
@@ -1340,8 +1337,8 @@ class Store(Protected, LedgerProtocol):
     type_ok = typed(lambda: TYPES, "meta", "bookie")
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
-        """The status of a client in `bookkeeper`. A client that has closed the ledger is closed, whether it knows that
-        already or not.
+        """The status of a client in `bookkeeper`. A client whose close was accepted is closed, even if it does not know
+        it yet.
         """
         status, taken = self.client[c].status, self._taken(c)
         if (
@@ -1354,8 +1351,8 @@ class Store(Protected, LedgerProtocol):
 
     @invariant
     def no_divergence_between_client_and_meta_data(self) -> bool:
-        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and ends at or
-        after all that its owner takes for committed.
+        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and includes every
+        entry that its owner considers committed.
         """
         metadata = self.meta.metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED:
@@ -1367,8 +1364,8 @@ class Store(Protected, LedgerProtocol):
 
     @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
     def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
-        """An entry that a client which owns the ledger or has closed it takes for committed is stored by a bookie of
-        its ensemble, as long as no bookie loses its data.
+        """Every entry that the owner, or the client that closed the ledger, considers committed is stored by a bookie
+        of its ensemble, unless a bookie loses its data.
         """
         if self._lac(c) < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
             return True
@@ -1376,7 +1373,7 @@ class Store(Protected, LedgerProtocol):
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
     def all_committed_entries_reach_ack_quorum(self, entry_id: int) -> bool:
-        """Every entry of a closed ledger is stored by an ack quorum of its write set, as long as no bookie loses its
+        """Every entry of a closed ledger is stored by an ack quorum of its write set, unless a bookie loses its
         data.
         """
         metadata = self.meta.metadata
@@ -1387,9 +1384,7 @@ class Store(Protected, LedgerProtocol):
 
     @invariant(c=clients)
     def whoever_closes_the_ledger_knows_its_end(self, c: ModelValue) -> bool:
-        """A client for which its ledger is closed at its LAC, by itself or by somebody else, is right about the
-        ledger.
-        """
+        """A client that believes its ledger to be closed at its LAC, by itself or by somebody else, is right."""
         if self.client[c].status not in (Status.CLOSED, Status.FOUND_CLOSED):
             return True
         metadata = self.meta.metadata
@@ -1397,8 +1392,8 @@ class Store(Protected, LedgerProtocol):
 
     @invariant(b=bookies)
     def no_lac_beyond_the_end(self, b: ModelValue) -> bool:
-        """No bookie has learnt a LAC beyond the end of a closed ledger: a reader would believe that LAC, and read
-        entries that are cut off.
+        """No bookie has a LAC beyond the end of a closed ledger: a reader would trust that LAC, and read entries that
+        are cut off.
         """
         metadata = self.meta.metadata
         end = None if metadata is None else end_of(metadata)
@@ -1406,26 +1401,28 @@ class Store(Protected, LedgerProtocol):
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
-        """A bookie stores what the owner wrote, under the id that the owner wrote it as."""
+        """A bookie stores what the owner wrote, under the id that the owner gave it."""
         return all(entry.id == entry.data for entry in self.bookie[b].entries)
 
     @invariant(c=clients)
     def reads_begin_when_the_owner_is_fenced_off(self, c: ModelValue) -> bool:
-        """A recovery reads only once bookies that are not fenced cannot make an ack quorum of any write set."""
+        """A recovery starts to read only once the bookies that are not fenced cannot form an ack quorum of any write
+        set.
+        """
         client = self.client[c]
         if client.recovery_phase is not RecoveryPhase.READ_WRITE or not client.recovery_ensemble:
             return True
-        fenced = Those(client.recovery_ensemble, lambda b: self.bookie[b].fenced)
+        fenced = BookiesWhere(client.recovery_ensemble, lambda b: self.bookie[b].fenced)
         return covers_ensemble(fenced, client.recovery_ensemble, self.write_quorum, self.ack_quorum)
 
     @invariant(r=readers)
     def no_committed_entry_is_missing(self, r: ModelValue) -> bool:
-        """A reader, who asks only for what is committed, is never told that there is no such entry."""
+        """No reader gets "no such entry" for a committed entry. Readers ask for committed entries only."""
         return self.reader[r].result is not ReadResult.NO_SUCH_ENTRY
 
     @invariant(r=readers)
     def no_dirty_reads(self, r: ModelValue) -> bool:
-        """An entry that a reader has got is not cut off when the ledger is closed."""
+        """An entry that a reader has read is not cut off when the ledger is closed."""
         reader, metadata = self.reader[r], self.meta.metadata
         if reader.result is not ReadResult.OK or metadata is None or metadata.status is not LedgerStatus.CLOSED:
             return True
@@ -1433,12 +1430,10 @@ class Store(Protected, LedgerProtocol):
 
     @step_invariant(b=bookies)
     def no_lac_of_a_bookie_falls(self, after: Store, b: ModelValue) -> bool:
-        """A reader that has read up to the LAC of a bookie is never told a lower one, unless the bookie has lost its
-        data.
-        """
+        """A bookie never reports a lower LAC to a reader than before, unless the bookie has lost its data."""
         return after.crashed > self.crashed or after.bookie[b].lac >= self.bookie[b].lac
 
-    # -- it is the checked protocol ------------------------------------------------------------------------------------
+    # -- refinement ----------------------------------------------------------------------------------------------------
 
     refines_bookkeeper = refines(
         BookKeeper,
@@ -1453,12 +1448,12 @@ class Store(Protected, LedgerProtocol):
             "strict_negative_reads": Protected.negatives_cover_quorum,
         },
         when=lambda protocol: protocol.is_published,
-        doc="Every step is a step of bookkeeper, or one that makes no difference there.",
+        doc="Every step is a step of bookkeeper, or changes nothing there.",
     )
 
     @property
     def is_published(self) -> bool:
-        """Whether this does no more than `bookkeeper` knows of."""
+        """Whether the protocol does no more than `bookkeeper` allows."""
         return (
             self.protections == ALL
             and self.reads_in_flight == 1
