@@ -849,8 +849,8 @@ class KRaft(Protocol):
         require(self.network.connected(s, peer))
         behind = me.current_epoch > other.current_epoch
         require(behind or (me.current_epoch == other.current_epoch and other.state is not ServerState.FOLLOWER))
-        told = (BeginQuorumEpochRequest(epoch) for epoch in range(1, me.current_epoch + 1))
-        require(not any(self.network.is_known(announcement, s, peer) for announcement in told))
+        announcements = (BeginQuorumEpochRequest(epoch) for epoch in range(1, me.current_epoch + 1))
+        require(not any(self.network.is_known(announcement, s, peer) for announcement in announcements))
         self.network.send(BeginQuorumEpochRequest(me.current_epoch), s, peer)
 
     @action(s=servers, peer=servers)
@@ -861,7 +861,7 @@ class KRaft(Protocol):
         me = self.server[s]
         require(me.role is Role.VOTER or not self.only_voters_begin_epochs)
         announcement = self.receive_from(
-            BeginQuorumEpochRequest, s, peer, where=lambda told: told.epoch >= me.current_epoch
+            BeginQuorumEpochRequest, s, peer, where=lambda request: request.epoch >= me.current_epoch
         ).message
         self.maybe_transition(s, peer, announcement.epoch)
         me.fetch_state.reset()

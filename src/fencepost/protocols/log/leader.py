@@ -1,16 +1,16 @@
 """The leader of a log itself: the role that a writer of a log runs, explored state by state.
 
-Nothing is written again here. Each client has a :class:`fencepost.log.roles.leader.Leader`, and every step gives it an
-event, or lets the world around it go on: the metadata service with the chain, bookies with ledgers, elections. `log`
-says the same by the rules alone, with fewer states; here the order counts in which the role calls them, with answers
-under way while other things happen.
+The role is not modelled again. Each client has a :class:`fencepost.log.roles.leader.Leader`. Every step gives it an
+event, or moves the world around it: the metadata service with the chain, bookies with ledgers, elections. `log` covers
+the same by the rules alone, with fewer states; this protocol adds the order in which the role calls the rules, with
+answers in flight while other events happen.
 
-The world is a driver's: a request of the leader is carried out at one time and answered at another. It may be carried
-out after the leader has given up waiting for it. A write is stored unless its ledger is fenced. A ledger is closed at
-any entry that has all behind it that were confirmed.
+The world is a driver's. A request of the leader is carried out at one time and answered at another. It may be carried
+out after the leader has given it up. A write is stored unless its ledger is fenced. A ledger is closed at any entry
+that is not before a confirmed one.
 
-Requests and timers have numbers that grow without end, of which a leader only asks whether they are its latest. So the
-latest is 0 in every state, and what is older has another number.
+The numbers of requests and timers grow without limit, but a leader only checks whether one is its latest. So the latest
+is 0 in every state, and all older ones share another number.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from fencepost.protocols.log.log import UNPROTECTED, ChainedLedgers, Ledger, led
 from fencepost.protocols.protections import switched_on
 
 LATEST, PAST = 0, -1
-"""The number of the latest request of a leader, and of all that are older."""
+"""The number of a leader's latest request, and the number of all older ones."""
 
 AGE = 1
-"""The time when a ledger is old enough, where it grows old. All else happens at time 0."""
+"""The time at which a ledger is old enough, where ledgers age. Everything else happens at time 0."""
 
 Request = role.ReadChain | role.WriteChain | role.CreateLedger | role.CloseLedger
 Answer = role.ChainRead | role.ChainWritten | role.LedgerCreated | role.LedgerClosed
 
 
 class Desk:
-    """What is under way between a leader and the world.
+    """The messages in flight between a leader and the world.
 
-    ``requests``: what is asked and not carried out. ``answer``: to its latest request. ``timer``: the latest.
-    ``ages``: ledgers whose age is timed. ``handles``: ledgers that it has open. ``appends``: the entries that it has
-    taken, by their numbers.
+    ``requests``: those not carried out. ``answer``: to the latest request. ``timer``: the latest. ``ages``: ledgers
+    whose age is timed. ``handles``: ledgers that it has open. ``appends``: the entries that it has accepted, by their
+    numbers.
     """
 
     def __init__(self) -> None:
@@ -82,15 +82,15 @@ class Acknowledgement(Record):
 
 
 class LogLeader(ChainedLedgers, Protocol):
-    """Clients take turns as leader of one log, each by the role that writers of a log run."""
+    """Clients take turns as leader of one log, each with the role that the log's writers run."""
 
     name: ClassVar[str] = "log-leader"
 
     clients: tuple[ModelValue, ...] = model_values("c", 2, "the clients that can be elected leader", symmetric=True)
     next_ledger_limit: int = constant(4, "states are explored while the next ledger's id is below this")
-    entries: int = constant(1, "entries that are appended, all together")
+    entries: int = constant(1, "entries that are appended, in total")
     elections: int = constant(2, "how often another client is elected")
-    failures: int = constant(0, "how often a request fails, or a ledger takes no entries any more")
+    failures: int = constant(0, "how often a request fails, or a ledger accepts no more entries")
     lost_answers: int = constant(0, "how many updates of the chain go unanswered, done or not, or yet to be done")
     trims: bool = constant(False, "whether the oldest ledgers are trimmed")
     sealing: bool = constant(False, "whether leaders are asked to seal the log")
@@ -98,21 +98,19 @@ class LogLeader(ChainedLedgers, Protocol):
     deletion: bool = constant(False, "whether the log is deleted")
     most_entries: int = constant(0, "entries after which a leader rolls over, 0 for none")
     ages: bool = constant(False, "whether ledgers grow so old that leaders roll over")
-    impatient: bool = constant(False, "whether a leader steps down as soon as something fails")
+    impatient: bool = constant(False, "whether a leader steps down as soon as anything fails")
     refusals: bool = constant(False, "whether one entry may wait, and more are appended, also at a leader that ends")
 
     last_ledger_is_closed: bool = constant(True, "whether a leader closes the last ledger before it creates one")
-    closing_fences: bool = constant(True, "whether a leader that closes the ledger of another fences it")
+    closing_fences: bool = constant(True, "whether a leader that closes another's ledger fences it")
     chain_precedes_entries: bool = constant(True, "whether a leader writes only to a ledger that is in the chain")
     updates_are_conditional: bool = constant(True, "whether the chain is replaced only if nobody has changed it")
     rivals_prevail: bool = constant(
-        True, "whether a leader steps down that finds another's ledger at the end of the chain"
+        True, "whether a leader that finds another's ledger at the end of the chain steps down"
     )
-    unanswered_is_looked_up: bool = constant(
-        True, "whether an update that is not answered is looked up, or taken for done"
-    )
+    unanswered_is_looked_up: bool = constant(True, "whether an unanswered update is looked up, or counts as done")
     last_entry_decides: bool = constant(True, "whether the last entry of a closed ledger decides what is written again")
-    seal_is_final: bool = constant(True, "whether nothing is appended to the chain of a log that is sealed")
+    seal_is_final: bool = constant(True, "whether nothing is appended to the chain of a sealed log")
 
     leader: PerKey[ModelValue, role.Leader] = per_key(
         clients, actor(lambda protocol, c: role.Leader(protocol.settings, protocol.protections))
@@ -124,7 +122,7 @@ class LogLeader(ChainedLedgers, Protocol):
     elected: ModelValue | None = state(None, held_by="metadata")
     next_ledger: int = state(1, held_by="metadata")
     trimmed: tuple[int, ...] = state(())
-    """The ledgers that were trimmed, which nobody has to remember."""
+    """The trimmed ledgers. For the properties; no client needs them."""
     deleted: bool = state(False, held_by="metadata")
     sealer: ModelValue | None = state(None)
     """The client whose update has sealed the log."""
@@ -132,11 +130,11 @@ class LogLeader(ChainedLedgers, Protocol):
 
     next_entry: int = state(1)
     acknowledged: tuple[Acknowledgement, ...] = state(())
-    """In the order in which they were acknowledged."""
+    """Acknowledgements in order."""
     failed: frozenset[int] = state(frozenset())
-    """Entries of which somebody knows that they are not in the log."""
+    """Entries that a client knows not to be in the log."""
     unknown: frozenset[int] = state(frozenset())
-    """Entries of which nobody knows whether they are in the log."""
+    """Entries of which no client knows whether they are in the log."""
     elections_held: int = state(0)
     troubles: int = state(0)
     unanswered: int = state(0)
@@ -147,9 +145,9 @@ class LogLeader(ChainedLedgers, Protocol):
         "one-client": configuration(
             clients=1, entries=3, next_ledger_limit=5, elections=0, doc="one client that rolls over"
         ),
-        "trouble": configuration(failures=1, elections=1, doc="requests fail, and bookies take no entries any more"),
+        "trouble": configuration(failures=1, elections=1, doc="requests fail, and bookies accept no more entries"),
         "trouble-later": configuration(
-            clients=1, entries=2, failures=1, elections=0, doc="one client, whose ledger takes no entries any more"
+            clients=1, entries=2, failures=1, elections=0, doc="one client, whose ledger accepts no more entries"
         ),
         "lost-answers": configuration(
             lost_answers=1, elections=1, doc="an update of the chain goes unanswered, done or not, or yet to be done"
@@ -176,7 +174,9 @@ class LogLeader(ChainedLedgers, Protocol):
             refusals=True,
             doc="one client that is asked to seal the log or to end, and whose log is deleted; one entry may wait",
         ),
-        "tried-again": configuration(clients=1, failures=3, elections=0, doc="one client, to whom three requests fail"),
+        "tried-again": configuration(
+            clients=1, failures=3, elections=0, doc="one client, three of whose requests fail"
+        ),
         "full": configuration(
             clients=1,
             entries=3,
@@ -187,7 +187,7 @@ class LogLeader(ChainedLedgers, Protocol):
         ),
         "old": configuration(clients=1, entries=2, next_ledger_limit=5, elections=0, ages=True, doc="ledgers grow old"),
         "impatient": configuration(
-            failures=1, elections=1, impatient=True, doc="a leader steps down as soon as something fails"
+            failures=1, elections=1, impatient=True, doc="a leader steps down as soon as anything fails"
         ),
         "refusals": configuration(
             entries=3,
@@ -202,12 +202,12 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @property
     def protections(self) -> Protections:
-        """The protections that are switched on."""
+        """The protections that are on."""
         return switched_on(self, Protections)
 
     @property
     def settings(self) -> role.LeaderSettings:
-        """How a leader writes the log."""
+        """The settings of a leader."""
         usual = role.LeaderSettings()
         return role.LeaderSettings(
             limits=Limits(entries=self.most_entries, age=AGE if self.ages else 0),
@@ -216,27 +216,29 @@ class LogLeader(ChainedLedgers, Protocol):
         )
 
     def created(self, ledger: int) -> int:
-        """The time at which a ledger is created, where ages count."""
+        """The time at which a ledger is created, where ledgers age."""
         return ledger if self.ages else 0
 
     @initial
     def no_ledgers(self) -> None:
-        """No ledger yet, and a client that is elected but has not heard of it."""
+        """No ledger exists. One client is elected but does not know it yet."""
         self.elected = self.clients[0]
 
     # -- the role and its driver ---------------------------------------------------------------------------------------
 
     def _give(self, c: ModelValue, event: Event, now: int = 0) -> None:
-        """The leader takes an event, and its driver does what comes of it."""
+        """Give a leader an event, and carry out the effects."""
         leader, desk = self.leader[c], self.desk[c]
         status, ended, reminded = leader.status, leader.ended, leader._reminds_at > 0
         effects = leader.receive(event, now)
         stops = leader.ended != ended or (leader.status is Status.WAITING and status is not Status.WAITING)
-        assert not stops or _has(effects, role.SteppedDown), "it does not say that it steps down"
+        assert not stops or _has(effects, role.SteppedDown), "the leader steps down without saying so"
         leads = leader.status is Status.HAS_OPEN_LEDGER and status is not Status.HAS_OPEN_LEDGER
-        assert not leads or _has(effects, role.Leads), "it does not say that it leads"
+        assert not leads or _has(effects, role.Leads), "the leader leads without saying so"
         tries_again = any(isinstance(effect, SetTimer) and effect.key[0] == role._AGAIN for effect in effects)
-        assert _has(effects, role.Waits) == (tries_again and not reminded), "it does not say once that it waits"
+        assert _has(effects, role.Waits) == (tries_again and not reminded), (
+            "the leader does not report once that it waits"
+        )
         latest = leader._txn
         if latest != LATEST:
             leader._txn = LATEST
@@ -260,28 +262,30 @@ class LogLeader(ChainedLedgers, Protocol):
                 elif number == latest:
                     desk.timer = kind
             case role.Abandon():
-                assert effect.ledger is not None, "it abandons what it does not have"
-                assert self.ledgers[effect.ledger].status is not None, "it abandons what it has deleted"
+                assert effect.ledger is not None, "the leader abandons a ledger that it does not have"
+                assert self.ledgers[effect.ledger].status is not None, (
+                    "the leader abandons a ledger that it has deleted"
+                )
                 desk.handles = desk.handles - {effect.ledger}
             case role.DeleteLedger():
                 self.ledgers[effect.ledger] = Ledger()
             case role.Write():
-                assert effect.count > 0, "it writes nothing"
+                assert effect.count > 0, "the leader writes nothing"
                 self._store(effect.ledger, desk.appends[effect.first : effect.first + effect.count])
             case role.Acknowledged():
                 self._acknowledge(effect, desk.appends)
             case role.SteppedDown():
                 ended = self.leader[c].ended
-                assert effect.reason not in role.FINAL or ended is effect.reason, "it ends for another reason"
+                assert effect.reason not in role.FINAL or ended is effect.reason, "the leader ends for another reason"
             case role.Refused():
                 why = self.leader[c].ended or self.leader[c].last_wish or role.Reason.NO_ROOM
-                assert effect.reason is why, "it refuses for another reason"
+                assert effect.reason is why, "the leader refuses for another reason"
                 taken = self.leader[c].appended
                 self.failed |= {*desk.appends[taken:]}
                 desk.appends = desk.appends[:taken]
             case role.Failed():
                 entries = {*desk.appends[effect.first : effect.first + effect.count]}
-                assert entries, "it says of nothing that it failed"
+                assert entries, "the leader fails no entry"
                 if effect.is_known:
                     self.failed |= entries
                 else:
@@ -295,15 +299,15 @@ class LogLeader(ChainedLedgers, Protocol):
     def _acknowledge(self, effect: role.Acknowledged, appends: tuple[int, ...]) -> None:
         ledger, place = effect.position.ledger, effect.position.entry
         entries = appends[effect.first : effect.first + effect.count]
-        assert entries, "it acknowledges nothing"
-        told = [Acknowledgement(entry, ledger, place + index) for index, entry in enumerate(entries)]
-        self.acknowledged = (*self.acknowledged, *told)
+        assert entries, "the leader acknowledges nothing"
+        acknowledged = [Acknowledgement(entry, ledger, place + index) for index, entry in enumerate(entries)]
+        self.acknowledged = (*self.acknowledged, *acknowledged)
 
-    # -- elections and wishes ------------------------------------------------------------------------------------------
+    # -- elections and calls -------------------------------------------------------------------------------------------
 
     @action(c=clients, by="metadata")
     def leader_chosen(self, c: ModelValue) -> None:
-        """Another client is elected, for whatever reason. Nobody is told."""
+        """Another client is elected, for any reason. Nobody is notified."""
         require(self.elected != c)
         require(self.elections_held < self.elections)
         self.elections_held += 1
@@ -311,21 +315,21 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def hears_of_election(self, c: ModelValue) -> None:
-        """A client that is elected finds out."""
+        """The elected client finds out."""
         require(self.elected == c)
         require(not self.leader[c].is_elected)
         self._give(c, role.Elected())
 
     @action(c=clients)
     def hears_of_rival(self, c: ModelValue) -> None:
-        """A client finds out that it is not elected any more."""
+        """A client finds out that it is no longer the leader."""
         require(self.elected != c)
         require(self.leader[c].is_elected)
         self._give(c, role.NotElected())
 
     @action(c=clients)
     def append(self, c: ModelValue) -> None:
-        """Somebody appends entries by this client, one or all that are left at once."""
+        """A caller appends entries with this client, one, or all that are left at once."""
         require(self.next_entry <= self.entries)
         require(self.refusals or (self.leader[c].ended is None and self.leader[c].last_wish is None))
         left = self.entries + 1 - self.next_entry
@@ -336,7 +340,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def roll_over(self, c: ModelValue) -> None:
-        """Somebody wants the ledger closed, and another one to follow."""
+        """A caller asks the leader to close its ledger and start another."""
         leader = self.leader[c]
         require(leader.status is Status.HAS_OPEN_LEDGER)
         require(leader.written > leader.base)
@@ -344,7 +348,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def seal(self, c: ModelValue) -> None:
-        """Somebody wants the log sealed."""
+        """A caller seals the log."""
         require(self.sealing)
         require(self.leader[c].ended is None)
         require(self.leader[c].last_wish is None)
@@ -352,7 +356,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def close(self, c: ModelValue) -> None:
-        """Somebody wants the client to end."""
+        """A caller ends the client."""
         require(self.closing)
         require(self.leader[c].ended is None)
         require(self.leader[c].last_wish is None)
@@ -360,7 +364,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def timer_fires(self, c: ModelValue) -> None:
-        """The time of the leader's timer has come."""
+        """The leader's timer fires."""
         kind = self.desk[c].timer
         require(kind is not None)
         self.desk[c].timer = None
@@ -368,7 +372,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def ledger_is_old(self, c: ModelValue) -> None:
-        """A ledger has its age, and is the leader's, or was."""
+        """A ledger of the leader, or a former one, reaches its age."""
         number = one_of(sorted(self.desk[c].ages))
         self.desk[c].ages = self.desk[c].ages - {number}
         self._give(c, TimerFired((role._AGE, number)), AGE)
@@ -376,7 +380,7 @@ class LogLeader(ChainedLedgers, Protocol):
     # -- the metadata service ------------------------------------------------------------------------------------------
 
     def _taken(self, c: ModelValue, kind: type[Request]) -> Any:
-        """A request of a client, which is not under way any more."""
+        """Remove a request of a client from those in flight."""
         requests = self.desk[c].requests
         which = one_of(range(len(requests)))
         require(isinstance(requests[which], kind))
@@ -384,7 +388,7 @@ class LogLeader(ChainedLedgers, Protocol):
         return requests[which]
 
     def _answer(self, c: ModelValue, asked: Request, answer: Answer) -> None:
-        """An answer is on its way, unless nobody waits for it."""
+        """Send an answer, if the leader still waits for it."""
         if asked.txn == LATEST:
             self.desk[c].answer = answer
 
@@ -399,7 +403,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients, by="metadata")
     def chain_is_updated(self, c: ModelValue) -> None:
-        """The metadata service replaces the chain, or refuses to; the answer comes, or is lost."""
+        """The metadata service replaces the chain, or refuses to. The answer is sent, or lost."""
         asked = self._taken(c, role.WriteChain)
         outcome = Outcome.NO_LEDGER if self.deleted else Outcome.BAD_VERSION
         if not self.deleted and takes_update(asked.version, self.version, self.protections):
@@ -413,7 +417,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def update_is_given_up(self, c: ModelValue) -> None:
-        """The connection breaks before an update of the chain is carried out. It is carried out yet, or lost."""
+        """The connection breaks before an update of the chain is carried out. It is carried out later, or lost."""
         require(self.unanswered < self.lost_answers)
         self.unanswered += 1
         asked = self._taken(c, role.WriteChain)
@@ -424,7 +428,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients, by="metadata")
     def ledger_is_created(self, c: ModelValue) -> None:
-        """A ledger is created. Who has given up waiting for it deletes it."""
+        """A ledger is created. If the leader has given up the request, it is deleted."""
         asked = self._taken(c, role.CreateLedger)
         number = self.next_ledger
         self.next_ledger += 1
@@ -452,7 +456,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def answer_comes(self, c: ModelValue) -> None:
-        """The leader gets the answer to its latest request."""
+        """The leader receives the answer to its latest request."""
         answer = self.desk[c].answer
         require(answer is not None)
         self.desk[c].answer = None
@@ -461,7 +465,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(by="metadata")
     def trim(self) -> None:
-        """Somebody trims the oldest ledger, which another follows."""
+        """A caller trims the oldest ledger, if another follows it."""
         require(self.trims)
         require(len(self.chain.links) > 1)
         self.trimmed = (*self.trimmed, self.chain.links[0].ledger)
@@ -469,7 +473,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(by="metadata")
     def log_is_deleted(self) -> None:
-        """Somebody deletes the log."""
+        """A caller deletes the log."""
         require(self.deletion)
         require(not self.deleted)
         self.deleted = True
@@ -478,7 +482,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients, by="bookies")
     def recovery_begins(self, c: ModelValue) -> None:
-        """The last ledger is recovered for a leader: it is marked so, and fenced."""
+        """The last ledger is recovered for a leader: it is marked and fenced."""
         requests = self.desk[c].requests
         asked = requests[one_of(range(len(requests)))]
         require(isinstance(asked, role.CloseLedger))
@@ -491,8 +495,8 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients, by="bookies")
     def ledger_is_closed(self, c: ModelValue) -> None:
-        """A ledger is closed for a leader, at any entry that has all behind it that were confirmed; or was closed, or
-        is recovered, by somebody else. With the log its ledgers are gone.
+        """A ledger is closed for a leader, at any entry that is not before a confirmed one. Or somebody else closed it
+        or recovers it. If the log is deleted, its ledgers are gone.
         """
         asked = self._taken(c, role.CloseLedger)
         if self.deleted:
@@ -516,8 +520,8 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients, by="bookies")
     def entry_is_confirmed(self, c: ModelValue) -> None:
-        """The next entry of an open ledger is confirmed to its leader, maybe late, but not if the ledger was closed
-        without it.
+        """The leader learns that the next entry of an open ledger is confirmed, perhaps late, but not if the ledger was
+        closed without it.
         """
         number = one_of(self.desk[c].handles)
         ledger = self.ledgers[number]
@@ -528,14 +532,14 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @action(c=clients, by="bookies")
     def fence_is_noticed(self, c: ModelValue) -> None:
-        """A bookie says to a leader that its ledger is fenced."""
+        """A bookie reports to a leader that its ledger is fenced."""
         number = one_of(self.desk[c].handles)
         require(self.ledgers[number].fenced)
         self._give(c, role.WriteFailed(number, Failure.FENCED))
 
     @action(c=clients, by="bookies")
     def ledger_is_in_trouble(self, c: ModelValue) -> None:
-        """Too few bookies take entries for a ledger."""
+        """Too few bookies accept entries for a ledger."""
         require(self.troubles < self.failures)
         self.troubles += 1
         self._give(c, role.WriteFailed(one_of(self.desk[c].handles), Failure.TROUBLE))
@@ -544,11 +548,11 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @invariant
     def acknowledged_entries_are_in_the_log(self) -> bool:
-        """An entry that was acknowledged is in the log at its position, and stays there."""
+        """An acknowledged entry is in the log at its position, and stays there."""
         log = self.all_ledgers()
         return all(
-            told.ledger in log and self.in_the_log(told.ledger)[told.place : told.place + 1] == (told.entry,)
-            for told in self.acknowledged
+            one.ledger in log and self.in_the_log(one.ledger)[one.place : one.place + 1] == (one.entry,)
+            for one in self.acknowledged
         )
 
     @invariant
@@ -558,25 +562,25 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @invariant
     def every_entry_is_answered_once(self) -> bool:
-        """An entry is acknowledged once, or failed once."""
-        told = [one.entry for one in self.acknowledged]
+        """An entry is acknowledged once, or fails once."""
+        acknowledged = [one.entry for one in self.acknowledged]
         return (
-            len({*told}) == len(told)
-            and not {*told} & (self.failed | self.unknown)
+            len({*acknowledged}) == len(acknowledged)
+            and not {*acknowledged} & (self.failed | self.unknown)
             and not (self.failed & self.unknown)
         )
 
     @invariant(c=clients)
     def who_is_answered_is_told(self, c: ModelValue) -> bool:
-        """Of the entries that a leader has taken, those are answered that it counts as answered, and no others."""
+        """The entries that a leader counts as answered are those that were answered."""
         leader, appends = self.leader[c], self.desk[c].appends
-        told = self.failed | self.unknown | {one.entry for one in self.acknowledged}
-        answered = tuple(entry for entry in appends if entry in told)
+        with_answer = self.failed | self.unknown | {one.entry for one in self.acknowledged}
+        answered = tuple(entry for entry in appends if entry in with_answer)
         return answered == appends[: leader.acknowledged] and len(appends) == leader.appended
 
     @invariant(c=clients)
     def what_waits_is_counted(self, c: ModelValue) -> bool:
-        """A leader has the sizes of all entries that wait or are under way, and these are no more than may be."""
+        """A leader counts the sizes of all entries that wait or are in flight, within its limit."""
         leader = self.leader[c]
         under_way, waiting = len(leader._under_way), len(leader._waiting)
         are_all = (under_way, waiting) == (leader.written - leader.acknowledged, leader.appended - leader.written)
@@ -584,36 +588,38 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @invariant(c=clients)
     def the_log_has_appends_in_order(self, c: ModelValue) -> bool:
-        """Read ledger after ledger, the entries of a client come in the order in which it appended them, none twice."""
+        """Read ledger by ledger, the entries of a client are in the order in which it appended them, without
+        duplicates.
+        """
         appends = self.desk[c].appends
         there = [entry for ledger in self.all_ledgers() for entry in self.in_the_log(ledger) if entry in appends]
         return there == sorted({*there})
 
     @invariant
     def who_seals_has_written_all(self) -> bool:
-        """A log is sealed behind all that was appended by the client that seals it."""
+        """A client seals the log only after everything that it has appended."""
         return self.sealer is None or not self.leader[self.sealer].unacknowledged
 
     @invariant
     def the_chain_tells_ages(self) -> bool:
-        """A link has the time at which its ledger was created."""
+        """A link of the chain has the time at which its ledger was created."""
         return all(link.created == self.created(link.ledger) for link in self.chain.links)
 
     @invariant(c=clients)
     def the_status_says_what_is_asked(self, c: ModelValue) -> bool:
-        """A leader that closes the ledger of another, or its own, says so."""
+        """A leader that closes another's ledger, or its own, has the status for that."""
         asked = [one for one in self.desk[c].requests if isinstance(one, role.CloseLedger) and one.txn == LATEST]
         status = self.leader[c].status
         return all(status is (Status.CLOSE_OWN_LEDGER if one.is_own else Status.CLOSE_LAST_LEDGER) for one in asked)
 
     @invariant(c=clients)
     def only_who_is_elected_goes_on(self, c: ModelValue) -> bool:
-        """A client that has heard of no election, or of a later one, does nothing of a leader."""
+        """A client that knows no election, or a later one, does not act as a leader."""
         return self.leader[c].is_elected or self.leader[c].status is Status.WAITING
 
     @invariant(c=clients)
     def who_ends_has_a_reason(self, c: ModelValue) -> bool:
-        """A client that has ended does nothing of a leader; it was asked to, or its log is sealed or deleted."""
+        """A client that has ended does not act as a leader. It was asked to end, or its log is sealed or deleted."""
         leader = self.leader[c]
         is_true = {
             role.Reason.CLOSED: leader.last_wish is role.Reason.CLOSED,
@@ -624,9 +630,9 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @invariant(c=clients)
     def what_is_past_makes_no_difference(self, c: ModelValue) -> bool:
-        """A leader makes nothing of an answer that it does not wait for any more, of an old timer, of a ledger that it
-        does not have, of what it knows, and, if it has ended, of anything. What it changes nevertheless is an error: a
-        property changes nothing.
+        """A leader ignores answers that it no longer waits for, old timers, ledgers that it does not have, and events
+        that it knows. After it has ended it ignores everything. If such an event changes its state, the check reports
+        an error, since a property must not change anything.
         """
         leader = self.leader[c]
         events = list(OF_THE_PAST)
@@ -640,7 +646,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @invariant(c=clients)
     def nothing_is_forgotten(self, c: ModelValue) -> bool:
-        """A leader with an open ledger has written to it what it counts as written, and all that waits."""
+        """A leader with an open ledger has written to it the entries that it counts as written, and all that wait."""
         leader = self.leader[c]
         if leader.status is not Status.HAS_OPEN_LEDGER or leader.ledger not in self.desk[c].handles:
             return leader.status is not Status.HAS_OPEN_LEDGER
@@ -650,7 +656,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @invariant(c=clients)
     def who_waits_is_answered(self, c: ModelValue) -> bool:
-        """A leader that is on its way waits for an answer, or for a timer, that comes."""
+        """A leader that is working waits for an answer or a timer that will come."""
         leader, desk = self.leader[c], self.desk[c]
         if leader.status in (Status.WAITING, Status.HAS_OPEN_LEDGER):
             return True
@@ -659,7 +665,7 @@ class LogLeader(ChainedLedgers, Protocol):
 
 
 NONE = 0
-"""No ledger has this number."""
+"""The number of no ledger."""
 
 OF_THE_PAST: tuple[Event, ...] = (
     role.ChainRead(PAST, Outcome.OK, Chain().as_sealed(), 0),
@@ -676,7 +682,7 @@ OF_THE_PAST: tuple[Event, ...] = (
     role.WriteFailed(NONE, Failure.FENCED),
     role.WriteFailed(NONE, Failure.TROUBLE),
 )
-"""What a leader may get at any time, since nobody takes it back."""
+"""Events that a leader may receive at any time."""
 
 
 def _has(effects: Iterable[Effect], kind: type[Effect]) -> bool:
@@ -684,7 +690,7 @@ def _has(effects: Iterable[Effect], kind: type[Effect]) -> bool:
 
 
 def _matters(request: Request) -> bool:
-    """Whether it makes a difference that a request is carried out for which nobody waits."""
+    """Whether it matters that a request is carried out after its leader has given it up."""
     return not isinstance(request, role.ReadChain)
 
 

@@ -1,16 +1,15 @@
-"""The chained log: `ledger-chaining` with several entries in a ledger, by the rules that writers of a log run.
+"""The chained log: `ledger-chaining` with several entries in a ledger, by the rules of the log's writers.
 
-Every decision of a leader is a function of :mod:`fencepost.log.rules`, which its role asks too: what comes after
-reading the chain and after closing a ledger, whether the chain takes an update, what has become of an update that was
-refused or not answered, when entries may be written, which of them a closed ledger has and which are written again.
-Inside of a ledger, which is one thing here, `store` speaks for it: when it is closed it has all entries that were
-confirmed, and any of the others that were sent before.
+Every decision of a leader is made by a function of :mod:`fencepost.log.rules`, which its role calls too: the step after
+reading the chain and after closing a ledger, whether the chain accepts an update, what became of a refused or
+unanswered update, when entries may be written, and which of them a closed ledger has and which are written again. A
+ledger is one object here; `store` covers its inside. When it is closed it has all confirmed entries, and any of the
+others that were sent before.
 
-An entry is the number that it gets when it is first written, so a log is in order, and has nothing twice, if its
-numbers ascend.
+An entry is numbered when it is first written. So a log is in order, without duplicates, if its numbers ascend.
 
-A batch is written to two ledgers of its own, maybe several times by several clients, and attached by one that has
-closed the last ledger. It has no entries here: what counts is which ledgers are in the log.
+A batch is written to two ledgers of its own, perhaps several times by several clients. A client that has closed the
+last ledger attaches it. A batch has no entries here: only its ledgers matter.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ from fencepost.protocols.types import Types, at_least, each, one_of_kind, typed
 
 
 class Client(Record):
-    """A client that may lead: whether it believes so, and what it last saw of the chain.
+    """A client that may lead: whether it believes that it leads, and what it last read of the chain.
 
     ``ledger``: the last one, which it closes, or its own. ``saw_open``: whether that was open when it read the chain.
     ``has_fenced``: it recovers the last ledger. ``seals``: its update of the chain is the seal. ``again``: entries that
     its last ledger was closed without. ``ended``: it has found the log sealed. ``late``: an update, of the version
-    ``late_version``, that it has given up waiting for, and that may be carried out yet.
+    ``late_version``, that it has given up and that may still be carried out.
     """
 
     leader: bool = False
@@ -93,8 +92,8 @@ class Client(Record):
 
 
 class Ledger(Record):
-    """A ledger; without a status there is none. ``entries`` were sent before it was fenced; of so many its writer knows
-    that they are ``confirmed``.
+    """A ledger; without a status it does not exist. ``entries`` were sent before it was fenced. ``confirmed``: the
+    number of them that its writer knows to be confirmed.
     """
 
     status: LedgerStatus | None = None
@@ -108,8 +107,8 @@ BATCH = Batch("q", 0)
 
 
 class Attempt(Record):
-    """A batch was written, to these ledgers. ``withdrawn``: they are to be deleted, and may not be attached. ``over``:
-    nobody does anything to them any more.
+    """A batch was written to these ledgers. ``withdrawn``: they are to be deleted, and may not be attached. ``over``:
+    no client uses them any more.
     """
 
     ledgers: tuple[int, ...] = ()
@@ -119,8 +118,8 @@ class Attempt(Record):
 
 
 class Attachment(Record):
-    """The work of a client on a batch, or on an attempt at it: 0 if it has written none. ``chain`` and
-    ``version``: what its update is made of, which it has sent; -1 if it has sent none.
+    """The work of a client on a batch, or on an attempt at it; 0 if it has written none. ``chain`` and ``version``: the
+    basis of the update that it has sent; -1 if it has sent none.
     """
 
     attempt: int = 0
@@ -129,7 +128,7 @@ class Attachment(Record):
 
 
 class Becomes(enum.Enum):
-    """The fate of an update that is not answered."""
+    """What becomes of an unanswered update."""
 
     DONE = "done"
     LOST = "lost"
@@ -173,7 +172,7 @@ UNPROTECTED: Mapping[str, Configuration] = {
     ),
     "not-fenced": configuration(
         "acknowledged_entries_are_in_the_log",
-        "an old leader is not fenced, and bookies still take what it writes",
+        "an old leader is not fenced, and bookies still accept its writes",
         closing_fences=False,
     ),
     "written-before-chained": configuration(
@@ -183,34 +182,34 @@ UNPROTECTED: Mapping[str, Configuration] = {
     ),
     "unconditional-updates": configuration(
         "what_is_written_is_in_the_chain",
-        "a leader that has not seen the ledger of another takes it out of the chain",
+        "a leader that has not seen another's ledger removes it from the chain",
         updates_are_conditional=False,
     ),
     "rivals-ignored": configuration(
-        "only_the_last_ledger_is_open", "a leader goes on behind the ledger of another", rivals_prevail=False
+        "only_the_last_ledger_is_open", "a leader goes on after another's ledger", rivals_prevail=False
     ),
     "taken-for-done": configuration(
         "what_is_written_is_in_the_chain",
-        "an update of the chain without an answer is taken for done",
+        "an unanswered update of the chain counts as done",
         unanswered_is_looked_up=False,
     ),
     "all-written-again": configuration(
         "denied_entries_are_not_in_the_log",
-        "what was not acknowledged counts as not appended, though the closed ledger has it",
+        "an unacknowledged entry counts as not appended, although the closed ledger has it",
         last_entry_decides=False,
     ),
     "appended-after-the-seal": configuration(
         "a_sealed_log_is_closed",
-        "a leader goes on with a log that is sealed",
+        "a leader goes on with a sealed log",
         sealing=True,
         seal_is_final=False,
     ),
 }
-"""Configurations without a protection, and what is violated."""
+"""Configurations without a protection, and the invariant that is violated."""
 
 
 class ChainedLedgers:
-    """The part of a protocol that is about a chain and its ledgers, whoever writes them."""
+    """The part of a protocol about a chain and its ledgers, whatever writes them."""
 
     next_ledger_limit: int
     chain: Chain
@@ -219,17 +218,17 @@ class ChainedLedgers:
     ledgers: PerKey[int, Ledger]
 
     def all_ledgers(self) -> list[int]:
-        """The ledgers of the log in their order, those that were trimmed too."""
+        """The ledgers of the log in order, including trimmed ones."""
         return [*self.trimmed, *[link.ledger for link in self.chain.links]]
 
     def in_the_log(self, ledger: int) -> tuple[int, ...]:
-        """The entries that a ledger has, or may have yet if it is not closed."""
+        """The entries that a ledger has, or may still have if it is not closed."""
         found = self.ledgers[ledger]
         return found.entries[: found.last_entry + 1] if found.status is LedgerStatus.CLOSED else found.entries
 
     @constraint
     def ledger_limit(self) -> bool:
-        """Bounds the number of ledgers, and with it the number of states."""
+        """Limits the number of ledgers, and so the number of states."""
         return self.next_ledger < self.next_ledger_limit
 
     @invariant(ledger=ledger_ids)
@@ -239,12 +238,12 @@ class ChainedLedgers:
 
     @invariant
     def only_the_last_ledger_is_open(self) -> bool:
-        """Of the ledgers in the chain only the last one may still change."""
+        """Of the ledgers in the chain only the last may still change."""
         return all(self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links[:-1])
 
     @invariant
     def a_sealed_log_is_closed(self) -> bool:
-        """A log that is sealed has no ledger that is open, so that a reader knows its end."""
+        """A sealed log has no open ledger, so a reader knows its end."""
         return not self.chain.sealed or all(
             self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links
         )
@@ -255,11 +254,11 @@ class ChainedLedgers:
         return all(self.ledgers[ledger].status is not None for ledger in self.all_ledgers())
 
 
-# -- what `ledger-chaining` makes of a state ---------------------------------------------------------------------------
+# -- the state of `ledger-chaining` ------------------------------------------------------------------------------------
 
 
 def _is_chained(self: Log, c: ModelValue) -> bool:
-    """Whether the chain has the ledger of a client that waits to hear so."""
+    """Whether the chain has the ledger of a client that does not know it yet."""
     client = self.client[c]
     if client.seals or client.status not in (Status.PENDING_APPEND_LEDGER, Status.LOOK_UP_CHAIN):
         return False
@@ -279,8 +278,8 @@ STATUSES: Mapping[Status, ClientStatus] = {
 
 
 def _status(self: Log, c: ModelValue) -> ClientStatus:
-    """Where a client is. There a ledger is closed when it is fenced, and in the list for its leader when it is in the
-    list.
+    """The status of a client in `ledger-chaining`. There a ledger is closed when it is fenced, and its leader knows at
+    once that it is in the list.
     """
     client = self.client[c]
     if client.seals or (client.status is Status.CLOSE_LAST_LEDGER and client.has_fenced):
@@ -309,7 +308,7 @@ def _version(self: Log, ledger: int) -> int:
 
 
 def _on_bookies(self: Log, ledger: int) -> LedgerOnBookies | None:
-    """The first entry of a ledger, as the place among all first entries in the order in which they were written."""
+    """The first entry of a ledger, numbered among all first entries in the order in which they were written."""
     found = self.ledgers[ledger]
     if not found.entries and not found.fenced:
         return None
@@ -334,37 +333,37 @@ AS_CHAINING: Mapping[str, Any] = {
     "b_ledgers": _on_bookies,
     "next_entry_id": lambda self: len(self.begun),
 }
-"""The variables of `ledger-chaining` in a state of `log`. Its list has the ledgers that were trimmed, too."""
+"""The variables of `ledger-chaining` in a state of `log`. Its list includes trimmed ledgers."""
 
 BATCHES: Mapping[str, Any] = {"next_ledger_limit": 6}
 
 
 class Log(ChainedLedgers, Protocol):
-    """Clients take turns as leader of one log, by the rules that writers of a log run."""
+    """Clients take turns as leader of one log, by the rules of the log's writers."""
 
     name: ClassVar[str] = "log"
 
     clients: tuple[ModelValue, ...] = model_values("c", 2, "the clients that can be elected leader", symmetric=True)
     next_ledger_limit: int = constant(4, "states are explored while the next ledger's id is below this")
-    entries: int = constant(2, "entries that are appended, all together")
+    entries: int = constant(2, "entries that are appended, in total")
     lost_answers: bool = constant(False, "whether updates of the chain may go unanswered, done or not")
-    late_updates: bool = constant(False, "whether such an update may also be done later, whatever its client is about")
+    late_updates: bool = constant(
+        False, "whether such an update may also be carried out later, whatever its client is doing"
+    )
     trims: bool = constant(False, "whether the oldest ledgers are trimmed")
     sealing: bool = constant(False, "whether leaders seal the log")
     most_attempts: int = constant(0, "how often a batch of two ledgers is written, at most")
 
     last_ledger_is_closed: bool = constant(True, "whether a leader closes the last ledger before it creates one")
-    closing_fences: bool = constant(True, "whether a leader that closes the ledger of another fences it")
+    closing_fences: bool = constant(True, "whether a leader that closes another's ledger fences it")
     chain_precedes_entries: bool = constant(True, "whether a leader writes only to a ledger that is in the chain")
     updates_are_conditional: bool = constant(True, "whether the chain is replaced only if nobody has changed it")
     rivals_prevail: bool = constant(
-        True, "whether a leader steps down that finds another's ledger at the end of the chain"
+        True, "whether a leader that finds another's ledger at the end of the chain steps down"
     )
-    unanswered_is_looked_up: bool = constant(
-        True, "whether an update that is not answered is looked up, or taken for done"
-    )
+    unanswered_is_looked_up: bool = constant(True, "whether an unanswered update is looked up, or counts as done")
     last_entry_decides: bool = constant(True, "whether the last entry of a closed ledger decides what is written again")
-    seal_is_final: bool = constant(True, "whether nothing is appended to the chain of a log that is sealed")
+    seal_is_final: bool = constant(True, "whether nothing is appended to the chain of a sealed log")
     batches_are_remembered: bool = constant(True, "whether a batch that is in the log is not attached again")
     batches_are_whole: bool = constant(True, "whether all ledgers of a batch are attached by one update")
     withdrawals_are_noticed: bool = constant(True, "whether nobody attaches a ledger that is to be deleted")
@@ -376,20 +375,20 @@ class Log(ChainedLedgers, Protocol):
     elected: ModelValue | None = state(None, held_by="metadata")
     next_ledger: int = state(1, held_by="metadata")
     trimmed: tuple[int, ...] = state(())
-    """The ledgers that were trimmed, which nobody has to remember."""
+    """The trimmed ledgers. For the properties; no client needs them."""
 
     ledgers: PerKey[int, Ledger] = state(per_key(ledger_ids, Ledger), held_by="bookies")
     next_entry: int = state(1)
     begun: tuple[int, ...] = state(())
-    """The ledgers that were written to, in the order in which they were."""
+    """The ledgers that were written to, in the order of their first writes."""
     acknowledged: tuple[int, ...] = state(())
-    """The entries that were acknowledged to somebody as in the log, sorted."""
+    """The entries that were acknowledged to a client as in the log, sorted."""
     denied: tuple[int, ...] = state(())
-    """The entries that were reported to somebody as not in the log, sorted."""
+    """The entries that were reported to a client as not in the log, sorted."""
 
     attachment: PerKey[ModelValue, Attachment] = per_key(clients, Attachment)
     attempts: tuple[Attempt, ...] = state((), held_by="metadata")
-    """How the batch was written, the first attempt first."""
+    """The attempts to write the batch, in order."""
 
     configurations = {
         "default": configuration(doc="two clients, two entries, two ledgers"),
@@ -419,7 +418,7 @@ class Log(ChainedLedgers, Protocol):
             sealing=True,
             lost_answers=True,
             entries=0,
-            doc="no entry; the log is sealed behind a ledger of which its leader has not heard that it is in the chain",
+            doc="no entry; the log is sealed after a ledger whose leader does not know yet that it is in the chain",
         ),
         "all-at-once": configuration(
             lost_answers=True,
@@ -431,7 +430,7 @@ class Log(ChainedLedgers, Protocol):
         "batches": configuration(
             most_attempts=2,
             entries=0,
-            doc="a batch is written twice, attached, withdrawn, and what is left over deleted",
+            doc="a batch is written twice, attached, withdrawn, and its unused ledgers deleted",
             **BATCHES,
         ),
         "unanswered-batches": configuration(
@@ -481,35 +480,35 @@ class Log(ChainedLedgers, Protocol):
 
     @assumption
     def there_is_a_ledger_to_create(self) -> bool:
-        """Below 2 not even the initial state is inside the state constraint."""
+        """With a limit below 2 even the initial state is outside the state constraint."""
         return self.next_ledger_limit >= 2
 
     @assumption
     def late_updates_are_not_answered(self) -> bool:
-        """An update comes late only if its answer is lost."""
+        """An update can be late only if its answer can be lost."""
         return self.lost_answers or not self.late_updates
 
     @property
     def protections(self) -> Protections:
-        """The protections that are switched on."""
+        """The protections that are on."""
         return switched_on(self, Protections)
 
     @initial
     def no_ledgers(self) -> None:
-        """No ledger yet, and a client that is elected but has not heard of it."""
+        """No ledger exists. One client is elected but does not know it yet."""
         self.elected = self.clients[0]
 
-    # -- being leader --------------------------------------------------------------------------------------------------
+    # -- becoming and being leader -------------------------------------------------------------------------------------
 
     @action(c=clients, by="metadata")
     def leader_chosen(self, c: ModelValue) -> None:
-        """Another client is elected, for whatever reason. No client is notified."""
+        """Another client is elected, for any reason. No client is notified."""
         require(self.elected != c)
         self.elected = c
 
     @action(c=clients)
     def become_leader(self, c: ModelValue) -> None:
-        """The client that is elected finds out, and goes to read the chain."""
+        """The elected client finds out, and reads the chain next."""
         client = self.client[c]
         require(not client.leader)
         require(self.elected == c)
@@ -518,7 +517,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def abdicate(self, c: ModelValue) -> None:
-        """A client finds out that it is not elected any more. It leaves its ledger open: the next leader will close
+        """A client finds out that it is no longer the leader. It leaves its ledger open: the next leader will close
         it.
         """
         client = self.client[c]
@@ -527,7 +526,9 @@ class Log(ChainedLedgers, Protocol):
         self._step_down(c)
 
     def _step_down(self, c: ModelValue) -> None:
-        """A batch that is in no open ledger is not in the log; of the rest nothing is known."""
+        """Step down. A batch that was written to no open ledger is not in the log; of the others the client does not
+        know.
+        """
         client = self.client[c]
         if _is_chained(self, c):
             client.chain = client.chain.appended(client.ledger, 0)
@@ -544,7 +545,7 @@ class Log(ChainedLedgers, Protocol):
         self.denied = tuple(sorted({*self.denied, *entries}))
 
     def _leading(self, c: ModelValue, status: Status) -> Client:
-        """The client, if it believes that it leads and has come as far as ``status``."""
+        """The client, if it believes that it leads and has reached ``status``."""
         client = self.client[c]
         require(client.status is status)
         require(client.leader)
@@ -555,8 +556,8 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def get_last_ledger(self, c: ModelValue) -> None:
-        """A new leader reads the chain; without a ledger there is nothing to close, and a log that is sealed is none to
-        write.
+        """A new leader reads the chain. Without a ledger there is nothing to close, and a sealed log cannot be
+        written.
         """
         client = self._leading(c, Status.GET_MD_FOR_CLOSING)
         step = after_reading(self.chain, protections=self.protections)
@@ -571,7 +572,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def fence_last_ledger(self, c: ModelValue) -> None:
-        """The leader marks the last ledger as in recovery, and fences it: whoever has written it gets nothing more
+        """The leader marks the last ledger as in recovery and fences it, so its writer gets no more entries
         confirmed.
         """
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
@@ -584,7 +585,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def close_last_ledger(self, c: ModelValue) -> None:
-        """The leader closes the ledger that it has fenced, at any entry that has all behind it that were confirmed."""
+        """The leader closes the ledger that it has fenced, at any entry that is not before a confirmed one."""
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
         require(client.has_fenced)
         ledger = self.ledgers[client.ledger]
@@ -594,7 +595,9 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def last_ledger_already_closed(self, c: ModelValue) -> None:
-        """The last ledger is closed already, by its writer or by another who recovered it: on to creating one."""
+        """The last ledger is closed already, by its writer or by a client that recovered it. The leader goes on to
+        create one.
+        """
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
         require(self.ledgers[client.ledger].status is LedgerStatus.CLOSED)
         self._closed_last(c)
@@ -608,7 +611,7 @@ class Log(ChainedLedgers, Protocol):
         ledger.last_entry = one_of(range(ledger.confirmed - 1, len(ledger.entries)))
         ledger.status = LedgerStatus.CLOSED
 
-    # -- chaining a new one --------------------------------------------------------------------------------------------
+    # -- chaining a new ledger -----------------------------------------------------------------------------------------
 
     @action(c=clients)
     def create_ledger(self, c: ModelValue) -> None:
@@ -621,7 +624,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def append_ledger(self, c: ModelValue) -> None:
-        """The chain is as the leader last saw it: its ledger goes to the end."""
+        """The chain is as the leader last read it. The leader appends its ledger."""
         client = self._leading(c, Status.PENDING_APPEND_LEDGER)
         require(takes_update(client.version, self.version, self.protections))
         self._replace_chain(client.chain.appended(client.ledger, 0))
@@ -630,7 +633,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def append_ledger_unanswered(self, c: ModelValue) -> None:
-        """The update is not answered, whether it was done or not."""
+        """The update is not answered. It may have been done or not."""
         require(self.lost_answers)
         client = self._leading(c, Status.PENDING_APPEND_LEDGER)
         require(client.late is None)
@@ -648,7 +651,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients, by="metadata")
     def late_update(self, c: ModelValue) -> None:
-        """The metadata service carries out an update that its client has given up waiting for, or refuses it."""
+        """The metadata service carries out an update that its client has given up, or refuses it."""
         client = self.client[c]
         late = client.late
         require(late is not None)
@@ -658,15 +661,15 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def append_ledger_bad_version(self, c: ModelValue) -> None:
-        """Somebody else has changed the chain since: the leader goes to look how."""
+        """Somebody else has changed the chain since. The leader looks it up."""
         client = self._leading(c, Status.PENDING_APPEND_LEDGER)
         require(not takes_update(client.version, self.version, self.protections))
         client.status = Status.LOOK_UP_CHAIN
 
     @action(c=clients)
     def look_up_chain(self, c: ModelValue) -> None:
-        """The leader reads the chain, and knows: its update was done, or can be tried again, or another leader's ledger
-        is at the end, or the log is sealed.
+        """The leader reads the chain, and learns whether its update was done or can be tried again, another leader's
+        ledger is at the end, or the log is sealed.
         """
         client = self._leading(c, Status.LOOK_UP_CHAIN)
         update = after_update(client.chain, None if client.seals else client.ledger, self.chain, self.protections)
@@ -691,8 +694,8 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def write_entry(self, c: ModelValue) -> None:
-        """The leader writes the next entry, first those again that its last ledger was closed without, unless its
-        ledger is fenced.
+        """The leader writes the next entry, unless its ledger is fenced. Entries that its last ledger was closed
+        without come first.
         """
         client = self._writing(c)
         ledger = self.ledgers[client.ledger]
@@ -709,8 +712,8 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def acknowledge_entry(self, c: ModelValue) -> None:
-        """The leader hears that the next entry is confirmed. It may hear so late, but not of an entry that the ledger
-        was closed without.
+        """The leader learns that the next entry is confirmed, perhaps late, but not of an entry that the ledger was
+        closed without.
         """
         client = self._writing(c)
         ledger = self.ledgers[client.ledger]
@@ -728,22 +731,22 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def ledger_fenced(self, c: ModelValue) -> None:
-        """A bookie says that the ledger is fenced: the leader steps down, and does not know of what was not
-        confirmed.
+        """A bookie reports that the ledger is fenced. The leader steps down, and does not know what became of
+        unconfirmed entries.
         """
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         require(self.ledgers[client.ledger].fenced)
         if after_failure(Failure.FENCED) is After.STEP_DOWN:
             self._step_down(c)
         else:
-            self.client[c].status = after_closing()  # as if its ledger were its own still
+            self.client[c].status = after_closing()  # as if the ledger were still its own
 
     # -- rolling over --------------------------------------------------------------------------------------------------
 
     @action(c=clients)
     def close_own_ledger(self, c: ModelValue) -> None:
-        """The leader closes its own ledger, large enough or in trouble: what is in it is appended, and the rest is
-        written again.
+        """The leader closes its own ledger, because it is large enough or bookies fail. Its entries are appended, and
+        the others are written again.
         """
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         require(self.ledgers[client.ledger].status is LedgerStatus.OPEN)
@@ -753,7 +756,9 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def close_own_ledger_bad_version(self, c: ModelValue) -> None:
-        """Somebody else has closed the ledger: the leader steps down, and knows what is in the log, and what is not."""
+        """Somebody else has closed the ledger. The leader steps down, and knows which entries are in the log and which
+        are not.
+        """
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         ledger = self.ledgers[client.ledger]
         require(ledger.status is LedgerStatus.CLOSED)
@@ -773,9 +778,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def seal(self, c: ModelValue) -> None:
-        """A leader that has nothing to write, and no ledger that is open, seals the log; if the chain was changed, it
-        goes to look how.
-        """
+        """A leader with nothing to write and no open ledger seals the log. If the chain was changed, it looks it up."""
         require(self.sealing)
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         require(not client.again)
@@ -786,7 +789,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(by="metadata")
     def trim(self) -> None:
-        """Somebody trims the oldest ledger, which another follows."""
+        """A client trims the oldest ledger, if another follows it."""
         require(self.trims)
         require(len(self.chain.links) > 1)
         self.trimmed = (*self.trimmed, self.chain.links[0].ledger)
@@ -796,8 +799,8 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def write_batch(self, c: ModelValue) -> None:
-        """A client writes the batch to ledgers of its own, and closes them. Another may have written it before, or will
-        again.
+        """A client writes the batch to ledgers of its own, and closes them. Other clients may write the same batch
+        before or after.
         """
         require(len(self.attempts) < self.most_attempts)
         require(not self.attachment[c].attempt)
@@ -811,8 +814,8 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def look_up_batch(self, c: ModelValue) -> None:
-        """A leader that has closed the last ledger, and has a batch, sees whether it is in the log, or withdrawn. If it
-        is neither, the update is sent.
+        """A leader that has closed the last ledger and has a batch looks up whether it is in the log or withdrawn. If
+        neither, it sends the update.
         """
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         attachment = self.attachment[c]
@@ -828,7 +831,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def attach_batch(self, c: ModelValue) -> None:
-        """The chain is as the client has seen it: the ledgers of the batch go to its end."""
+        """The chain is as the client last read it. The client appends the ledgers of the batch."""
         attachment = self.attachment[c]
         require(attachment.version >= 0)
         require(takes_update(attachment.version, self.version, self.protections))
@@ -838,7 +841,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def attach_batch_bad_version(self, c: ModelValue) -> None:
-        """Somebody has changed the chain since: the client reads it again."""
+        """Somebody has changed the chain since. The client reads it again."""
         attachment = self.attachment[c]
         require(attachment.version >= 0)
         require(not takes_update(attachment.version, self.version, self.protections))
@@ -847,9 +850,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def attach_batch_unanswered(self, c: ModelValue) -> None:
-        """The update is not answered, whether it was done, or will be, or not: the client reads the chain again, or
-        fails.
-        """
+        """The update is not answered. It was done, or will be, or not. The client reads the chain again, or fails."""
         require(self.lost_answers)
         attachment, client = self.attachment[c], self.client[c]
         require(attachment.version >= 0)
@@ -874,7 +875,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(c=clients)
     def batch_fails(self, c: ModelValue) -> None:
-        """The client forgets the batch, as a process does that is killed. Its ledgers stay."""
+        """The client forgets the batch, like a process that is killed. Its ledgers stay."""
         attachment = self.attachment[c]
         require(attachment.attempt > 0)
         require(attachment.version < 0)
@@ -882,7 +883,9 @@ class Log(ChainedLedgers, Protocol):
 
     @action(by="metadata")
     def withdraw_batch(self) -> None:
-        """Somebody records that the ledgers of an attempt are to be deleted, whoever is about to attach them."""
+        """A client records that the ledgers of an attempt are to be deleted, even if another is about to attach
+        them.
+        """
         which = one_of(range(len(self.attempts)))
         attempt = self.attempts[which]
         require(not attempt.withdrawn)
@@ -891,8 +894,8 @@ class Log(ChainedLedgers, Protocol):
 
     @action(by="metadata")
     def delete_withdrawn_batch(self) -> None:
-        """The version of the chain is changed, so that no update comes that knows nothing of the withdrawal. What is
-        not in the chain then is deleted.
+        """A client changes the version of the chain, so that no update arrives that ignores the withdrawal. Then the
+        ledgers that are not in the chain are deleted.
         """
         which = one_of(range(len(self.attempts)))
         attempt = self.attempts[which]
@@ -903,7 +906,7 @@ class Log(ChainedLedgers, Protocol):
 
     @action(by="metadata")
     def delete_superseded_batch(self) -> None:
-        """The batch is in the log by another attempt: what is left of this one is deleted."""
+        """Another attempt at the batch is in the log. The remaining ledgers of this one are deleted."""
         which = one_of(range(len(self.attempts)))
         attempt = self.attempts[which]
         require(not attempt.over)
@@ -926,7 +929,7 @@ class Log(ChainedLedgers, Protocol):
 
     @invariant(entry=_entry_ids)
     def acknowledged_entries_are_in_the_log(self, entry: int) -> bool:
-        """An entry that was acknowledged is in a ledger of the log, and stays there."""
+        """An acknowledged entry is in a ledger of the log, and stays there."""
         if entry not in self.acknowledged:
             return True
         return any(entry in self.in_the_log(ledger) for ledger in self.all_ledgers())
@@ -940,9 +943,7 @@ class Log(ChainedLedgers, Protocol):
 
     @invariant
     def the_log_is_in_order(self) -> bool:
-        """Read ledger after ledger, entries come in the order in which they were first written, and none comes
-        twice.
-        """
+        """Read ledger by ledger, the entries are in the order in which they were first written, without duplicates."""
         last = 0
         for ledger in self.all_ledgers():
             for entry in self.in_the_log(ledger):
@@ -953,14 +954,14 @@ class Log(ChainedLedgers, Protocol):
 
     @invariant(c=clients, when=lambda protocol: protocol.seal_is_final)
     def nobody_goes_on_with_a_sealed_log(self, c: ModelValue) -> bool:
-        """A client that has seen the seal makes nothing of the chain: it neither writes to a ledger of it nor appends
+        """A client that has seen the seal does not change the chain: it neither writes to a ledger of it nor appends
         one.
         """
         return not self.client[c].chain.sealed
 
     @invariant
     def the_batch_is_in_the_log_once_and_whole(self) -> bool:
-        """Of one attempt at a batch at most there are ledgers in the log, and then all of them, one after another."""
+        """Ledgers of at most one attempt at a batch are in the log, and then all of them, one after another."""
         log = self.all_ledgers()
         there = [attempt for attempt in self.attempts if any(ledger in log for ledger in attempt.ledgers)]
         remembered = [attempt.batch for attempt in there if attempt.batch is not None]
@@ -973,7 +974,7 @@ class Log(ChainedLedgers, Protocol):
 
     @invariant(when=lambda protocol: protocol.most_attempts > 0)
     def what_is_left_over_is_deleted(self) -> bool:
-        """Of an attempt that is over, the ledgers are left that are in the log."""
+        """Of an attempt that is over, only the ledgers in the log exist."""
         log = self.all_ledgers()
         return all(
             ledger in log or self.ledgers[ledger].status is None
@@ -998,27 +999,25 @@ class Log(ChainedLedgers, Protocol):
         weak(ledger_fenced),
         weak(close_own_ledger_bad_version),
     ]
-    """As for `ledger-chaining`: nobody has to elect a leader, to roll over, or to seal or trim the log; all else that
-    can be done is done at last.
-    """
+    """As for `ledger-chaining`: weak fairness of every action but elections, rolling over, sealing and trimming."""
 
     def _accepts_writes(self, c: ModelValue) -> bool:
-        """The client has a ledger in the chain that bookies take entries for."""
+        """Whether the client has a ledger in the chain whose bookies accept entries."""
         client = self.client[c]
         return client.status is Status.HAS_OPEN_LEDGER and self.ledgers[client.ledger].status is LedgerStatus.OPEN
 
     @leads_to(c=clients, when=lambda protocol: False)
     def stable_leader_accepts_writes(self, c: ModelValue) -> tuple[bool, bool]:
-        """A client that is elected, and stays so, gets to accept writes, unless the log is sealed."""
+        """A client that is elected and stays elected eventually accepts writes, unless the log is sealed."""
         return self.elected == c, self.elected != c or self.chain.sealed or self._accepts_writes(c)
 
-    # -- it is the published protocol ----------------------------------------------------------------------------------
+    # -- refinement ----------------------------------------------------------------------------------------------------
 
     @property
     def is_published(self) -> bool:
-        """Whether all protections are on, and nothing is done that `ledger-chaining` has no step for: a leader that
-        wants to seal steps down for a rival without a ledger of its own, and a late update is that of a client that may
-        not lead any more.
+        """Whether all protections are on, and no action can happen that `ledger-chaining` has no step for. There is
+        none for a leader that wants to seal and steps down for a rival without a ledger of its own, and none for a late
+        update of a client that may no longer lead.
         """
         return not (self.sealing or self.late_updates or self.most_attempts) and all(
             getattr(self, name) for name in Protections._fields
@@ -1029,5 +1028,5 @@ class Log(ChainedLedgers, Protocol):
         AS_CHAINING,
         constants={"closed_by_another_will_do": True, "closes_unwritten_ledgers": True},
         when=lambda protocol: protocol.is_published,
-        doc="Every step is a step of ledger-chaining, or one that changes nothing there.",
+        doc="Every step is a step of ledger-chaining, or changes nothing there.",
     )

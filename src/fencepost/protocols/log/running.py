@@ -1,20 +1,20 @@
-"""The chained log as it runs: `log`, with what real writers and a real metadata service do besides.
+"""The chained log as it runs: `log`, with the behaviour of real writers and a real metadata service.
 
-Traces of running systems are held to this protocol. The rules, the steps of leaders and all that must hold are those of
-`log`. What differs is when things happen, and that nothing is asked which only a run can tell:
+Traces of running systems are validated with this protocol. The rules, the steps of leaders and the properties are those
+of `log`. The timing differs, and so does what a trace can show:
 
-- Nobody knows who is elected: a client believes that it is, and steps down whenever it likes. Nothing that must hold
-  rests on elections.
-- Ledgers have any ids, and some are created by clients that never get to put them into the chain.
-- An entry is known by a number that its client gives it.
-- An update of the chain, a seal too, may go unanswered, be lost, or be carried out late.
-- A ledger is recovered by somebody who is no leader, too, which fences it and closes it. Whoever closes a ledger may
-  find that this was done.
+- Nobody knows which client is elected. A client believes that it is, and steps down at any time. No property relies on
+  elections.
+- Ledgers have any ids, and some are created by clients that never put them into the chain.
+- An entry is identified by a number that its client gives it.
+- An update of the chain, including a seal, may go unanswered, be lost, or be carried out late.
+- A client that does not lead may also recover a ledger: it fences and closes it. A client that closes a ledger may find
+  that this was done.
 - Several of the oldest ledgers are trimmed at once.
-- Batches have any writers, numbers and ledgers. A note that a ledger is withdrawn may be seen or not, by whoever has
-  read the chain before its version was changed for that; later it is.
-- Somebody of whom the trace does not tell attaches a batch, or changes the version of the chain alone.
-- The log may be older than the trace: then it begins with ledgers of which the trace does not tell.
+- Batches have any writers, numbers and ledgers. A client that reads the chain before its version is changed may or may
+  not see that a ledger is withdrawn. One that reads it later does see it.
+- A client that is not in the trace attaches a batch, or changes only the version of the chain.
+- The log may be older than the trace. Then it begins with ledgers that are not in the trace.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class RunningLog(Log):
     name: ClassVar[str] = "running-log"
 
     next_ledger_limit: int = constant(3, "ledgers are numbered below this")
-    entries: int = constant(1, "the numbers that entries may have")
+    entries: int = constant(1, "numbers that entries may have")
     lost_answers: bool = constant(True, "whether updates of the chain may go unanswered, done or not")
-    late_updates: bool = constant(True, "whether such an update may also be done later, whatever its client is about")
+    late_updates: bool = constant(
+        True, "whether such an update may also be carried out later, whatever its client is doing"
+    )
     trims: bool = constant(True, "whether the oldest ledgers are trimmed")
     sealing: bool = constant(True, "whether leaders seal the log")
-    remembers: bool = constant(
-        True, "whether it is kept what clients were told, and which ledgers were trimmed, for the properties"
-    )
-    versions: int = constant(0, "versions of the chain up to which behaviours are explored; 0: as many as come")
+    remembers: bool = constant(True, "whether the state keeps acknowledgements and trimmed ledgers, for the properties")
+    versions: int = constant(0, "versions of the chain up to which behaviours are explored; 0: no limit")
 
     batch_writers: int = constant(1, "writers of batches")
     batch_numbers: int = constant(1, "numbers that batches may have")
@@ -61,7 +61,7 @@ class RunningLog(Log):
     newest: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.clients, 0)
     """The highest number that a client has given to an entry."""
     withdrawn_at: PerKey[int, int] = per_key(lambda protocol: range(1, protocol.next_ledger_limit), 0)
-    """The version of the chain that was made so that everybody notices that a ledger is withdrawn; 0: it is not."""
+    """The version of the chain that makes the withdrawal of a ledger visible; 0: not withdrawn."""
 
     configurations = {
         "default": configuration(**SMALL, clients=1, versions=2, doc="one client, two ledgers and one entry"),
@@ -83,19 +83,19 @@ class RunningLog(Log):
 
     @constraint
     def chain_has_few_versions(self) -> bool:
-        """Leaders can go on trying for ever."""
+        """Leaders can retry forever, so the number of versions is limited."""
         return not self.versions or self.version <= self.versions
 
-    # -- being leader --------------------------------------------------------------------------------------------------
+    # -- becoming and being leader -------------------------------------------------------------------------------------
 
     @action(c=Log.clients, by="metadata")
     def leader_chosen(self, c: ModelValue) -> None:
-        """Nobody knows who is elected."""
+        """Nobody knows which client is elected, so this never happens."""
         require(False)
 
     @action(c=Log.clients)
     def become_leader(self, c: ModelValue) -> None:
-        """A client believes that it is elected, and goes to read the chain."""
+        """A client believes that it is elected, and reads the chain next."""
         client = self.client[c]
         require(not client.leader)
         client.leader = True
@@ -103,7 +103,7 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def abdicate(self, c: ModelValue) -> None:
-        """A client steps down, for whatever reason. It leaves its ledger open: the next leader will close it."""
+        """A client steps down, for any reason. It leaves its ledger open: the next leader will close it."""
         require(self.client[c].leader)
         self._step_down(c)
 
@@ -119,7 +119,7 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def fence_last_ledger(self, c: ModelValue) -> None:
-        """The leader goes to recover the last ledger, once more if it has failed to. If that is closed already, nothing
+        """The leader recovers the last ledger, or retries after a failure. If the ledger is closed already, nothing
         happens.
         """
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
@@ -128,19 +128,19 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def close_last_ledger(self, c: ModelValue) -> None:
-        """The leader closes the ledger that it has fenced, or finds that it was closed, at that entry."""
+        """The leader closes the ledger that it has fenced, or finds that it was closed at that entry."""
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
         self._ends(client.ledger, is_fenced=client.has_fenced)
         self._closed_last(c)
 
     @action(c=Log.clients)
     def last_ledger_already_closed(self, c: ModelValue) -> None:
-        """A leader cannot tell this from having closed the ledger."""
+        """Disabled: a leader cannot distinguish this from having closed the ledger."""
         require(False)
 
     @action(ledger=lambda self: range(1, self.next_ledger_limit), by="somebody")
     def ledger_is_fenced(self, ledger: int) -> None:
-        """Somebody who is no leader begins to recover a ledger, if it is not closed."""
+        """A client that does not lead starts to recover a ledger that is not closed."""
         require(self.ledgers[ledger].status is not None)
         self._begin_recovery(ledger)
 
@@ -152,12 +152,12 @@ class RunningLog(Log):
 
     @action(ledger=lambda self: range(1, self.next_ledger_limit), by="somebody")
     def ledger_is_closed(self, ledger: int) -> None:
-        """A ledger that is recovered is closed, by a leader that does not get to tell of it, or by somebody else."""
+        """A ledger in recovery is closed, by a leader that does not record it, or by somebody else."""
         require(self.ledgers[ledger].status in (LedgerStatus.IN_RECOVERY, LedgerStatus.CLOSED))
         self._ends(ledger, is_fenced=True)
 
     def _ends(self, number: int, is_fenced: bool) -> None:
-        """A ledger is closed at an entry, if it is fenced, or was closed at this one."""
+        """Close a ledger at an entry. It must be fenced, or closed at this entry already."""
         ledger = self.ledgers[number]
         last_entry = one_of(range(-1, len(ledger.entries)))
         if ledger.status is LedgerStatus.CLOSED:
@@ -168,7 +168,7 @@ class RunningLog(Log):
         ledger.last_entry = last_entry
         ledger.status = LedgerStatus.CLOSED
 
-    # -- chaining a new one --------------------------------------------------------------------------------------------
+    # -- chaining a new ledger -----------------------------------------------------------------------------------------
 
     @action(c=Log.clients)
     def create_ledger(self, c: ModelValue) -> None:
@@ -183,7 +183,7 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def append_ledger_unanswered(self, c: ModelValue) -> None:
-        """The update is not answered, whether it was done, is lost, or is yet to be done."""
+        """The update is not answered. It was done, is lost, or is yet to be done."""
         client = self._leading(c, Status.PENDING_APPEND_LEDGER)
         version, updated = client.version, client.chain.appended(client.ledger, 0)
         if takes_unanswered_for_done(self.protections):
@@ -205,8 +205,8 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def write_entry(self, c: ModelValue) -> None:
-        """The leader writes the next entry, first those again that its last ledger was closed without, unless its
-        ledger is fenced.
+        """The leader writes the next entry, unless its ledger is fenced. Entries that its last ledger was closed
+        without come first.
         """
         client = self._writing(c)
         ledger = self.ledgers[client.ledger]
@@ -227,8 +227,8 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def close_own_ledger(self, c: ModelValue) -> None:
-        """The leader closes its own ledger, or finds that it was closed by whoever recovered it meanwhile: what is in
-        it is appended, and the rest is written again.
+        """The leader closes its own ledger, or finds that a recovery closed it meanwhile. Its entries are appended, and
+        the others are written again.
         """
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         self._ends(client.ledger, is_fenced=True)
@@ -239,7 +239,7 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def seal_bad_version(self, c: ModelValue) -> None:
-        """Somebody else has changed the chain since: the leader that wants to seal the log goes to look how."""
+        """Somebody else has changed the chain since. The leader that wants to seal the log looks it up."""
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         require(not client.again)
         require(not takes_update(client.version, self.version, self.protections))
@@ -248,7 +248,7 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def seal_unanswered(self, c: ModelValue) -> None:
-        """The update that seals the log is not answered, whether it was done, is lost, or is yet to be done."""
+        """The update that seals the log is not answered. It was done, is lost, or is yet to be done."""
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         require(not client.again)
         client.seals = True
@@ -257,7 +257,7 @@ class RunningLog(Log):
 
     @action(by="somebody")
     def trim(self) -> None:
-        """Somebody trims the oldest ledgers, which another follows."""
+        """A client trims the oldest ledgers, if another follows them."""
         require(len(self.chain.links) > 1)
         count = one_of(range(1, len(self.chain.links)))
         if self.remembers:
@@ -268,8 +268,8 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def write_batch(self, c: ModelValue) -> None:
-        """A client is to attach a batch: ledgers that are closed and in no log, which it has written, or others have.
-        The client may have tried the same before.
+        """A client will attach a batch: closed ledgers that are in no log, written by it or by others. It may have
+        tried the same before.
         """
         attachment = self.attachment[c]
         require(attachment.version < 0)
@@ -296,8 +296,8 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def look_up_batch(self, c: ModelValue) -> None:
-        """A leader that has closed the last ledger sees whether its batch is in the log, by an untraced update perhaps,
-        or withdrawn. If the batch is neither, the update is sent.
+        """A leader that has closed the last ledger looks up whether its batch is in the log, perhaps by an untraced
+        update, or withdrawn. If neither, it sends the update.
         """
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         attachment = self.attachment[c]
@@ -316,7 +316,9 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def attach_batch(self, c: ModelValue) -> None:
-        """The chain is as the client has seen it: the ledgers of the batch go to its end, up to the last of them."""
+        """The chain is as the client last read it. The client appends the ledgers of the batch, including the last of
+        them.
+        """
         attachment = self.attachment[c]
         require(attachment.version >= 0)
         require(takes_update(attachment.version, self.version, self.protections))
@@ -328,8 +330,8 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def attach_batch_unanswered(self, c: ModelValue) -> None:
-        """The update is not answered, whether it was done, is lost, or is yet to be done: the client reads the chain
-        again, or fails.
+        """The update is not answered. It was done, is lost, or is yet to be done. The client reads the chain again, or
+        fails.
         """
         attachment = self.attachment[c]
         require(attachment.version >= 0)
@@ -340,7 +342,7 @@ class RunningLog(Log):
 
     @action(by="somebody")
     def batch_is_attached(self) -> None:
-        """Somebody without any other event in the trace attaches ledgers, and has closed the last one before."""
+        """A client without any other event in the trace has closed the last ledger, and attaches a batch."""
         require(not self.remembers)
         ledgers = self._some_ledgers()
         require(len(ledgers) > 0)
@@ -356,13 +358,13 @@ class RunningLog(Log):
 
     @action(by="somebody")
     def withdraw_batch(self) -> None:
-        """A note says nothing until the version of the chain is changed."""
+        """A withdrawal has no effect until the version of the chain is changed."""
         require(False)
 
     @action(by="somebody")
     def delete_withdrawn_batch(self) -> None:
-        """Somebody who has noted that ledgers are withdrawn changes the version of the chain. Those that are not in the
-        chain then are deleted.
+        """A client that has withdrawn ledgers changes the version of the chain. Then the ledgers that are not in the
+        chain are deleted.
         """
         require(not self.remembers or len(self.attempts) > 0)
         ledgers = self._some_ledgers()
@@ -376,7 +378,7 @@ class RunningLog(Log):
 
     @action(by="somebody")
     def delete_superseded_batch(self) -> None:
-        """A batch is in the log, by other ledgers than these, which are deleted."""
+        """A batch is in the log with other ledgers than these, which are deleted."""
         require(not self.remembers or len(self.attempts) > 0)
         batch = Batch(f"q{one_of(range(self.batch_writers))}", one_of(range(self.batch_numbers)))
         ledgers = self._some_ledgers()
@@ -393,8 +395,8 @@ class RunningLog(Log):
         version=lambda self: (), links=lambda self: (), trimmed=lambda self: (), sealed=(False, True), by="somebody"
     )
     def log_is_older(self, version: int, links: int, trimmed: int, sealed: bool) -> None:
-        """The log has ledgers already, the first ones by number, of which only the last may still be open. The trace
-        does not tell of their entries.
+        """The log has ledgers already, with the lowest numbers. Only the last of them may still be open. The trace does
+        not have their entries.
         """
         require(self.version == 0)
         self.version = version

@@ -1,12 +1,12 @@
-"""The quorum: `kraft-kip-853` by the rules that replicas run, with pre-votes and with disks that lose what is not
+"""The quorum: `kraft-kip-853` by the rules that replicas run, with pre-votes, and with disks that lose what is not
 synced.
 
-Every decision of a replica is a function of :mod:`fencepost.quorum.rules`, which its role asks too, and its state
-changes by the table of :mod:`fencepost.quorum.transitions` alone. Messages, logs and administrators are those of
-`kraft-kip-853`, of which every step is one, where nothing happens that it does not have.
+Every decision of a replica is made by a function of :mod:`fencepost.quorum.rules`, which its role calls too. Its state
+changes only by the table of :mod:`fencepost.quorum.transitions`. Messages, logs and administrators are those of
+`kraft-kip-853`. Where nothing happens that `kraft-kip-853` does not have, every step is one of its steps.
 
-A pre-vote is one step here, question and answer: it binds nobody, so that an answer that comes late says no more than
-one that came at once.
+A pre-vote, request and answer, is one step. It commits no replica to anything, so a late answer means the same as a
+prompt one.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ from fencepost.quorum.transitions import Cause, State, transition
 
 
 class Standing(Record):
-    """The state of a replica besides its state in `kraft-kip-853`.
+    """The state of a replica that `kraft-kip-853` does not have.
 
-    ``asks``: it is prospective, and ``granted`` has who would vote for it. ``heard``: it follows a leader that has
-    answered it. ``committed``: what its state machine may have applied. ``unsynced``: how many records at the end of
-    its log a crash may lose.
+    ``asks``: it is prospective; ``granted``: the replicas that would vote for it. ``heard``: it follows a leader that
+    has answered it. ``committed``: what its state machine may have applied. ``unsynced``: the number of records at the
+    end of its log that a crash may lose.
     """
 
     asks: bool = False
@@ -76,8 +76,7 @@ class Standing(Record):
 STATES: Mapping[ServerState, State] = {
     theirs: State[theirs.name] for theirs in ServerState if theirs.name in State.__members__
 }
-"""The states of `kraft-kip-853`. A prospective replica is there in the state that it was in before, and nothing has
-happened to it."""
+"""The states of `kraft-kip-853`. A prospective replica counts as in the state that it was in before."""
 
 NAMES: Mapping[State, ServerState] = {mine: theirs for theirs, mine in STATES.items()}
 
@@ -90,12 +89,12 @@ ERRORS: Mapping[Error, kraft.Error | None] = {
 }
 
 _NO_MATTER = ("pre_votes", "removed_voters_campaign")
-"""Constants of which `kraft-kip-853` knows nothing, or that are asked for by themselves."""
+"""Constants that `kraft-kip-853` does not have, or that :meth:`Quorum.is_published` checks separately."""
 
 ONE_HOST: Mapping[str, Any] = {"hosts": 1, "init_cluster_size": 1, "min_cluster_size": 1}
 REMOVAL: Mapping[str, Any] = {"min_cluster_size": 1, "max_remove_reconfigs": 1}
 ONE_EPOCH: Mapping[str, Any] = {"max_epoch": 1, "max_values_per_epoch": 0}
-"""What several configurations have in common."""
+"""Constants that several configurations share."""
 
 CUT_OFF: Mapping[str, Any] = {
     "timeouts_need_reasons": True,
@@ -112,7 +111,7 @@ def values_of(protocol: KRaft) -> tuple[ModelValue, ...]:
 
 
 class Quorum(KRaft):
-    """Replicas, clients, a network, an administrator; by the rules that replicas run."""
+    """Replicas, clients, a network and an administrator, by the rules that replicas run."""
 
     name: ClassVar[str] = "quorum"
 
@@ -133,19 +132,21 @@ class Quorum(KRaft):
     observers_keep_votes: bool = constant(True, "whether an observer that loses its leader remembers its vote")
     fence_stale_votes: bool = constant(True, "whether a stale vote request changes nothing; it never does here")
     non_member_fetch: NonMemberFetch = constant(
-        NonMemberFetch.ACCEPT, "whether a leader answers a fetch by a voter that is none in its configuration"
+        NonMemberFetch.ACCEPT, "whether a leader answers a fetch by a voter that is not in its configuration"
     )
-    one_vote_an_epoch: bool = constant(True, "whether a replica that has voted votes for nobody else in that epoch")
-    logs_are_compared: bool = constant(True, "whether nobody votes for a candidate whose log is behind its own")
+    one_vote_an_epoch: bool = constant(
+        True, "whether a replica that has voted votes for no other candidate in that epoch"
+    )
+    logs_are_compared: bool = constant(True, "whether no replica votes for a candidate whose log is behind its own")
     only_own_epoch_commits: bool = constant(True, "whether a leader commits by counting only records of its own epoch")
     leader_counts_stored: bool = constant(True, "whether a leader counts itself only up to what it has synced")
-    only_voters_count: bool = constant(True, "whether a leader that is no voter does not count itself")
+    only_voters_count: bool = constant(True, "whether a leader that is not a voter does not count itself")
     logs_are_matched: bool = constant(
-        True, "whether a follower whose log has parted from the leader's cuts it off first"
+        True, "whether a follower whose log diverges from the leader's truncates it first"
     )
     removed_leader_resigns: bool = constant(True, "whether a leader resigns when its own removal is committed")
     removed_voters_campaign: bool = constant(
-        True, "whether a replica stands for election whose removal may not be committed"
+        True, "whether a replica whose removal may not be committed stands for election"
     )
 
     standing: PerKey[ModelValue, Standing] = per_key(servers, Standing)
@@ -159,7 +160,7 @@ class Quorum(KRaft):
             max_values_per_epoch=0,
             doc="a replica crashes, and loses what it has not synced",
         ),
-        "removal": configuration(**REMOVAL, max_epoch=1, doc="one of two voters is removed, be it the leader"),
+        "removal": configuration(**REMOVAL, max_epoch=1, doc="one of two voters is removed, possibly the leader"),
         "removal-restart": configuration(
             **REMOVAL, max_restarts=1, **ONE_EPOCH, doc="the same, and a replica restarts"
         ),
@@ -167,18 +168,18 @@ class Quorum(KRaft):
             **REMOVAL,
             leaders_remove_themselves=False,
             max_values_per_epoch=0,
-            doc="a follower is removed, and elections are held before that and after it",
+            doc="a follower is removed, and elections are held before and after it",
         ),
         "removal-at-any-time": configuration(
             **REMOVAL,
             max_values_per_epoch=0,
-            doc="one of two voters is removed, be it the leader, before an election or after it: a large one",
+            doc="one of two voters is removed, possibly the leader, before or after an election: a large one",
         ),
         "removed-leader-stands": configuration(
             **REMOVAL,
             max_values_per_epoch=0,
             **CUT_OFF,
-            doc="a leader removes itself, is cut off, resigns, and is elected once more to commit its removal",
+            doc="a leader removes itself, is disconnected, resigns, and is elected again to commit its removal",
         ),
         "removed-leader-restarts": configuration(
             **REMOVAL,
@@ -199,7 +200,7 @@ class Quorum(KRaft):
             max_restarts=1,
             losing_crashes=True,
             **ONE_EPOCH,
-            doc="one of two voters is removed, and a crash loses what is not synced, be it the removal",
+            doc="one of two voters is removed, and a crash loses what is not synced, possibly the removal",
         ),
         "adding": configuration(
             **ONE_HOST, max_add_reconfigs=1, **ONE_EPOCH, doc="a second voter is added once it has caught up"
@@ -210,7 +211,7 @@ class Quorum(KRaft):
             max_restarts=1,
             **ONE_EPOCH,
             timeouts_need_reasons=True,
-            doc="the same, and a replica restarts, be it before it has fetched anything",
+            doc="the same, and a replica restarts, possibly before it has fetched anything",
         ),
         "single": voters(1, max_restarts=1, losing_crashes=True, doc="a single voter, which crashes"),
         "observer-parted": configuration(
@@ -220,7 +221,7 @@ class Quorum(KRaft):
             losing_crashes=True,
             timeouts_need_reasons=True,
             start=Start.OBSERVED,
-            doc="an observer has fetched what a crash takes from its leader",
+            doc="an observer has fetched records that its leader loses in a crash",
         ),
         "observer-restarts": configuration(
             **ONE_HOST,
@@ -237,7 +238,7 @@ class Quorum(KRaft):
             **ONE_EPOCH,
             timeouts_need_reasons=True,
             start=Start.OBSERVED,
-            doc="one of two voters is removed, be it the leader, and there is an observer already",
+            doc="one of two voters is removed, possibly the leader, and there is an observer already",
         ),
         "three-epochs": configuration(
             max_epoch=3, pre_votes=True, max_values_per_epoch=0, doc="two voters, three epochs, pre-votes"
@@ -248,7 +249,7 @@ class Quorum(KRaft):
             **CUT_OFF,
             doc="the connection of two voters is cut, and comes back",
         ),
-        "undisturbed": voters(3, test_liveness=True, doc="three voters whom nothing gives a reason for an election"),
+        "undisturbed": voters(3, test_liveness=True, doc="three voters without any reason for an election"),
         "parted": PARTED,
         "parted-again": PARTED_AGAIN,
         "voted-twice": voters(
@@ -256,13 +257,13 @@ class Quorum(KRaft):
             one_vote_an_epoch=False,
             max_values_per_epoch=0,
             expect="never_two_leaders_in_same_epoch",
-            doc="a replica votes for whoever asks",
+            doc="a replica votes for every candidate",
         ),
         "log-behind": voters(
             3,
             logs_are_compared=False,
             expect="leader_has_all_acked_values",
-            doc="a candidate is elected that lacks what is committed",
+            doc="a candidate is elected that lacks committed records",
         ),
         "unsynced-counted": voters(
             3,
@@ -270,7 +271,7 @@ class Quorum(KRaft):
             losing_crashes=True,
             leader_counts_stored=False,
             expect="leader_has_all_acked_values",
-            doc="a leader counts itself for what a crash takes from it",
+            doc="a leader counts itself for records that a crash loses",
         ),
         "removed-leader-stays": configuration(
             **REMOVAL,
@@ -281,11 +282,11 @@ class Quorum(KRaft):
         ),
     }
 
-    # -- what it knows -------------------------------------------------------------------------------------------------
+    # -- state and rules -----------------------------------------------------------------------------------------------
 
     @property
     def protections(self) -> Protections:
-        """The protections that are switched on."""
+        """The protections that are on."""
         return switched_on(
             self,
             Protections,
@@ -297,7 +298,9 @@ class Quorum(KRaft):
         )
 
     def _state_of(self, s: ModelValue) -> State:
-        """Where a replica stands; a leader that has resigned is not prospective, as its vote is gone in any case."""
+        """The state of a replica in the table. A leader that has resigned is not prospective, as its vote is gone in
+        any case.
+        """
         known = self.server[s].state
         assert known is not None
         mine = STATES[known]
@@ -317,7 +320,7 @@ class Quorum(KRaft):
         )
 
     def _go(self, s: ModelValue, cause: Cause, epoch: int | None = None) -> None:
-        """Change the state of a replica as the table has it, and its epoch with it."""
+        """Change the state of a replica by the table, and its epoch with it."""
         me, standing = self.server[s], self.standing[s]
         later = me.current_epoch if epoch is None else epoch
         assert me.state is not None
@@ -335,7 +338,7 @@ class Quorum(KRaft):
         me.log = (*me.log, entry)
         self.standing[s].unsynced += self.losing_crashes
 
-    # -- from one state to another -------------------------------------------------------------------------------------
+    # -- transitions ---------------------------------------------------------------------------------------------------
 
     def _become_unattached(self, s: ModelValue, epoch: int) -> None:
         me = self.server[s]
@@ -352,7 +355,7 @@ class Quorum(KRaft):
         me.votes_recv = frozenset()
 
     def _give_up_leader(self, s: ModelValue) -> None:
-        """An observer follows nobody any more, or leads no more, in the same epoch."""
+        """An observer loses its leader, or stops leading, in the same epoch."""
         me = self.server[s]
         if me.state is ServerState.LEADER:
             self._go(s, Cause.RESIGNS)
@@ -365,7 +368,7 @@ class Quorum(KRaft):
             me.voted_for = None
 
     def maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
-        """Another replica has reported its epoch, and its leader if it has one."""
+        """Apply the epoch that another replica reported, and its leader if it has one."""
         me = self.server[s]
         mine = s if me.state is ServerState.LEADER else me.leader
         learnt = rules.learns(me.current_epoch, mine, epoch, leader, s)
@@ -379,7 +382,7 @@ class Quorum(KRaft):
     def handle_common_response(
         self, s: ModelValue, leader: ModelValue | None, epoch: int, error: kraft.Error | None
     ) -> bool:
-        """The handling of every response; whether nothing else is to be done with it."""
+        """Handle what all responses have in common. Return whether that is all."""
         me = self.server[s]
         before = me.current_epoch, me.leader
         if epoch >= me.current_epoch:
@@ -390,8 +393,7 @@ class Quorum(KRaft):
 
     @action(s=servers)
     def restart_with_state(self, s: ModelValue) -> None:
-        """A replica restarts with what it has stored, in the epoch that it was in; of what it had not synced, any part
-        is lost."""
+        """A replica restarts with its stored state, in the same epoch. Any part of what was not synced is lost."""
         require(self.restart_ctr < self.max_restarts)
         me, standing = self.server[s], self.standing[s]
         require(self._is_alive(s))
@@ -416,7 +418,7 @@ class Quorum(KRaft):
 
     @action(s=servers)
     def sync(self, s: ModelValue) -> None:
-        """All that a replica has becomes durable; a leader counts it."""
+        """A replica makes its whole log durable. A leader counts it."""
         require(self.losing_crashes)
         standing = self.standing[s]
         require(standing.unsynced > 0)
@@ -450,7 +452,7 @@ class Quorum(KRaft):
 
     @action(s=servers)
     def return_to_leader(self, s: ModelValue) -> None:
-        """A prospective replica that knew a leader goes on fetching from it."""
+        """A prospective replica that knows a leader goes on fetching from it."""
         require(self.pre_votes)
         me = self.server[s]
         require(self.standing[s].asks and me.state is ServerState.FOLLOWER)
@@ -465,7 +467,7 @@ class Quorum(KRaft):
 
     @action(s=servers)
     def send_request_vote(self, s: ModelValue) -> None:
-        """A voter stands for election, with the pre-votes of a majority."""
+        """A voter with the pre-votes of a majority stands for election."""
         self._require_timeout(s)
         me, standing = self.server[s], self.standing[s]
         members = me.config.members
@@ -484,7 +486,7 @@ class Quorum(KRaft):
 
     @action(s=servers, peer=servers)
     def handle_vote_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A replica, be it an observer, votes for a candidate whose log is not behind its own, if it has not voted."""
+        """A replica, voter or observer, votes for a candidate whose log is not behind its own, if it has not voted."""
         me = self.server[s]
         request = self.receive_from(RequestVoteRequest, s, peer)
         asked, state_before = request.message, me.state
@@ -510,7 +512,7 @@ class Quorum(KRaft):
 
     @action(s=servers, peer=servers)
     def handle_vote_response(self, s: ModelValue, peer: ModelValue) -> None:
-        """A candidate counts a vote; any voter may learn of a later epoch or of a leader."""
+        """A candidate counts a vote. Any voter may learn of a later epoch or of a leader."""
         me = self.server[s]
         require(me.role is Role.VOTER or me.state is ServerState.CANDIDATE)
         response = self.receive_from(RequestVoteResponse, s, peer).message
@@ -520,8 +522,9 @@ class Quorum(KRaft):
 
     @action(s=servers)
     def become_leader(self, s: ModelValue) -> None:
-        """A candidate has the votes of a majority. It begins its epoch with an entry of its own, and tells the
-        voters."""
+        """A candidate has the votes of a majority. It begins its epoch with an entry of its own, and notifies the
+        voters.
+        """
         me = self.server[s]
         require(me.state is ServerState.CANDIDATE and not self.standing[s].asks)
         members = me.config.members
@@ -540,7 +543,7 @@ class Quorum(KRaft):
 
     @action(s=servers, peer=servers)
     def accept_begin_quorum_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A replica learns who leads."""
+        """A replica learns the leader."""
         me = self.server[s]
         announcement = self.receive_from(
             BeginQuorumEpochRequest, s, peer, where=lambda begin: begin.epoch >= me.current_epoch
@@ -551,8 +554,9 @@ class Quorum(KRaft):
 
     @action(s=servers)
     def check_quorum_resign(self, s: ModelValue) -> None:
-        """A leader resigns since too few voters fetch from it; where liveness is not tested, it may do so at any
-        time."""
+        """A leader resigns since too few voters fetch from it. Where liveness is not tested, it may resign at any
+        time.
+        """
         me = self.server[s]
         require(me.state is ServerState.LEADER)
         if self.needs_reasons:
@@ -567,7 +571,7 @@ class Quorum(KRaft):
 
     @action(s=servers)
     def observer_fetch_timeout(self, s: ModelValue) -> None:
-        """An observer gives its leader up, and looks for another."""
+        """An observer gives up its leader, and looks for another."""
         me = self.server[s]
         require(me.role is Role.OBSERVER)
         require(not self.needs_reasons or self.fetch_times_out(s))
@@ -592,8 +596,9 @@ class Quorum(KRaft):
 
     @action(s=servers, peer=servers)
     def send_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A replica fetches from its leader, when it has synced all that it has; an observer without a leader fetches
-        from a voter."""
+        """A replica fetches from its leader, once it has synced its whole log. An observer without a leader fetches
+        from a voter.
+        """
         require(s != peer)
         me, standing = self.server[s], self.standing[s]
         require(me.fetch_state.pending_fetch is None)
@@ -613,14 +618,16 @@ class Quorum(KRaft):
         return ERRORS[rules.refuses_fetch(leads, me.current_epoch, fetch.epoch, counts, self.protections)]
 
     def _position(self, log: Log, fetch: FetchRequest) -> Position:
-        """Offsets start at 1 here, and a place is behind a record."""
+        """The position of an offset. Offsets start at 1 here; a position is after a record."""
         place = fetch.fetch_offset - 1, fetch.last_fetched_epoch
         same = end_of_epoch(log, fetch.last_fetched_epoch)
         return rules.position_of(place, (0, 0), same, (0, 0), self.protections)
 
     @action(s=servers, peer=servers)
     def diverging_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """The logs of the leader and of who fetches have parted: the leader tells where."""
+        """The logs of the leader and of the fetching replica diverge: the leader answers with the point where they
+        do.
+        """
         me = self.server[s]
         fetch = self.receive_fetch(s, peer, lambda fetch: self._position(me.log, fetch) is Position.DIVERGING)
         offset, epoch = end_of_epoch(me.log, fetch.message.last_fetched_epoch)
@@ -639,8 +646,7 @@ class Quorum(KRaft):
 
     @action(s=servers, peer=servers)
     def accept_fetch_request_from_voter(self, s: ModelValue, peer: ModelValue) -> None:
-        """The leader learns how far a voter's log goes, commits what a majority has, and answers with the next
-        entry."""
+        """The leader learns the end of a voter's log, commits what a majority has, and answers with the next entry."""
         me = self.server[s]
         fetch = self.receive_fetch(
             s, peer, lambda fetch: not fetch.observer and self._position(me.log, fetch) is Position.VALID
@@ -663,8 +669,9 @@ class Quorum(KRaft):
         self.network.reply(fetch, self.entry_for(me, fetch.message, me.leader, me.hwm))
 
     def _advance(self, s: ModelValue) -> int:
-        """A leader commits what a majority of the voters has. One whose own removal that commits leaves: an observer
-        without a leader."""
+        """Commit what a majority of the voters has. If that commits the leader's own removal, it becomes an observer
+        without a leader.
+        """
         me, standing = self.server[s], self.standing[s]
         members = me.config.members
         is_voter = s in members
@@ -692,11 +699,13 @@ class Quorum(KRaft):
 
     @action(s=servers, peer=servers)
     def handle_fetch_response(self, s: ModelValue, peer: ModelValue) -> None:
-        """A follower gets an entry, or cuts off its log where it parts from the leader's, or learns who leads."""
+        """A follower appends an entry, or truncates its log where it diverges from the leader's, or learns the
+        leader.
+        """
         me, standing = self.server[s], self.standing[s]
         pending = me.fetch_state.pending_fetch
         require(pending is not None and pending.peer == peer)
-        # A prospective replica has given up waiting. Once it follows the leader again, the answer is as good as
+        # A prospective replica has given up waiting. Once it follows the leader again, this answer is as good as
         # another.
         require(not standing.asks)
         assert pending is not None
@@ -728,7 +737,7 @@ class Quorum(KRaft):
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
-        """An administrator has a leader add a voter, which has all that the leader has."""
+        """An administrator has a leader add a voter that has everything the leader has."""
         me, other = self.server[s], self.server[add_server]
         caught_up = rules.has_caught_up(len(other.log), len(me.log), None) or not self.caught_up_first
         leads, is_member = me.state is ServerState.LEADER, add_server in me.config.members
@@ -752,13 +761,13 @@ class Quorum(KRaft):
         return rules.refuses_change(me.hwm, start, _voters_offset(me.log), self.protections)
 
     def require_ready_to_reconfigure(self, me: Server) -> None:
-        """That is asked already, by the rules."""
+        """Nothing to check here: the rules do."""
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     @invariant(s=servers)
     def states_match_roles(self, s: ModelValue) -> bool:
-        """A replica that stands for election is a voter, or was one until a change that may not be committed."""
+        """A replica that stands for election is a voter, or was one before a change that may not be committed."""
         me = self.server[s]
         if me.state is ServerState.UNATTACHED and me.leader is not None:
             return False
@@ -770,7 +779,7 @@ class Quorum(KRaft):
 
     @invariant(pair=pairs)
     def logs_match(self, pair: tuple[ModelValue, ModelValue]) -> bool:
-        """Where two logs have a record of the same epoch at the same offset, they are the same up to there."""
+        """If two logs have a record of the same epoch at the same offset, they are equal up to there."""
         one, other = (self.server[s].log for s in pair)
         same = 0
         for offset in range(min(len(one), len(other)), 0, -1):
@@ -781,29 +790,30 @@ class Quorum(KRaft):
 
     @invariant(pair=pairs)
     def committed_logs_match(self, pair: tuple[ModelValue, ModelValue]) -> bool:
-        """What two state machines have applied is the same, as far as both have come; neither's log lacks it unless it
-        was never synced."""
+        """Two state machines have applied the same records, as far as both have come. Neither log lacks one of them
+        unless it was never synced.
+        """
         one, other = pair
         common = min(self.standing[one].committed, self.standing[other].committed)
         return self.server[one].log[:common] == self.server[other].log[:common]
 
     @invariant(s=servers)
     def what_is_committed_is_kept(self, s: ModelValue) -> bool:
-        """No replica cuts off what it has taken for committed."""
+        """No replica truncates a record that it considers committed."""
         return self.standing[s].committed <= len(self.server[s].log)
 
     @invariant(s=servers)
     def what_is_committed_is_applied(self, s: ModelValue) -> bool:
-        """A replica takes for committed what it has of the records below its high watermark. The first one is so from
-        the beginning.
+        """A replica considers committed the records below its high watermark that it has. The first record is committed
+        from the beginning.
         """
         me = self.server[s]
         return min(me.hwm, len(me.log)) <= max(self.standing[s].committed, 1)
 
     @step_invariant(s=servers)
     def what_is_applied_stays_so(self, after: Quorum, s: ModelValue) -> bool:
-        """What a replica takes for committed it does for good, unless it restarts; and who does not lead, nothing that
-        its leader has not told it.
+        """A record that a replica considers committed stays so, unless the replica restarts. A replica that does not
+        lead learns it from its leader only.
         """
         if (after.restart_ctr, after.crash_ctr) != (self.restart_ctr, self.crash_ctr):
             return True
@@ -813,19 +823,19 @@ class Quorum(KRaft):
 
     @invariant(s=servers)
     def nobody_follows_itself(self, s: ModelValue) -> bool:
-        """A replica that follows a leader follows another: one that led the epoch in which it restarts resigns."""
+        """A replica never follows itself: a replica that restarts in an epoch that it led resigns."""
         me = self.server[s]
         return me.state is not ServerState.FOLLOWER or me.leader != s
 
     @invariant(s=servers)
     def leaders_commit_what_they_have(self, s: ModelValue) -> bool:
-        """The high watermark of a leader is not beyond the end of its log."""
+        """The high watermark of a leader is within its log."""
         me = self.server[s]
         return me.state is not ServerState.LEADER or me.hwm <= len(me.log)
 
     @step_invariant(s=servers, peer=servers, when=lambda protocol: protocol.logs_are_compared)
     def no_vote_for_a_log_behind(self, after: Quorum, s: ModelValue, peer: ModelValue) -> bool:
-        """A replica votes for another only if that has asked with a log that is not behind the replica's own."""
+        """A replica votes for another only if that has asked with a log that is not behind its own."""
         me, now = self.server[s], after.server[s]
         if now.voted_for != peer or s == peer or (me.voted_for == peer and me.current_epoch == now.current_epoch):
             return True
@@ -836,8 +846,8 @@ class Quorum(KRaft):
 
     @step_invariant(s=servers)
     def who_commits_its_removal_resigns(self, after: Quorum, s: ModelValue) -> bool:
-        """A leader that resigns as it commits something has committed its own removal, as nobody else could be sure to
-        do.
+        """A leader that resigns when it commits a record has committed its own removal, which no other replica could
+        have been sure to do.
         """
         me, now = self.server[s], after.server[s]
         committed = after.standing[s].committed
@@ -847,7 +857,7 @@ class Quorum(KRaft):
 
     @sometimes(when=lambda protocol: protocol.removed_voters_can_be_elected)
     def removed_voters_are_elected(self) -> bool:
-        """A voter was elected after its own removal, which nobody else could be sure to commit."""
+        """A voter was elected after its own removal, which no other replica could have been sure to commit."""
         return any(self._is_elected_after_removal(me) and s not in me.config.members for s, me in self.server.items())
 
     def _is_elected_after_removal(self, me: Server) -> bool:
@@ -855,7 +865,7 @@ class Quorum(KRaft):
 
     @property
     def removed_voters_can_be_elected(self) -> bool:
-        """Whether a leader of two that has removed itself can lose its leadership, and there is an epoch to come."""
+        """Whether a leader of two that has removed itself can lose its leadership, and a later epoch is allowed."""
         one_of_two = self.init_cluster_size == 2 and self.min_cluster_size == 1 and self.leaders_remove_themselves
         may_be_cut_off = self.max_connectivity_changes > 1 and self.max_disconnected_pairs > 0
         may_resign = self.max_restarts > 0 or may_be_cut_off or not self.needs_reasons
@@ -866,14 +876,14 @@ class Quorum(KRaft):
 
     fairness = [*KRaft.fairness, weak(ask_for_pre_votes, get_pre_vote, return_to_leader), weak(sync)]
 
-    # -- it is the published protocol ----------------------------------------------------------------------------------
+    # -- refinement ----------------------------------------------------------------------------------------------------
 
     @property
     def is_published(self) -> bool:
-        """Whether all protections are on, and nothing happens that `kraft-kip-853` has no step for.
+        """Whether all protections are on, and no action can happen that `kraft-kip-853` has no step for.
 
-        There a single voter is never elected, a removed one does not stand for election, a candidate that restarts
-        still is one, and nothing that was written is lost but with the whole disk.
+        There a single voter is never elected, a removed one does not stand for election, a candidate that restarts is
+        still a candidate, and written records are only lost with the whole disk.
         """
         may_shrink = self.max_remove_reconfigs > 0
         return (
@@ -888,7 +898,7 @@ class Quorum(KRaft):
         KRaft,
         {},
         when=lambda protocol: protocol.is_published,
-        doc="Every step is a step of kraft-kip-853, or one that changes nothing there.",
+        doc="Every step is a step of kraft-kip-853, or changes nothing there.",
     )
 
 
@@ -898,7 +908,7 @@ def _end(log: Log) -> tuple[int, int]:
 
 
 def _voters_offset(log: Log) -> int:
-    """The offset of the last configuration in a log, from 0; -1 without one."""
+    """The offset of the last configuration in a log, from 0, or -1 if there is none."""
     return next((place for place in range(len(log) - 1, -1, -1) if isinstance(log[place].value, kraft.Membership)), -1)
 
 

@@ -1,15 +1,15 @@
 """The replicas of a quorum themselves: the role that members run, explored state by state.
 
-Nothing is written again here. Each host has a :class:`fencepost.quorum.roles.replica.Replica` and a disk. Every step
-gives a replica an event, or lets the world around it go on. `quorum` says the same by the rules alone; here the role's
-own requests and answers are under way, its timers fire whenever they may, and its batches become durable later than it
-has them.
+The role is not modelled again. Each host has a :class:`fencepost.quorum.roles.replica.Replica` and a disk. Every step
+gives a replica an event, or moves the world around it. `quorum` covers the same by the rules alone; in this protocol
+the role's own requests and answers are in flight, its timers fire at any time that is allowed, and its batches become
+durable later than they are appended.
 
-The world is a driver's. The epoch and the vote are durable before anything else is done. Of requests, and of
-answers, the latest is under way from one replica to another; one that is overtaken is lost. A crash loses what is not
-durable. Time is left out: a timer that is set may fire, but a replica asks again only if nothing is under way from it
-or to it. What only delays an election, such as how many were lost in a row, is taken back, and an observer looks for
-its leader at any endpoint next.
+The world is a driver's. The epoch and the vote are durable before anything else is done. From one replica to another,
+only the latest request and the latest answer are in flight; an overtaken one is lost. A crash loses what is not
+durable. There is no clock: a timer that is set may fire, but a replica asks again only if nothing is in flight from it
+or to it. State that only delays an election, such as the number of elections lost in a row, is reset, and an observer
+tries any endpoint next to find its leader.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from fencepost.quorum.rules import Error, Protections
 from fencepost.quorum.transitions import State
 
 REMOVAL: Mapping[str, Any] = {"replicas": 2, "removals": 1, "proposals": 0, "timeouts": 2}
-"""What several configurations have in common."""
+"""Constants that several configurations share."""
 
 
 class Start(enum.Enum):
-    """What has happened at the beginning."""
+    """What has happened before the initial state."""
 
     FRESH = "nothing: all voters begin"
     ESTABLISHED = "the first voter leads, and all is quiet"
@@ -61,11 +61,12 @@ class Start(enum.Enum):
 
 
 class Host:
-    """The disk of a host, and what its driver keeps.
+    """The disk of a host, and the state of its driver.
 
-    ``election``: what is stored. ``snapshot``: the last one, of which ``log`` has the batches, too: those ahead of
+    ``election``: what is stored of it. ``snapshot``: the last one. ``log`` has its batches, too: those ahead of
     ``start`` are in no other file, and those ahead of ``durable`` are stored. ``timers``: those that are set.
-    ``committed``: how far the state machine has applied the log. ``installing``: the end of a snapshot that is fetched.
+    ``committed``: how far the state machine has applied the log. ``installing``: the end of a snapshot that is being
+    fetched.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -79,7 +80,7 @@ class Host:
 
 
 class Wire:
-    """What is under way from one replica to another."""
+    """The messages in flight from one replica to another."""
 
     def __init__(self) -> None:
         self.request: Request | None = None
@@ -87,9 +88,9 @@ class Wire:
 
 
 class History:
-    """What has ever happened. ``committed``: the records that a leader has committed, the last of them while
-    ``voters`` were its voters. ``votes``: who has voted, in which epoch, for whom. ``led``: who has led which epoch.
-    ``distrusted``: what no sound member sends.
+    """Everything that has happened. ``committed``: the records that a leader has committed, the last of them while
+    ``voters`` were its voters. ``votes``: each vote, with its epoch and candidate. ``led``: the leader of each epoch.
+    ``distrusted``: messages that no correct member sends.
     """
 
     def __init__(self) -> None:
@@ -101,12 +102,12 @@ class History:
 
 
 def key_of(r: ModelValue) -> ReplicaKey:
-    """The replica of a host, which keeps its disk."""
+    """The replica of a host, identified by its disk."""
     return ReplicaKey(r.index + 1, "d")
 
 
 def node_of(r: ModelValue) -> Node:
-    """The replica of a host, and where it is reached."""
+    """The replica of a host, and its endpoint."""
     return Node(key_of(r), f"{r.name}:1")
 
 
@@ -119,14 +120,16 @@ def _end(log: tuple[Batch, ...]) -> OffsetAndEpoch:
 
 
 class Replicas(Protocol):
-    """Voters elect leaders and replicate a log, each by the role that members of a quorum run."""
+    """Voters elect leaders and replicate a log, each with the role that members of a quorum run."""
 
     name: ClassVar[str] = "quorum-replica"
 
     replicas: tuple[ModelValue, ...] = model_values("r", 3, "the replicas")
-    observers: int = constant(0, "how many of them, the last ones, are no voters at the beginning")
-    moved: int = constant(0, "how many of them, the last ones, are reached elsewhere than the voters say")
-    start: Start = constant(Start.ESTABLISHED, "what has happened at the beginning")
+    observers: int = constant(0, "how many of them, the last ones, are not voters at the beginning")
+    moved: int = constant(
+        0, "how many of them, the last ones, have another endpoint than the voters' configuration says"
+    )
+    start: Start = constant(Start.ESTABLISHED, "what has happened before the initial state")
     max_epoch: int = constant(2, "no election is held beyond this epoch")
     timeouts: int = constant(1, "how often a voter gives up waiting for a leader, or for votes")
     resignations: int = constant(0, "how often a leader finds that no majority fetches")
@@ -135,20 +138,22 @@ class Replicas(Protocol):
     restarts: int = constant(0, "crashes, which lose what is not durable")
     additions: int = constant(0, "how often a leader is asked to add a voter")
     removals: int = constant(0, "how often a leader is asked to remove a voter")
-    updates: int = constant(0, "how often a voter tells its leader where it is reached")
+    updates: int = constant(0, "how often a voter reports its endpoint to its leader")
     snapshots: int = constant(0, "snapshots that are taken; no records ahead of one are kept")
 
-    one_vote_an_epoch: bool = constant(True, "whether a replica votes for one candidate of an epoch alone")
-    logs_are_compared: bool = constant(True, "whether nobody votes for a candidate whose log is behind its own")
+    one_vote_an_epoch: bool = constant(True, "whether a replica votes for one candidate of an epoch only")
+    logs_are_compared: bool = constant(True, "whether no replica votes for a candidate whose log is behind its own")
     leader_counts_stored: bool = constant(True, "whether a leader counts itself only up to what it has stored")
-    logs_are_matched: bool = constant(True, "whether a follower cuts off what its leader does not have")
+    logs_are_matched: bool = constant(True, "whether a follower truncates records that its leader does not have")
     votes_are_kept: bool = constant(True, "whether an observer that loses its leader remembers its vote")
     majority_of_voters: bool = constant(True, "whether only votes of voters count")
-    only_voters_count: bool = constant(True, "whether a leader that is no voter does not count itself")
+    only_voters_count: bool = constant(True, "whether a leader that is not a voter does not count itself")
     one_change_at_a_time: bool = constant(True, "whether voters change only when the last change is committed")
     commit_before_change: bool = constant(True, "and only when a leader has committed a record of its epoch")
     removed_leader_resigns: bool = constant(True, "whether a leader resigns when its own removal is committed")
-    removed_voters_campaign: bool = constant(True, "whether one stands for election whose removal may not be committed")
+    removed_voters_campaign: bool = constant(
+        True, "whether a replica whose removal may not be committed stands for election"
+    )
 
     replica: PerKey[ModelValue, Replica] = per_key(replicas, actor(lambda protocol, r: protocol.new_replica(r)))
     host: PerKey[ModelValue, Host] = per_key(replicas, actor(lambda protocol, r: Host(protocol.beginning(r))))
@@ -169,12 +174,12 @@ class Replicas(Protocol):
     configurations = {
         "default": configuration(doc="a leader, one record, and a voter that stands for election"),
         "first-election": configuration(
-            start=Start.FRESH, max_epoch=1, proposals=0, doc="three voters that begin, and one that stands for election"
+            start=Start.FRESH, max_epoch=1, proposals=0, doc="three voters that start, one of which stands for election"
         ),
         "losses": configuration(losses=1, doc="as the default, and a message is lost"),
         "resignation": configuration(timeouts=0, resignations=1, doc="a leader that no majority fetches from resigns"),
         "succession": configuration(
-            start=Start.PARTED, proposals=0, doc="another voter is elected, and the first one has a record too many"
+            start=Start.PARTED, proposals=0, doc="another voter is elected, and the first one has an extra record"
         ),
         "crash": configuration(timeouts=0, restarts=1, doc="a replica crashes, and loses what is not durable"),
         "crash-and-election": configuration(
@@ -187,7 +192,7 @@ class Replicas(Protocol):
             max_epoch=1,
             timeouts=2,
             proposals=0,
-            doc="two voters that begin, and an observer that looks for a leader",
+            doc="two voters that start, and an observer that looks for a leader",
         ),
         "addition": configuration(observers=1, additions=1, proposals=0, doc="an observer is made a voter"),
         "added-and-removed": configuration(
@@ -211,7 +216,11 @@ class Replicas(Protocol):
             start=Start.REMOVED, max_epoch=3, proposals=0, doc="a leader that does not have a removal undoes it"
         ),
         "moved": configuration(
-            moved=1, updates=1, timeouts=2, proposals=0, doc="a voter is reached elsewhere than the voters say"
+            moved=1,
+            updates=1,
+            timeouts=2,
+            proposals=0,
+            doc="a voter has another endpoint than the voters' configuration says",
         ),
         "snapshots": configuration(
             observers=1,
@@ -254,13 +263,13 @@ class Replicas(Protocol):
             timeouts=2,
             logs_are_compared=False,
             expect="leaders_have_what_is_committed",
-            doc="a candidate whose log is behind is voted for",
+            doc="a replica votes for a candidate whose log is behind",
         ),
         "logs-not-matched": configuration(
             timeouts=2,
             logs_are_matched=False,
             expect="what_is_committed_is_durable",
-            doc="a follower keeps what its leader does not have",
+            doc="a follower keeps records that its leader does not have",
         ),
         "votes-forgotten": configuration(
             observers=1,
@@ -321,11 +330,11 @@ class Replicas(Protocol):
 
     @property
     def protections(self) -> Protections:
-        """The protections that are switched on."""
+        """The protections that are on."""
         return switched_on(self, Protections)
 
     def new_replica(self, r: ModelValue) -> Replica:
-        """The role of a host whose process begins."""
+        """The role of a host whose process starts."""
         settings = role.QuorumSettings(records_kept=0)
         return Replica(node_of(r), settings, self._endpoints_but(r), protections=self.protections)
 
@@ -334,11 +343,11 @@ class Replicas(Protocol):
 
     @property
     def first_voters(self) -> tuple[ModelValue, ...]:
-        """The voters of the beginning."""
+        """The voters at the beginning."""
         return self.replicas[: len(self.replicas) - self.observers]
 
     def beginning(self, r: ModelValue) -> Snapshot:
-        """The snapshot that a replica begins with."""
+        """The snapshot that a replica starts with."""
         if r not in self.first_voters:
             return EMPTY_SNAPSHOT
         stays = len(self.replicas) - self.moved
@@ -347,7 +356,7 @@ class Replicas(Protocol):
 
     @initial
     def all_start(self) -> None:
-        """All replicas start, with nothing on their disks but who the voters are; what follows is up to ``start``."""
+        """All replicas start, with only the voters on their disks. ``start`` decides what follows."""
         for r in self.replicas:
             self._start(r)
         if self.start is not Start.FRESH:
@@ -374,7 +383,7 @@ class Replicas(Protocol):
                 self._is_succeeded(others[0])
 
     def _is_succeeded(self, second: ModelValue) -> None:
-        """Let the second voter be elected, of which the first one does not hear."""
+        """Let the second voter be elected, without the first one knowing."""
         first, *others = self.replicas
         for r in (first, *others):
             self._disconnect(r)
@@ -388,12 +397,12 @@ class Replicas(Protocol):
         self._disconnect(first)
 
     def _disconnect(self, r: ModelValue) -> None:
-        """What is under way from a replica, and to it, is lost."""
+        """Lose the messages in flight from a replica and to it."""
         for other in self.replicas:
             self.wire[r][other] = self.wire[other][r] = Wire()
 
     def _settles(self) -> bool:
-        """Let the first thing happen that can without a timeout; whether there was one."""
+        """Let the first event happen that needs no timeout. Return whether there was one."""
         for r in self.replicas:
             if self.host[r].durable < _end(self.host[r].log).offset:
                 self.disk_syncs(r)
@@ -423,7 +432,7 @@ class Replicas(Protocol):
     # -- the role and its driver ---------------------------------------------------------------------------------------
 
     def _give(self, r: ModelValue, event: role.Event) -> None:
-        """A replica takes an event, and its driver does what comes of it."""
+        """Give a replica an event, and carry out the effects."""
         replica = self.replica[r]
         led = replica.leads  # it may commit its own removal, and resign
         for effect in replica.receive(event):
@@ -475,7 +484,9 @@ class Replicas(Protocol):
                     self.history.led |= {(effect.epoch, effect.leader.key)}
 
     def _reply(self, r: ModelValue, connection: int, response: Response) -> None:
-        """Answer: the number of a connection is that of the host at its other end, and an administrator has none."""
+        """Send an answer. The number of a connection is that of the host at its other end; an administrator has
+        none.
+        """
         if connection < 0:
             return
         peer = self.replicas[connection]
@@ -488,11 +499,11 @@ class Replicas(Protocol):
         if led and offset > _end(self.history.committed).offset:
             self.history.committed, self.history.voters = _ahead(self.host[r].log, offset), self.replica[r].voters
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     @action(source=replicas, r=replicas, by="r")
     def request_comes(self, source: ModelValue, r: ModelValue) -> None:
-        """A request reaches the replica that it was sent to."""
+        """A request arrives at its replica."""
         require(source != r)
         request = self.wire[source][r].request
         require(request is not None)
@@ -502,7 +513,7 @@ class Replicas(Protocol):
 
     @action(source=replicas, r=replicas, by="r")
     def response_comes(self, source: ModelValue, r: ModelValue) -> None:
-        """An answer reaches the replica that has asked."""
+        """An answer arrives at the replica that has asked."""
         require(source != r)
         response = self.wire[source][r].response
         require(response is not None)
@@ -521,14 +532,14 @@ class Replicas(Protocol):
 
     @action(r=replicas)
     def resigns(self, r: ModelValue) -> None:
-        """A leader looks whether a majority fetches, when none does."""
+        """A leader checks whether a majority fetches, when none does."""
         require(self.resigned < self.resignations)
         self.resigned += 1
         self._fire(r, role.Timer.CHECK_QUORUM)
 
     @action(r=replicas)
     def tries_again(self, r: ModelValue) -> None:
-        """A replica that was not answered asks again."""
+        """A replica without an answer asks again."""
         others = [other for other in self.replicas if other != r]
         require(all(self.wire[r][other].request is None for other in others))
         require(all(self.wire[other][r].response is None for other in others))
@@ -559,7 +570,7 @@ class Replicas(Protocol):
 
     @action(r=replicas)
     def proposes(self, r: ModelValue) -> None:
-        """The state machine of a leader wants a record appended."""
+        """The state machine of a leader appends a record."""
         require(self.proposed < self.proposals)
         require(self.replica[r].leads)
         self.proposed += 1
@@ -576,7 +587,7 @@ class Replicas(Protocol):
 
     @action(r=replicas)
     def is_asked_to_remove(self, r: ModelValue) -> None:
-        """An administrator asks a leader to make a voter, perhaps itself, a voter no more."""
+        """An administrator asks a leader to remove a voter, perhaps itself."""
         require(self.removed < self.removals)
         require(self.replica[r].leads)
         self.removed += 1
@@ -586,11 +597,11 @@ class Replicas(Protocol):
     def _administer(self, r: ModelValue, request: Request) -> None:
         before = self.host[r].log
         self._give(r, role.RequestReceived(-1, request))
-        require(self.host[r].log != before)  # one that is refused changes nothing
+        require(self.host[r].log != before)  # a refused request changes nothing
 
     @action(r=replicas)
     def tells_where_it_is(self, r: ModelValue) -> None:
-        """A voter that is reached elsewhere than the voters say tells its leader where."""
+        """A voter whose endpoint is not the one in the configuration reports it to its leader."""
         require(self.updated < self.updates)
         self.updated += 1
         self._fire(r, role.Timer.JOIN)
@@ -608,7 +619,7 @@ class Replicas(Protocol):
 
     @action(r=replicas)
     def installs_snapshot(self, r: ModelValue) -> None:
-        """A snapshot that was fetched is durable, and the log begins anew behind it."""
+        """A fetched snapshot is durable, and the log restarts after it."""
         host, end = self.host[r], self.host[r].installing
         require(end is not None)
         assert end is not None
@@ -619,7 +630,7 @@ class Replicas(Protocol):
         self._give(r, role.SnapshotInstalled(host.snapshot))
 
     def _voters_of(self, log: tuple[Batch, ...]) -> VoterSet:
-        """The last configuration of a log that is whole."""
+        """The last configuration of a whole log."""
         changes = [batch.control.voters for batch in log if isinstance(batch.control, VotersRecord)]
         return changes[-1] if changes else self.beginning(self.replicas[0]).voters
 
@@ -634,11 +645,11 @@ class Replicas(Protocol):
 
     @action(r=replicas)
     def restarts_after_crash(self, r: ModelValue) -> None:
-        """A replica crashes, and starts again with what is durable. Its connections break."""
+        """A replica crashes, and restarts with what is durable. Its connections break."""
         require(self.restarted < self.restarts)
         self.restarted += 1
         host, end = self.host[r], self.host[r].snapshot.end.offset
-        if host.durable < end:  # the log begins anew behind the snapshot
+        if host.durable < end:  # the log restarts after the snapshot
             host.start = host.durable = end
         host.log = _ahead(host.log, host.durable)
         self._disconnect(r)
@@ -648,31 +659,31 @@ class Replicas(Protocol):
 
     @invariant
     def nobody_is_distrusted(self) -> bool:
-        """No member takes another for one that is broken."""
+        """No member considers another one faulty."""
         return self.history.distrusted is None
 
     @invariant
     def one_leader_an_epoch(self) -> bool:
-        """An epoch has one leader at most, ever."""
+        """An epoch never has more than one leader."""
         led = self.history.led
         return len({epoch for epoch, _ in led}) == len(led)
 
     @invariant
     def one_vote_for_each_epoch(self) -> bool:
-        """A replica votes once in an epoch at most, ever."""
+        """A replica never votes twice in an epoch."""
         votes = self.history.votes
         return len({(voter, epoch) for voter, epoch, _ in votes}) == len(votes)
 
     @invariant(r=replicas)
     def what_is_applied_is_committed(self, r: ModelValue) -> bool:
-        """A state machine has applied what a leader has committed, and nothing else."""
+        """A state machine has applied only records that a leader has committed."""
         host, committed = self.host[r], self.history.committed
         applied = _ahead(host.log, host.committed)
         return applied == committed[: len(applied)] and _end(applied).offset == host.committed
 
     @invariant
     def what_is_committed_is_durable(self) -> bool:
-        """A majority of the voters has stored what is committed."""
+        """A majority of the voters has stored every committed record."""
         committed, voters = self.history.committed, self.history.voters.keys
         having = [r for r in self.replicas if key_of(r) in voters and self._has_stored(r, committed)]
         return not committed or 2 * len(having) > len(voters)
@@ -683,7 +694,7 @@ class Replicas(Protocol):
 
     @invariant(r=replicas)
     def leaders_have_what_is_committed(self, r: ModelValue) -> bool:
-        """The leader of the latest epoch has all that is committed."""
+        """The leader of the latest epoch has every committed record."""
         replica, committed = self.replica[r], self.history.committed
         if replica.state is not State.LEADER or any(self.replica[o].epoch > replica.epoch for o in self.replicas):
             return True
@@ -691,21 +702,21 @@ class Replicas(Protocol):
 
     @invariant(r=replicas)
     def epoch_and_vote_are_stored(self, r: ModelValue) -> bool:
-        """A replica never forgets its epoch, nor its vote in it, a candidate's for itself among them."""
+        """A replica never forgets its epoch, nor its vote in it. This includes a candidate's vote for itself."""
         replica, stored = self.replica[r], self.host[r].election
         given = {vote for voter, epoch, vote in self.history.votes if voter == replica.key and epoch == stored.epoch}
         return replica.epoch == stored.epoch and replica.voted == stored.voted and given <= {stored.voted}
 
     @invariant(r=replicas)
     def the_index_is_that_of_the_log(self, r: ModelValue) -> bool:
-        """A replica knows where its log ends, up to where it is stored, and who the voters are."""
+        """A replica knows the end of its log, up to where it is stored, and the voters."""
         replica, host = self.replica[r], self.host[r]
         is_known = not host.log or replica.voters == self._voters_of(host.log)
         return replica.log.end == _end(host.log) and replica.stored_end <= host.durable and is_known
 
     @invariant(r=replicas)
     def removed_leaders_step_down(self, r: ModelValue) -> bool:
-        """A leader that was removed leads no more when that is committed."""
+        """A removed leader stops leading when its removal is committed."""
         replica = self.replica[r]
         return not replica.leads or replica.is_voter or replica.log.voters_offset >= replica.high_watermark
 
@@ -713,7 +724,7 @@ class Replicas(Protocol):
 
     @sometimes(when=lambda protocol: protocol.removed_voters_can_be_elected)
     def removed_voters_are_elected(self) -> bool:
-        """A voter was elected after its own removal, which nobody else could be sure to commit."""
+        """A voter was elected after its own removal, which no other replica could have been sure to commit."""
         return any(
             self.replica[r].leads
             and not self.replica[r].is_voter
