@@ -1,51 +1,51 @@
-"""Running BookKeeper without the journal: what a bookie does when it boots, so that nothing is lost by what a crash
-took.
+"""Running BookKeeper without the journal: the boot of a bookie that may have lost data in a crash, so that no
+acknowledged entry is lost.
 
 A journal makes every add durable before it is acknowledged. BP-46 (*Running without the journal*) lets adds skip it, so
-a crash can take what a bookie has acknowledged. A bookie that forgot that it was fenced takes entries of a ledger that
-is closed (scenario 1 of BP-46); one that forgot an entry says *no such entry*, and recovery cuts the ledger off before
-it (scenario 2). So a bookie that may have forgotten something boots in two phases. In phase one it fences the ledger
-and puts it in limbo: of an entry that it does not have it then says *unknown*. After that it serves clients. In phase
-two it waits for the ledger to be recovered, copies from its peers what it lacks, and leaves limbo.
+a crash can erase what a bookie has acknowledged. A bookie that forgot its fence accepts entries of a closed ledger
+(scenario 1 of BP-46). A bookie that lost an entry says *no such entry*, and recovery cuts the ledger off before it
+(scenario 2). So a bookie that may have lost data boots in two phases. In phase one it fences the ledger and puts it in
+limbo: for an entry that it does not have it then answers *unknown*. After that it serves clients. In phase two it waits
+for the ledger to be recovered, copies its missing entries from its peers, and leaves limbo.
 
 The published model, ``BookKeeperProtocolWithLimbo.tla``, covers a simplified boot, as BP-46 itself says: one bookie
-loses everything and is back in the same step, fenced and in limbo for good. This is the full sequence, step by step:
-any part of what was not flushed may be lost, a bookie is down for a while, crashes again at any point of its boot,
-loses one of its disks, is shut down cleanly at any time it serves. Each protection is a constant that turns it off.
+loses everything and is back in the same step, permanently fenced and in limbo. This protocol has the full sequence,
+step by step. Any part of what was not flushed may be lost. A bookie is down for a while, crashes again at any point of
+its boot, loses one of its disks, or is shut down cleanly at any time while it serves. Each protection is a constant
+that can switch it off.
 
-It is the story of one ledger, open when it begins, with all bookies in its ensemble. The ``writer`` owns it, and sends
-an entry once the one before is acknowledged; so an entry on a bookie tells that those before it are confirmed. A
-recoverer, ``r1``, is whoever recovers the ledger, a client that takes the writer for dead or a bookie in phase two, and
-may stop at any point. A reader, if there is one, reads an entry that was acknowledged. Entry ids start at 1.
+It covers one ledger, open at the beginning, with all bookies in its ensemble. The ``writer`` owns it, and sends an
+entry once the one before is acknowledged. So an entry on a bookie shows that those before it are confirmed. A
+recoverer, ``r1``, is any process that recovers the ledger, a client or a bookie in phase two, and may stop at any
+point. A reader, if there is one, reads an acknowledged entry. Entry ids start at 1.
 
-Where the rules come from, by section of BP-46:
+Sources of the rules, by section of BP-46:
 
-- *A note on Quorums*: how many bookies must be fenced before recovery reads, how many negatives end the ledger, what a
-  reader believes.
-- *A note on cookies*: a cookie in the metadata service and on every disk; a bookie that lacks one does not boot, unless
-  that is to be fixed, by itself or by an operator.
+- *A note on Quorums*: how many bookies must be fenced before recovery reads, how many negatives end the ledger, and
+  when a reader accepts a negative.
+- *A note on cookies*: a cookie in the metadata service and on every disk. A bookie that lacks one does not boot, unless
+  the bookie is configured to fix that, or an operator does.
 - *Proposed Changes*: only adds skip the journal, as each bookie is configured at the time.
 - *Detecting Data Loss On Boot*: the mark of an unclean shutdown, set on start-up and cleared on shutdown.
 - *Protection Mechanism*: all ledgers are fenced; in limbo, reads are served and explicit negatives become unknowns;
   repair.
-- *The Full Boot-Up Sequence*: the two phases and what is done in each, clients served between them. Here only ledgers
-  that are not closed are fenced, which is ``fence_closed_ledgers=false``.
-- *Scenario 2*, step 4: the owner's change of the ensemble is refused, since the metadata have changed.
+- *The Full Boot-Up Sequence*: the two phases and their steps, with clients served between them. Here only ledgers that
+  are not closed are fenced, which is ``fence_closed_ledgers=false``.
+- *Scenario 2*, step 4: the owner's ensemble change is refused, since the metadata have changed.
 
-Left out, and why nothing is hidden by that:
+Left out, and why that hides no defect:
 
-- *Flushing.* Nothing waits for a flush but a clean shutdown, so it is no action: what a crash leaves was flushed, what
-  it takes was not. A second crash may take what the first has left, which is more than can happen.
-- *Timeouts.* Nobody acts on one, so a message that is lost is one that never arrives, with all that comes after it over
-  the same connection. One that finds its bookie down arrives later.
+- *Flushing.* Only a clean shutdown waits for a flush, so it is no action: what a crash leaves was flushed, what it
+  erases was not. A second crash may erase what the first has left, which is more than can happen.
+- *Timeouts.* Nobody acts on one, so a lost message is one that never arrives, with all later ones on the same
+  connection. A message that finds its bookie down arrives later.
 - *Ensemble changes that succeed.* BP-46 is about bookies that come back, not about replacing them.
-- *The steps of marking the ledger, of stamping cookies, of setting the mark on each disk.* Until the last of them is
-  done there still is the sign that made the bookie begin with them, so a crash among them is like one before them. That
-  is not so of the order of these three with each other, so each is an action.
-- *Metadata that are stale in phase one.* A ledger is never opened again, so a bookie would only put a ledger in limbo
-  that is closed.
-- *Messages for copying.* What is copied is an entry of a closed ledger, which never changes.
-- *Messages of readers.* What a bookie answers a reader depends on when it answers, and on nothing that the reader does.
+- *The single steps of marking the ledger, of stamping cookies, of setting the mark on each disk.* Until the last of
+  them is done, the sign that made the bookie begin with them remains, so a crash among them equals one before them. The
+  order of these three matters, so each is an action.
+- *Stale metadata in phase one.* A ledger is never opened again, so a bookie would only put a closed ledger in limbo.
+- *Messages for copying.* A copied entry belongs to a closed ledger and never changes.
+- *Messages of readers.* A bookie's answer to a reader depends on when it answers, and on nothing that the reader does.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ Entries = frozenset[int]
 
 
 class WriterStatus(enum.Enum):
-    """The status of the ledger as its owner sees it: it is open, the owner has closed it, or somebody recovers it."""
+    """The status of the ledger as its owner sees it: open, closed by the owner, or being recovered by somebody else."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -99,17 +99,17 @@ class WriterStatus(enum.Enum):
 
 
 class Boot(enum.Enum):
-    """How far a bookie has booted: what it does next. It serves clients once it is up, or behind with phase one."""
+    """The next step of a bookie's boot. It serves clients once it is up, or while it is behind with phase one."""
 
     DOWN = "down"
     MARKING = "marking"
-    """It has signs of a loss: the ledger is to be marked, which is phase one."""
+    """It has signs of a loss. Next it marks the ledger, which is phase one."""
     STAMPING = "stamping"
-    """Its cookies are to be replaced."""
+    """Next it replaces its cookies."""
     STARTING = "starting"
-    """Nothing is left to do but to set the mark and to serve."""
+    """Next it sets the mark and serves."""
     BEHIND = "behind"
-    """It serves clients although phase one is not over: only where that is not waited for."""
+    """It serves clients before phase one is over. Only where it does not wait for that."""
     UP = "up"
 
 
@@ -117,18 +117,16 @@ SERVING = (Boot.BEHIND, Boot.UP)
 
 
 class Cookie(enum.Enum):
-    """The cookie of a disk, compared with the one that the metadata service has."""
+    """The cookie of a disk, compared with the one in the metadata service."""
 
     CURRENT = "current"
     OLD = "old"
-    """One that the bookie had before: the disk was out of use since."""
+    """An earlier cookie of the bookie: the disk has been out of use since."""
     MISSING = "missing"
 
 
 class RecoveryPhase(enum.Enum):
-    """How far a recovery is. It reads and writes back at the same time; ``WRITING`` is when nothing more is to be
-    read.
-    """
+    """The phase of a recovery. It reads and writes back at the same time. ``WRITING``: nothing more to read."""
 
     NOT_STARTED = "not started"
     FENCING = "fencing"
@@ -138,8 +136,8 @@ class RecoveryPhase(enum.Enum):
 
 
 class Code(enum.Enum):
-    """The answer of a bookie to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it
-    never had it.
+    """The answer of a bookie to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: a promise that it never
+    had it.
     """
 
     OK = "ok"
@@ -155,8 +153,8 @@ class LedgerMetadata(Record):
 
 
 class Disk(Record):
-    """One disk of a bookie: its cookie, and ``unclean``, whether its mark tells of an unclean shutdown: it is set at
-    start-up and cleared by a clean shutdown.
+    """One disk of a bookie: its cookie, and ``unclean``, whether it has the mark of an unclean shutdown. The mark is
+    set at start-up and cleared by a clean shutdown.
     """
 
     cookie: Cookie = Cookie.CURRENT
@@ -164,12 +162,12 @@ class Disk(Record):
 
 
 class Bookie(Record):
-    """One bookie: how far it has booted, and what it has on its disks.
+    """One bookie: its boot step, and the contents of its disks.
 
-    The first disk has the ledger: ``entries``, and in the index whether it is ``fenced`` and in ``limbo``. The second,
-    if there is one, has the journal. ``journals_adds`` is how the bookie is configured, ``marked_journaling`` whether
-    its mark says so. ``lost`` is nothing that the bookie knows: entries that it stored, that a crash took, and that it
-    did not get back before it left limbo.
+    The first disk has the ledger: ``entries``, and the flags ``fenced`` and ``limbo`` of the index. The second, if
+    there is one, has the journal. ``journals_adds``: the bookie's configuration; ``marked_journaling``: whether its
+    mark says so. The bookie does not know ``lost``: entries that it stored, that a crash erased, and that it had not
+    copied again when it left limbo.
     """
 
     boot: Boot = Boot.UP
@@ -188,8 +186,8 @@ class Bookie(Record):
 
 
 class Writer(Record):
-    """The owner of the ledger: its last add pushed and confirmed, and how many have confirmed the entry
-    between them.
+    """The owner of the ledger: its last add pushed and confirmed, and the number of confirmations of the entry between
+    them.
     """
 
     status: WriterStatus = WriterStatus.OPEN
@@ -199,8 +197,8 @@ class Writer(Record):
 
 
 class Recovery(Record):
-    """A recoverer: how many bookies are fenced, how many answered what to the read of the entry after
-    ``lap``, how many have confirmed each entry that it wrote back.
+    """A recoverer: the number of fenced bookies, of each answer to the read of the entry after ``lap``, and of
+    confirmations of each entry that it wrote back.
     """
 
     phase: RecoveryPhase = RecoveryPhase.NOT_STARTED
@@ -214,8 +212,8 @@ class Recovery(Record):
 
 
 class Reader(Record):
-    """A reader: which entry it has asked for, who has answered without it, how many of them do not know, and
-    what it believes.
+    """A reader: the entry that it has asked for, the bookies that have answered without it, how many of them do not
+    know, and the result.
     """
 
     entry_id: int = 0
@@ -231,19 +229,19 @@ class AddEntryRequest(Message):
 
 
 class AddEntryResponse(Message):
-    """The entry is stored; or, without success, the ledger is fenced."""
+    """The entry is stored. Without success: the ledger is fenced."""
 
     entry_id: int
     success: bool
 
 
 class Fence(Record):
-    """Take no more entries from the writer, and tell your LAC."""
+    """Accept no more entries from the writer, and report your LAC."""
 
 
 class Fenced(Record):
-    """The ledger is fenced, and this is the highest LAC that came with an entry; or, with another code than OK, nothing
-    is promised.
+    """The ledger is fenced; with the highest LAC that came with an entry. With a code other than OK, nothing is
+    promised.
     """
 
     lac: int
@@ -264,7 +262,7 @@ class ReadResult(Record):
 
 
 class Add(Record):
-    """A recovery add, which a fenced bookie takes as well."""
+    """A recovery add, which a fenced bookie accepts too."""
 
     entry_id: int
 
@@ -276,7 +274,7 @@ class Added(Record):
 
 
 class RecoveryRequest(Message):
-    """From a recoverer. All that it asks of a bookie goes over one connection, and arrives in order."""
+    """A request of a recoverer. All its requests to a bookie use one connection, and arrive in order."""
 
     ask: Fence | Read | Add
 
@@ -295,7 +293,7 @@ STATUSES = frozenset(status.value for status in LedgerStatus)
 
 
 def _why_bookies_differ(protocol: BookKeeperBoot) -> str:
-    """Why bookies are not alike."""
+    """The reason why bookies are not symmetric."""
     return (
         "entries are striped over the bookies in their order"
         if 0 < protocol.write_quorum < len(protocol.bookies)
@@ -304,11 +302,11 @@ def _why_bookies_differ(protocol: BookKeeperBoot) -> str:
 
 
 CLOSED_STORY: Mapping[str, Any] = {"send_limit": 2, "stored_at_first": 1, "sends_when": frozenset({"closed"})}
-"""An entry is everywhere, and the writer sends the next one once the ledger is closed."""
+"""Every bookie has an entry, and the writer sends the next one once the ledger is closed."""
 
 
 def cuts_off(doc: str, **constants: Any) -> Configuration:
-    """A configuration in which the ledger is cut off before an entry that was acknowledged."""
+    """A configuration in which the ledger is cut off before an acknowledged entry."""
     return configuration(CUT_OFF, doc, **constants)
 
 
@@ -322,18 +320,24 @@ class BookKeeperBoot(Protocol):
     bookies: tuple[ModelValue, ...] = model_values(
         "b", 2, "the bookies, all of them in the ensemble of the ledger", symmetric=_why_bookies_differ
     )
-    recoverers: tuple[ModelValue, ...] = model_values("r", 1, "who may recover the ledger", symmetric=True)
-    readers: tuple[ModelValue, ...] = model_values("d", 0, "who reads one acknowledged entry", symmetric=True)
+    recoverers: tuple[ModelValue, ...] = model_values(
+        "r", 1, "clients or bookies that may recover the ledger", symmetric=True
+    )
+    readers: tuple[ModelValue, ...] = model_values("d", 0, "clients that read one acknowledged entry", symmetric=True)
     write_quorum: int = constant(0, "bookies that an entry is sent to; 0: all of them")
     ack_quorum: int = constant(2, "bookies that must confirm an entry before it is acknowledged")
     send_limit: int = constant(1, "entries of the ledger")
-    stored_at_first: int = constant(0, "entries among these that are everywhere and acknowledged when the story begins")
-    sends_when: frozenset[str] = constant(STATUSES, "the status that the ledger has when the writer sends an entry")
+    stored_at_first: int = constant(
+        0, "entries among these that every bookie has and the writer has acknowledged at the beginning"
+    )
+    sends_when: frozenset[str] = constant(
+        STATUSES, "the status that the ledger must have when the writer sends an entry"
+    )
 
-    max_crashes: int = constant(1, "how often bookies crash or lose a disk, all together")
+    max_crashes: int = constant(1, "how often bookies crash or lose a disk, in total")
     copies_at_risk: int = constant(1, "copies of an entry that crashes may destroy before they are repaired")
     crashes_when: frozenset[str] = constant(
-        STATUSES, "the status that the ledger has when bookies crash or lose a disk"
+        STATUSES, "the status that the ledger must have when bookies crash or lose a disk"
     )
     disk_loss: bool = constant(True, "whether a disk can come back empty")
     disks: int = constant(1, "disks of a bookie: the first has the ledger, the second the journal")
@@ -341,7 +345,7 @@ class BookKeeperBoot(Protocol):
         False, "whether an empty disk can be one from before the ledger was created, with the cookie of that time"
     )
     mark_loss: bool = constant(False, "whether the mark on a disk can be lost, and nothing else")
-    clean_shutdown: bool = constant(True, "whether bookies are also shut down as they should be")
+    clean_shutdown: bool = constant(True, "whether bookies are also shut down cleanly")
     fences_fail: bool = constant(False, "whether a bookie can fail to fence the ledger, and say so")
 
     journal_adds: bool = constant(False, "whether adds are journaled: BookKeeper with the journal")
@@ -352,25 +356,29 @@ class BookKeeperBoot(Protocol):
         True, "whether a bookie without its cookie boots and makes a new one, or refuses to boot"
     )
     operator_fixes_cookies: bool = constant(
-        False, "whether an operator lets a bookie boot that refuses to, by the command of BP-46 for that"
+        False, "whether an operator lets a bookie boot that refuses to, with the command of BP-46 for that"
     )
     operator_deletes_cookies: bool = constant(
-        False, "whether an operator deletes what a bookie that refuses to boot has left, its cookie in the metadata too"
+        False,
+        "whether an operator deletes the rest of a bookie that refuses to boot, including its cookie in the metadata",
     )
 
     journal_fences: bool = constant(True, "whether fencing is journaled: BP-46 leaves only adds out of the journal")
     mark_before_serving: bool = constant(
         True, "whether the mark of an unclean shutdown is set before a bookie serves, or at some time after that"
     )
-    detect_unclean_shutdown: bool = constant(True, "whether a boot looks at the mark that tells of an unclean shutdown")
+    detect_unclean_shutdown: bool = constant(True, "whether a boot checks the mark of an unclean shutdown")
     detect_while_journaling: bool = constant(
-        True, "whether it does so too if adds are journaled from now on, as they may not have been before"
+        True, "whether it does so even if adds are journaled from now on, as they may not have been before"
     )
-    check_cookies: bool = constant(True, "whether a boot looks for the cookies that tell of an empty disk")
-    check_every_disk: bool = constant(True, "whether it looks for them on every disk, or is content with one")
-    compare_cookies: bool = constant(True, "whether a cookie has to be the one in the metadata, or any cookie will do")
+    check_cookies: bool = constant(True, "whether a boot checks the cookies, which show an empty disk")
+    check_every_disk: bool = constant(True, "whether it checks them on every disk, or accepts a single one")
+    compare_cookies: bool = constant(
+        True, "whether a cookie has to be the one in the metadata, or any cookie is accepted"
+    )
     cookie_in_metadata: bool = constant(
-        True, "whether the metadata have the cookie too, which tells a bookie that has lost everything from a new one"
+        True,
+        "whether the metadata have the cookie too, to distinguish a new bookie from one that has lost everything",
     )
     phase_one_of_new_bookies: bool = constant(
         True, "whether a bookie that is new, by its cookies, goes through phase one as well"
@@ -383,9 +391,9 @@ class BookKeeperBoot(Protocol):
     fence_closed_ledgers: bool = constant(True, "whether it fences closed ledgers too")
     phase_one_sets_limbo: bool = constant(True, "whether phase one puts a ledger that is not closed in limbo")
     limbo_of_closed_ledgers: bool = constant(
-        False, "whether it does so with a closed one too, which BP-46 does not ask for"
+        False, "whether it does so with a closed one too, which BP-46 does not require"
     )
-    limbo_answers_unknown: bool = constant(True, "whether a bookie in limbo says unknown in place of no such entry")
+    limbo_answers_unknown: bool = constant(True, "whether a bookie in limbo answers unknown instead of no such entry")
     limbo_in_index: bool = constant(True, "whether limbo is kept in the index, or in memory only")
     recovery_before_leaving_limbo: bool = constant(
         True, "whether a bookie leaves limbo only when the ledger is recovered"
@@ -397,29 +405,29 @@ class BookKeeperBoot(Protocol):
         1, "copies that make an entry recoverable: one in BookKeeper, an ack quorum in BP-46"
     )
 
-    connections_in_order: bool = constant(True, "whether what goes over one connection is received in its order")
+    connections_in_order: bool = constant(True, "whether messages on one connection arrive in order")
     marks_in_steps: bool = constant(
         False,
         "whether phase one first fences the ledger, then puts it in limbo, and a bookie then sets the mark, each a"
         " step",
     )
     limbo_tells_last_entry: bool = constant(
-        False, "whether a bookie in limbo that has an entry answers with that one when it is asked to fence"
+        False, "whether a bookie in limbo that has an entry answers a fence request with that one"
     )
     lac_may_be_older: bool = constant(
         False,
-        "whether an entry may tell an older LAC than that of the entry before it, since recovery has written it back",
+        "whether an entry may carry an older LAC than that of the entry before it, since recovery has written it back",
     )
     mark_tells_of_journaling: bool = constant(
         False,
-        "whether the mark tells how adds were journaled, so that a bookie which crashes with all of them in its journal"
+        "whether the mark says how adds were journaled, so that a bookie which crashes with all of them in its journal"
         " has lost none",
     )
     mark_on_every_disk: bool = constant(True, "whether the mark is on every disk, or on the first alone")
     clean_end_is_marked: bool = constant(
         False,
-        "whether a clean shutdown sets a mark too, so that a disk without any tells of an unclean one; in BP-46 it"
-        " tells of a clean one",
+        "whether a clean shutdown sets a mark too, so that a disk without any means an unclean one; in BP-46 it"
+        " means a clean one",
     )
 
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
@@ -439,7 +447,7 @@ class BookKeeperBoot(Protocol):
         ordered=connections_in_order,
     )
 
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
+    # -- assumptions about the constants -------------------------------------------------------------------------------
 
     @assumption
     def something_is_sent(self) -> bool:
@@ -448,22 +456,22 @@ class BookKeeperBoot(Protocol):
 
     @assumption
     def an_ack_quorum_is_some_of_a_write_quorum(self) -> bool:
-        """Entries are confirmed by somebody, and no more confirmations are asked for than can come."""
+        """Every entry is confirmed by a bookie, and the ack quorum is no larger than the write quorum."""
         return 1 <= self.ack_quorum <= self.copies <= len(self.bookies)
 
     @assumption
     def an_ack_quorum_is_enough_to_recover(self) -> bool:
-        """An entry is not recoverable without a copy, and an ack quorum of copies is always enough."""
+        """An entry without a copy is not recoverable, and an ack quorum of copies is always enough."""
         return 1 <= self.copies_to_recover <= self.ack_quorum
 
     @assumption
     def a_bookie_has_one_disk_or_two(self) -> bool:
-        """There is a disk with the ledger, and there may be one with the journal."""
+        """A bookie has a disk with the ledger, and may have one with the journal."""
         return self.disks in (1, 2)
 
     @assumption
     def things_happen_at_some_status(self) -> bool:
-        """Crashes are allowed, and entries are sent, at a status that the ledger can have."""
+        """The statuses at which crashes and sends are allowed are statuses that the ledger can have."""
         return all(when and when <= STATUSES for when in (self.crashes_when, self.sends_when))
 
     @assumption
@@ -479,17 +487,17 @@ class BookKeeperBoot(Protocol):
 
     @property
     def copies(self) -> int:
-        """Bookies that an entry is sent to."""
+        """The number of bookies that an entry is sent to."""
         return self.write_quorum or len(self.bookies)
 
     @property
     def quorum_coverage(self) -> int:
-        """So many bookies of a write set leave no ack quorum without one of them."""
+        """The number of bookies of a write set that leaves no ack quorum without one of them."""
         return self.copies - self.ack_quorum + 1
 
     @property
     def ensemble_coverage(self) -> int:
-        """So many bookies of the ensemble leave no ack quorum without one of them."""
+        """The number of bookies of the ensemble that leaves no ack quorum without one of them."""
         return len(self.bookies) - self.ack_quorum + 1
 
     def _write_set(self, entry_id: int) -> Collection[ModelValue]:
@@ -498,9 +506,7 @@ class BookKeeperBoot(Protocol):
 
     @initial
     def the_story_begins(self) -> None:
-        """The first entries, if any, are where they belong, and each bookie is configured as it is, or in either
-        way.
-        """
+        """The first entries, if any, are on their bookies. Each bookie has its configuration, or either one."""
         self.writer.lap = self.writer.lac = self.stored_at_first
         for b in self.bookies:
             me = self.bookie[b]
@@ -514,7 +520,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_stores_entry(self, b: ModelValue) -> None:
-        """A bookie that is not fenced stores an entry of the writer, and says so."""
+        """A bookie that is not fenced stores an entry of the writer, and confirms it."""
         me = self._serving(b)
         add = self.network.receive(AddEntryRequest, source=WRITER, to=b)
         require(not me.fenced)
@@ -523,7 +529,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_refuses_entry(self, b: ModelValue) -> None:
-        """A bookie that is fenced refuses an entry of the writer."""
+        """A fenced bookie refuses an entry of the writer."""
         me = self._serving(b)
         add = self.network.receive(AddEntryRequest, source=WRITER, to=b)
         require(me.fenced)
@@ -531,9 +537,9 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_is_fenced(self, b: ModelValue, r: ModelValue) -> None:
-        """A bookie is fenced, and answers with its LAC: an entry came with the word that those before it are confirmed.
+        """A bookie fences the ledger and answers with its LAC: an entry shows that those before it are confirmed.
 
-        It is a read of the last entry. In limbo a bookie does not know which one that is.
+        This is a read of the last entry. In limbo a bookie does not know which one that is.
         """
         me = self._serving(b)
         self._receive_request(Fence, b, r)
@@ -546,7 +552,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_fails_to_fence(self, b: ModelValue, r: ModelValue) -> None:
-        """A bookie cannot fence the ledger, for whatever reason, and says so."""
+        """A bookie cannot fence the ledger, for any reason, and says so."""
         require(self.fences_fail)
         self._serving(b)
         self._receive_request(Fence, b, r)
@@ -554,7 +560,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_answers_read(self, b: ModelValue, r: ModelValue) -> None:
-        """A bookie is fenced by a recovery read too, and answers it. In limbo it never gives an explicit negative."""
+        """A bookie fences the ledger and answers a recovery read. In limbo it never gives an explicit negative."""
         me = self._serving(b)
         read = self._receive_request(Read, b, r)
         me.fenced = True
@@ -605,9 +611,9 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A crash takes any part of what was not flushed, and nothing that was journaled.
+        """A crash erases any part of what was not flushed, and nothing that was journaled.
 
-        A bookie that does not serve yet has flushed all that it has.
+        A bookie that does not serve yet has flushed everything.
         """
         me = self.bookie[b]
         require(me.boot is not Boot.DOWN)
@@ -618,11 +624,11 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, disk=lambda protocol: range(1, protocol.disks + 1), by="b")
     def bookie_loses_disk(self, b: ModelValue, disk: int) -> None:
-        """A disk is lost, whether its bookie is down or goes down by it, and another one is in its place: empty, or an
-        old one.
+        """A disk is lost, while its bookie is down or with the bookie, and another one replaces it: empty, or an old
+        one.
 
-        With the first disk the ledger is gone, the index included; with the second the journal, and so what was nowhere
-        else.
+        With the first disk the ledger is gone, including the index. With the second the journal is gone, and with it
+        everything that was only there.
         """
         require(self.disk_loss)
         self._count_crash()
@@ -638,14 +644,14 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, disk=lambda protocol: range(1, protocol.disks + 1), by="b")
     def bookie_loses_mark(self, b: ModelValue, disk: int) -> None:
-        """The mark on a disk of a bookie that is down is gone, or cannot be read, and nothing else is lost."""
+        """The mark on a disk of a bookie that is down is gone, or unreadable, and nothing else is lost."""
         require(self.mark_loss)
         me = self.bookie[b]
         require(me.boot is Boot.DOWN and disk in self._marked_disks)
         self._lose_mark(me, disk)
 
     def _lose_mark(self, me: Bookie, disk: int) -> None:
-        """A disk has no mark. What that tells is what no mark stands for."""
+        """Remove the mark from a disk. The bookie then reads what the absence of a mark means."""
         me.disk[disk].unclean = self.clean_end_is_marked and disk in self._marked_disks
         me.marked_journaling = me.marked_journaling and me.is_unclean and not me.disk[disk].unclean
 
@@ -662,7 +668,7 @@ class BookKeeperBoot(Protocol):
             me.fenced = one_of((True, False))
 
     def _lose(self, b: ModelValue, entries: Entries) -> None:
-        """Copies are destroyed; not more of any entry than may be at risk."""
+        """Destroy copies, of any entry no more than are at risk."""
         for entry_id in entries:
             elsewhere = sum(entry_id in self.bookie[peer].lost for peer in self.bookies if peer != b)
             require(elsewhere < self.copies_at_risk)
@@ -673,9 +679,10 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_starts(self, b: ModelValue) -> None:
-        """A bookie starts, configured as it was or anew, and looks for signs of a loss. If there are none it serves.
+        """A bookie starts, with its old or a new configuration, and looks for signs of a loss. If there are none it
+        serves.
 
-        Without its cookies it boots only if that is to be fixed without an operator, or if it is a new bookie.
+        Without its cookies it boots only if it is to fix that without an operator, or if it is a new bookie.
         """
         me = self.bookie[b]
         require(me.boot is Boot.DOWN)
@@ -700,7 +707,7 @@ class BookKeeperBoot(Protocol):
             self._serve(me)
 
     def _cookies_fail(self, b: ModelValue) -> bool:
-        """Whether a cookie is missing, or is another one than it should be."""
+        """Whether a cookie is missing, or is not the expected one."""
         if not self.check_cookies:
             return False
         right = [self._is_right(disk.cookie) for disk in self.bookie[b].disk.values()]
@@ -711,7 +718,7 @@ class BookKeeperBoot(Protocol):
         return cookie is Cookie.CURRENT or (cookie is Cookie.OLD and not self.compare_cookies)
 
     def _is_new(self, b: ModelValue) -> bool:
-        """Whether there is no cookie anywhere, as if the bookie had never been there before."""
+        """Whether there is no cookie anywhere, as for a bookie that is new."""
         if not self.check_cookies or (self.cookie_in_metadata and self.cookie_of[b]):
             return False
         return all(disk.cookie is Cookie.MISSING for disk in self.bookie[b].disk.values())
@@ -721,14 +728,14 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="operator")
     def operator_fixes_cookie(self, b: ModelValue) -> None:
-        """An operator lets a bookie go through phase one that refuses to boot, since it lacks its cookie."""
+        """An operator lets a bookie that refuses to boot, since it lacks its cookie, go through phase one."""
         require(self.operator_fixes_cookies)
         self._begin_phase_one(self._refusing(b))
 
     @action(b=bookies, by="operator")
     def operator_deletes_cookie(self, b: ModelValue) -> None:
-        """An operator deletes all that is left of a bookie that refuses to boot: it is to begin anew, as a bookie that
-        is new.
+        """An operator deletes everything that is left of a bookie that refuses to boot, so that it starts as a new
+        one.
         """
         require(self.operator_deletes_cookies)
         require(self.cookie_of[b])
@@ -758,7 +765,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_marks_ledger(self, b: ModelValue) -> None:
-        """Phase one: the ledger is fenced and, unless it is closed, in limbo. Both are on disk when this is done."""
+        """Phase one: fence the ledger and, unless it is closed, put it in limbo. Both are on disk when this is done."""
         me = self.bookie[b]
         require(me.boot in (Boot.MARKING, Boot.BEHIND))
         closed = self.meta.status is LedgerStatus.CLOSED
@@ -788,24 +795,20 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_serves(self, b: ModelValue) -> None:
-        """A bookie with new cookies, or one of which setting the mark is a step, sets that and serves clients from here
-        on.
-        """
+        """A bookie with new cookies, or one for which setting the mark is a step, sets the mark and serves clients."""
         me = self.bookie[b]
         require(me.boot is Boot.STARTING)
         self._serve(me)
 
     def _serve(self, me: Bookie) -> None:
-        """First the mark is set on every disk, then clients are served. Nothing comes of it if a crash is in
-        between.
-        """
+        """Set the mark on every disk, then serve clients. A crash in between has no effect."""
         me.boot = Boot.UP
         if self.mark_before_serving:
             self._set_mark(me)
 
     @action(b=bookies, by="b")
     def bookie_sets_mark_late(self, b: ModelValue) -> None:
-        """The mark is set while the bookie serves already: only where it is not set before that."""
+        """The mark is set while the bookie already serves. Only where it is not set before that."""
         me = self._serving(b)
         require(not self.mark_before_serving)
         require(not all(me.disk[number].unclean for number in self._marked_disks))
@@ -822,7 +825,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, peer=bookies, by="b")
     def bookie_copies_entry(self, b: ModelValue, peer: ModelValue) -> None:
-        """Phase two: an entry of the closed ledger that is missing is copied from another bookie, which may be in limbo
+        """Phase two: a bookie copies a missing entry of the closed ledger from another bookie, which may be in limbo
         itself.
         """
         require(b != peer)
@@ -832,9 +835,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_leaves_limbo(self, b: ModelValue) -> None:
-        """The end of phase two: the ledger is recovered, all entries of it that should be there are there, limbo is
-        over.
-        """
+        """The end of phase two: the ledger is recovered, the bookie has all its entries of it, and limbo ends."""
         me = self._serving(b)
         require(me.limbo)
         if self.recovery_before_leaving_limbo:
@@ -845,7 +846,7 @@ class BookKeeperBoot(Protocol):
         me.lost = frozenset()
 
     def _missing(self, b: ModelValue) -> Entries:
-        """The entries of the closed ledger that the bookie should have and has not."""
+        """The entries of the closed ledger that the bookie should have and does not have."""
         assigned = frozenset(e for e in range(1, self.meta.last_entry + 1) if b in self._write_set(e))
         return assigned - self.bookie[b].entries
 
@@ -853,7 +854,7 @@ class BookKeeperBoot(Protocol):
 
     @action(by=WRITER)
     def writer_sends_entry(self) -> None:
-        """The owner sends the next entry to its write set, as soon as the one before is acknowledged."""
+        """The owner sends the next entry to its write set, once the one before is acknowledged."""
         require(self.writer.status is WriterStatus.OPEN)
         require(self.writer.lap == self.writer.lac < self.send_limit)
         require(self.meta.status.value in self.sends_when)
@@ -862,9 +863,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by=WRITER)
     def writer_receives_confirmation(self, b: ModelValue) -> None:
-        """A bookie has stored an entry. With an ack quorum it is acknowledged: whoever gave it to the writer may rely
-        on it.
-        """
+        """A bookie has stored an entry. With an ack quorum the writer acknowledges it to its caller."""
         me = self.writer
         require(me.status is WriterStatus.OPEN)
         require(me.lac < me.lap)
@@ -877,15 +876,15 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by=WRITER)
     def writer_withdraws(self, b: ModelValue) -> None:
-        """A bookie is fenced, so somebody recovers the ledger. The writer has no more to do with it."""
+        """A bookie is fenced, so the ledger is being recovered. The writer stops."""
         require(self.writer.status is WriterStatus.OPEN)
         self.network.receive(AddEntryResponse, source=b, to=WRITER, where=lambda add: not add.success)
         self.writer.status = WriterStatus.WITHDRAWN
 
     @action(by=WRITER)
     def writer_is_refused_another_ensemble(self) -> None:
-        """A bookie does not answer, and the owner wants another in its place; but the metadata have changed, since
-        somebody recovers the ledger or has closed it. The writer has no more to do with it.
+        """A bookie does not answer, and the owner tries to replace it. But the metadata have changed, since the ledger
+        is being recovered or is closed. The writer stops.
         """
         require(self.writer.status is WriterStatus.OPEN)
         require(self.writer.lap > 0)
@@ -913,8 +912,8 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, d=readers, by="b")
     def bookie_answers_reader(self, b: ModelValue, d: ModelValue) -> None:
-        """A bookie answers a reader. One copy is enough; that there is no such entry is believed if the whole write set
-        says so.
+        """A bookie answers a reader. One copy is enough. The result is "no such entry" only if the whole write set says
+        so.
         """
         me = self.reader[d]
         require(me.entry_id != 0 and me.outcome is None)
@@ -933,7 +932,7 @@ class BookKeeperBoot(Protocol):
 
     @action(r=recoverers)
     def recovery_starts(self, r: ModelValue) -> None:
-        """Somebody recovers the ledger: a client that takes the writer for dead, or a bookie in phase two."""
+        """A client, or a bookie in phase two, starts to recover the ledger."""
         require(self.recovery[r].phase is RecoveryPhase.NOT_STARTED)
         require(self.meta.status is not LedgerStatus.CLOSED)
         self.meta.status = LedgerStatus.IN_RECOVERY
@@ -942,9 +941,10 @@ class BookKeeperBoot(Protocol):
 
     @action(r=recoverers, b=bookies, by="r")
     def recovery_counts_fenced(self, r: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced. When every ack quorum has one that is, the entry after the highest LAC is read.
+        """A bookie is fenced. When every ack quorum has a fenced bookie, recovery reads the entry after the highest
+        LAC.
 
-        One that does not know, or has failed, does not count.
+        A bookie that does not know, or has failed, does not count.
         """
         me = self.recovery[r]
         fenced = self._receive_answer(Fenced, r, b)
@@ -959,10 +959,10 @@ class BookKeeperBoot(Protocol):
 
     @action(r=recoverers, b=bookies, by="r")
     def recovery_counts_read(self, r: ModelValue, b: ModelValue) -> None:
-        """The answer of a bookie to a read.
+        """Recovery counts the answer of a bookie to a read.
 
-        Enough copies: the entry is written back, and the next one is read. So many explicit negatives that no ack
-        quorum can have it: the ledger ends before it. An unknown decides nothing. What comes after the decision is
+        With enough copies, the entry is written back, and the next one is read. With so many explicit negatives that no
+        ack quorum can have it, the ledger ends before it. An unknown decides nothing. Answers after the decision are
         ignored.
         """
         me = self.recovery[r]
@@ -989,8 +989,8 @@ class BookKeeperBoot(Protocol):
 
     @action(r=recoverers, b=bookies, by="r")
     def recovery_counts_added(self, r: ModelValue, b: ModelValue) -> None:
-        """A bookie has stored an entry that was written back. The LAC moves up to the last that has an ack quorum with
-        all before.
+        """A bookie has stored an entry that was written back. The LAC moves to the last entry for which it and all
+        before it have an ack quorum.
         """
         me = self.recovery[r]
         added = self._receive_answer(Added, r, b)
@@ -1003,9 +1003,7 @@ class BookKeeperBoot(Protocol):
 
     @action(r=recoverers)
     def recovery_closes_ledger(self, r: ModelValue) -> None:
-        """Nothing more to read, and everything is written back: the ledger ends there, unless somebody else has closed
-        it.
-        """
+        """Recovery has read and written back everything. The ledger ends there, unless somebody else has closed it."""
         me = self.recovery[r]
         require(me.phase is RecoveryPhase.WRITING)
         require(me.lac == me.lap)
@@ -1021,8 +1019,8 @@ class BookKeeperBoot(Protocol):
         self.network.send_all([(RecoveryRequest(ask), b) for b in bookies], r)
 
     def _receive_answer(self, kind: type[Answer], r: ModelValue, b: ModelValue) -> Answer:
-        """An answer of a bookie, which comes after those to all that was asked of it before. A recoverer that is done
-        hears none.
+        """Receive an answer of a bookie, after those to all earlier requests. A recoverer that is done receives
+        none.
         """
         require(self.recovery[r].phase is not RecoveryPhase.DONE)
         response = self.network.receive(RecoveryResponse, source=b, to=r, where=lambda m: isinstance(m.answer, kind))
@@ -1034,7 +1032,7 @@ class BookKeeperBoot(Protocol):
 
     @invariant
     def no_divergence_between_writer_and_meta_data(self) -> bool:
-        """Nothing acknowledged is cut off: a closed ledger ends at or after all that the writer has acknowledged."""
+        """No acknowledged entry is cut off: a closed ledger includes every entry that the writer has acknowledged."""
         return self.meta.status is not LedgerStatus.CLOSED or self.writer.lac <= self.meta.last_entry
 
     @invariant(entry_id=lambda p: p.entry_ids)
@@ -1046,32 +1044,32 @@ class BookKeeperBoot(Protocol):
 
     @invariant(r=recoverers)
     def recovery_reads_are_decided(self, r: ModelValue) -> bool:
-        """A read that everybody has answered is decided, as long as too few are in limbo to be an ack quorum.
+        """A read that all bookies have answered is decided, unless an ack quorum of bookies is in limbo.
 
-        Otherwise it is so for good, whoever asks again, and the ledger stays in limbo.
+        In that case it stays undecided however often it is repeated, and the ledger stays in limbo.
         """
         me = self.recovery[r]
         return me.found + me.denied + me.unknown < self.copies or me.unknown >= self.ack_quorum
 
     @invariant(d=readers)
     def no_acknowledged_entry_is_denied(self, d: ModelValue) -> bool:
-        """A reader, who asks only for what was acknowledged, is never made to believe that there is no such entry."""
+        """No reader gets "no such entry" for an acknowledged entry. Readers ask for acknowledged entries only."""
         return self.reader[d].outcome is not Code.NO_SUCH_ENTRY
 
     @step_invariant(r=recoverers)
     def no_lac_falls(self, after: BookKeeperBoot, r: ModelValue) -> bool:
-        """What a recovery takes for confirmed stays so: it starts at the highest LAC of any bookie."""
+        """The LAC that a recovery starts from does not decrease: it is the highest of any bookie."""
         return after.recovery[r].lac >= self.recovery[r].lac
 
     @step_invariant
     def no_closed_ledger_changes(self, after: BookKeeperBoot) -> bool:
-        """A closed ledger stays closed, and ends where it did: readers rely on that."""
+        """A closed ledger stays closed, at the same end: readers rely on that."""
         return self.meta.status is not LedgerStatus.CLOSED or after.meta == self.meta
 
     @step_invariant(b=bookies)
     def only_closed_ledgers_are_repaired(self, after: BookKeeperBoot, b: ModelValue) -> bool:
-        """Until the ledger is closed, a bookie stores only what it is sent: what it copied before could be cut off, or
-        be an entry that it has denied.
+        """Until the ledger is closed, a bookie stores only what it is sent. An entry that it copied before could be cut
+        off, or be one that it has denied.
         """
         if self.meta.status is LedgerStatus.CLOSED:
             return True
@@ -1092,13 +1090,13 @@ class BookKeeperBoot(Protocol):
         strong(bookie_copies_entry, bookie_leaves_limbo),
         strong(bookie_is_fenced, bookie_answers_read, bookie_stores_recovered_entry),
     ]
-    """The ledger is recovered, and bookies boot. One in limbo may be shut down again and again, so what it does while
-    it is up is strongly fair. The writer need not do anything.
+    """The ledger is recovered, and bookies boot. A bookie in limbo may be shut down again and again, so its actions
+    while it is up are strongly fair. The writer need not do anything.
     """
 
     @leads_to(b=bookies, when=lambda protocol: False)
     def limbo_ends(self, b: ModelValue) -> tuple[bool, bool]:
-        """A bookie leaves limbo, unless so many are in limbo that they are an ack quorum."""
+        """A bookie leaves limbo, unless an ack quorum of bookies is in limbo."""
         limbo = self.bookie[b].limbo
         return limbo, not limbo or sum(self.bookie[peer].limbo for peer in self.bookies) >= self.ack_quorum
 
@@ -1112,7 +1110,7 @@ class BookKeeperBoot(Protocol):
             send_limit=2,
             max_crashes=0,
             clean_shutdown=False,
-            doc="one confirmation is enough, and nothing goes wrong: the other comes late, and LACs differ",
+            doc="one confirmation is enough, and nothing fails: the other comes late, and LACs differ",
         ),
         "fenced-once-more": configuration(
             bookies=3,
@@ -1127,10 +1125,10 @@ class BookKeeperBoot(Protocol):
             max_crashes=0,
             clean_shutdown=False,
             lac_may_be_older=True,
-            doc="nothing goes wrong, and a bookie may tell an older LAC than its last entry came with",
+            doc="nothing fails, and a bookie may report an older LAC than its last entry came with",
         ),
         "two-recoverers": configuration(
-            recoverers=2, max_crashes=0, clean_shutdown=False, doc="two recover the ledger, and one of them closes it"
+            recoverers=2, max_crashes=0, clean_shutdown=False, doc="two recoverers, one of which closes the ledger"
         ),
         "three-bookies": configuration(bookies=3, doc="the same with three bookies: a large one"),
         "two-crashes": configuration(
@@ -1139,14 +1137,14 @@ class BookKeeperBoot(Protocol):
         "two-entries": configuration(send_limit=2, doc="two entries, so that the LAC moves"),
         "striped": configuration(bookies=3, write_quorum=2, doc="an ensemble of three, and two copies of an entry"),
         "two-disks": configuration(
-            disks=2, doc="a disk with the ledger and one with the journal, of which one is lost"
+            disks=2, doc="a disk with the ledger and one with the journal, one of which is lost"
         ),
         "old-disks": configuration(old_disks=True, doc="an empty disk may have a cookie that was replaced since"),
         "clean-end-marked": configuration(
             disk_loss=False,
             mark_loss=True,
             clean_end_is_marked=True,
-            doc="marks are lost, and only the mark of a clean shutdown tells of one",
+            doc="marks are lost, and only a mark shows a clean shutdown",
         ),
         "journaling-varies": configuration(
             journal_adds_varies=True, doc="adds are journaled by some bookies and not by others, now and not before"
@@ -1164,10 +1162,10 @@ class BookKeeperBoot(Protocol):
             mark_tells_of_journaling=True,
             mark_on_every_disk=False,
             clean_end_is_marked=True,
-            doc="what the bookies of Fencepost's store do otherwise",
+            doc="the differences of the bookies of Fencepost's store",
         ),
         "fences-fail": configuration(fences_fail=True, doc="a bookie may fail to fence the ledger"),
-        "reader": configuration(readers=1, doc="somebody reads what was acknowledged"),
+        "reader": configuration(readers=1, doc="a client reads what was acknowledged"),
         "reader-in-limbo": configuration(
             bookies=3,
             readers=1,
@@ -1178,11 +1176,13 @@ class BookKeeperBoot(Protocol):
             disk_loss=False,
             clean_shutdown=False,
             limbo_of_closed_ledgers=True,
-            doc="bookies crash in turn after the ledger is closed, and it is in limbo then: no reader is told a lie",
+            doc="bookies crash in turn after the ledger is closed, and it is in limbo then: readers get no wrong answer",
         ),
         "cookies-not-fixed": configuration(fix_cookies=False, doc="a bookie with an empty disk does not boot"),
         "operator-fixes": configuration(
-            fix_cookies=False, operator_fixes_cookies=True, doc="it does when an operator lets it, through phase one"
+            fix_cookies=False,
+            operator_fixes_cookies=True,
+            doc="the same, and an operator lets it boot, through phase one",
         ),
         "operator-deletes": configuration(
             fix_cookies=False, operator_deletes_cookies=True, doc="an operator makes it a new bookie"
@@ -1201,7 +1201,7 @@ class BookKeeperBoot(Protocol):
             clean_shutdown=False,
             cookie_in_metadata=False,
             phase_one_of_new_bookies=False,
-            doc="a bookie that loses its disk before it has anything is taken for a new one",
+            doc="a bookie that loses its disk before it has any data counts as a new one",
         ),
         "nothing-to-forget": configuration(
             disk_loss=False,
@@ -1222,7 +1222,7 @@ class BookKeeperBoot(Protocol):
             phase_one_of_new_bookies=False,
             cookie_after_marks=False,
             limbo_in_index=False,
-            doc="one crash or empty disk and nothing else: without all that only more needs",
+            doc="one crash or empty disk and nothing else: without protections that only further faults need",
         ),
         "with-the-journal": configuration(
             journal_adds=True,
@@ -1257,38 +1257,36 @@ class BookKeeperBoot(Protocol):
             clean_shutdown=False,
         ),
         "fences-not-journaled": cuts_off(
-            "with the journal, but a fence is answered before it is in there",
+            "with the journal, but a fence is answered before it is journaled",
             journal_adds=True,
             detect_unclean_shutdown=False,
             fix_cookies=False,
             journal_fences=False,
         ),
-        "unclean-shutdown-not-detected": cuts_off(
-            "a crash is taken for a clean shutdown", detect_unclean_shutdown=False
-        ),
+        "unclean-shutdown-not-detected": cuts_off("a crash counts as a clean shutdown", detect_unclean_shutdown=False),
         "mark-lost": cuts_off(
-            "the mark of a crash is lost, which leaves what a clean shutdown leaves", disk_loss=False, mark_loss=True
+            "the mark of a crash is lost, which looks like a clean shutdown", disk_loss=False, mark_loss=True
         ),
         "marked-late": cuts_off(
             "a bookie serves before it sets the mark of an unclean shutdown", mark_before_serving=False
         ),
         "journal-turned-on": cuts_off(
-            "a bookie that journals adds from now on does not look at the mark",
+            "a bookie that journals adds from now on does not check the mark",
             journal_adds_varies=True,
             detect_while_journaling=False,
         ),
         "phase-one-not-awaited": cuts_off(
             "a bookie serves before the ledger is marked", phase_one_before_serving=False
         ),
-        "cookies-not-checked": cuts_off("an empty disk has no mark that tells of a crash", check_cookies=False),
+        "cookies-not-checked": cuts_off("an empty disk has no mark of a crash", check_cookies=False),
         "one-cookie-is-enough": cuts_off(
-            "the other disk has its cookie, the one with the ledger not", disks=2, check_every_disk=False
+            "the other disk has its cookie, the one with the ledger does not", disks=2, check_every_disk=False
         ),
         "any-cookie-will-do": cuts_off(
             "a disk has a cookie that was replaced since", old_disks=True, compare_cookies=False
         ),
         "cookie-on-disks-only": cuts_off(
-            "a bookie that has lost all its disks is taken for a new one",
+            "a bookie that has lost all its disks counts as a new one",
             cookie_in_metadata=False,
             phase_one_of_new_bookies=False,
         ),
@@ -1299,7 +1297,7 @@ class BookKeeperBoot(Protocol):
             phase_one_of_new_bookies=False,
         ),
         "cookies-before-marks": cuts_off(
-            "cookies are replaced, and a crash comes before the ledger is marked",
+            "cookies are replaced, and a crash happens before the ledger is marked",
             max_crashes=2,
             cookie_after_marks=False,
         ),
@@ -1321,7 +1319,7 @@ class BookKeeperBoot(Protocol):
             clean_shutdown=False,
             copies_to_recover=2,
             expect="recovery_reads_are_decided",
-            doc="recovery as BP-46 words it: a ledger may stay in limbo for ever",
+            doc="recovery as BP-46 words it: a ledger may stay in limbo forever",
         ),
         "an-ack-quorum-to-recover-small": configuration(
             bookies=3,
@@ -1346,7 +1344,7 @@ class BookKeeperBoot(Protocol):
             max_crashes=2,
             copies_at_risk=2,
             expect="every_acknowledged_entry_has_a_copy",
-            doc="crashes destroy an ack quorum of copies: more than anything protects from",
+            doc="crashes destroy an ack quorum of copies, which no protection covers",
         ),
     }
 

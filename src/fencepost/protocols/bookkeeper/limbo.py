@@ -1,34 +1,31 @@
-"""Apache BookKeeper without the journal: the life of one ledger whose bookies may crash and lose all they had.
+"""Apache BookKeeper without the journal: the life of one ledger whose bookies may crash and lose everything.
 
-A bookie that keeps no journal acknowledges what a crash can still undo: entries, and that a ledger is fenced. BP-46
-makes that safe. A bookie that boots after an unclean shutdown fences its ledgers and puts those that are open in
-*limbo*: of an entry that it does not have it says that it does not know, never that there is none. This is the
-replication protocol with these two protections, each of which can be taken away, and with one crash at any time. Here
-the ledger is fenced and put in limbo whatever its status.
+A bookie without a journal acknowledges entries and fences that a crash can still undo. BP-46 makes that safe. A bookie
+that boots after an unclean shutdown fences its ledgers and puts the open ones in *limbo*: for an entry that it does not
+have it answers that it does not know, never that there is none. This is the replication protocol with these two
+protections, each of which can be switched off, and with one crash at any time. Here the bookie fences the ledger and
+puts it in limbo whatever its status.
 
-Any client may create the ledger and so become its owner, and any other may take it for abandoned and recover it,
-several at a time.
+Any client may create the ledger and so become its owner. Any other client may recover it, several at a time.
 
 Variables, actions and enabling conditions are those of ``BookKeeperProtocolWithLimbo.tla`` (Jack Vanlightly, 2021) with
-the ``MessagePassing.tla`` of its time, and so are the names and the number of states. The boot sequence is reduced to
-fencing and limbo: ledgers are not repaired. Three traits of the original are kept, although BookKeeper has none of
-them:
+the ``MessagePassing.tla`` of its time. So are the names and the number of states. The boot is reduced to fencing and
+limbo: ledgers are not repaired. Three properties of the original are kept, although BookKeeper has none of them:
 
-- Recovering clients share their timeouts, and the order in which adds arrive: an add of one that was lost counts as
-  lost for all.
-- A recovery that has changed the ensemble never closes the ledger. The original both asks for the new fragments to be
-  stored and for the fragments to stay as they are, so it closes only when these are the same.
-- A recovery read that finds nothing waits for every bookie that was asked, where BP-46 counts to a number that no ack
-  quorum can do without. Reads fence, so when a recovery closes the ledger every bookie of it has been fenced. One that
-  forgets so after that is not an ack quorum, unless one confirmation is enough: scenario 1 of BP-46, in its own size,
-  is not to be found here.
+- Recovering clients share their timeouts, and the order in which adds arrive: a lost add of one counts as lost for all.
+- A recovery that has changed the ensemble never closes the ledger. The original requires both that the new fragments
+  are stored and that the fragments stay unchanged, so it closes only if the two are the same.
+- A recovery read that finds no entry waits for every bookie that was asked, where BP-46 waits for as many as it takes
+  for no ack quorum to be left. Reads fence, so when a recovery closes the ledger every bookie of it has been fenced.
+  One that loses its fence after that is no ack quorum, unless one confirmation is enough. So scenario 1 of BP-46 does
+  not occur here in its own size.
 
-With either protection taken away a committed entry can be lost:
+Without either protection a committed entry can be lost:
 
-1. Without fencing, a bookie forgets that the ledger is fenced. It takes an entry of the owner after another client has
-   closed the ledger, and the owner commits it.
-2. Without limbo, a bookie forgets an entry that it has acknowledged. Recovery is told that there is no such entry, and
-   closes the ledger before it.
+1. Without fencing, a bookie forgets that the ledger is fenced. It accepts an entry of the owner after another client
+   has closed the ledger, and the owner commits the entry.
+2. Without limbo, a bookie loses an entry that it has acknowledged. It tells recovery that there is no such entry, and
+   recovery closes the ledger before it.
 """
 
 from __future__ import annotations
@@ -84,7 +81,7 @@ from fencepost.protocols.types import at_least, typed
 
 
 class ClientStatus(enum.Enum):
-    """The status of the ledger as a client sees it; WITHDRAWN: the client has nothing more to do with the ledger."""
+    """The status of the ledger as a client sees it. WITHDRAWN: the client has stopped working on the ledger."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -107,8 +104,8 @@ class LedgerOnBookie(ledger.LedgerOnBookie):
 
 
 class Client(Record):
-    """A client: its last add confirmed (LAC), the last add it pushed (LAP), which bookies have confirmed
-    which entry and, if it recovers the ledger, which of them are fenced and what they said of the entry being read.
+    """A client: its last add confirmed (LAC), the last add it pushed (LAP), and which bookies have confirmed each
+    entry. If it recovers the ledger: the fenced bookies, and their answers for the entry being read.
     """
 
     meta_version: int | None = None
@@ -142,7 +139,7 @@ class ReadRequest(Message):
 
 
 class ReadResponse(Message):
-    """The entry; or none, and whether there is none or the bookie does not know."""
+    """The entry, or none: either there is no such entry, or the bookie does not know."""
 
     entry: Entry | None
     code: ReadCode
@@ -161,7 +158,7 @@ NO_CRASH: Mapping[str, Any] = dict.fromkeys(
 
 
 class BookKeeperLimbo(SingleLedger):
-    """The life of one ledger without the journal: clients, a metadata store, and bookies of which one may crash."""
+    """The life of one ledger without the journal: clients, a metadata store, and bookies, one of which may crash."""
 
     name: ClassVar[str] = "bookkeeper-limbo"
 
@@ -206,7 +203,7 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_confirmed_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
+        """A bookie stores an entry and the LAC sent with it. A fenced bookie accepts recovery adds only."""
         add = self._receive_in_order(AddEntryRequest, c, b)
         require(add.recovery or not self.bookie[b].fenced)
         self.bookie[b].entries |= {add.entry}
@@ -215,7 +212,7 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie that is fenced refuses an entry of the owner."""
+        """A fenced bookie refuses an entry of the owner."""
         add = self._receive_in_order(AddEntryRequest, c, b)
         require(not add.recovery)
         require(self.bookie[b].fenced)
@@ -223,14 +220,16 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie is fenced, and answers with its LAC."""
+        """A bookie fences the ledger and answers with its LAC."""
         self.network.receive(FenceRequest, source=c, to=b)
         self.bookie[b].fenced = True
         self.network.send(FenceResponse(self.bookie[b].lac), b, c)
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie is fenced, and answers a recovery read. In limbo it never says that there is no such entry."""
+        """A bookie fences the ledger and answers a recovery read. In limbo it never says that there is no such
+        entry.
+        """
         read = self.network.receive(ReadRequest, source=c, to=b).message
         self.bookie[b].fenced = True
         entry = self.bookie[b].entry(read.entry_id)
@@ -266,9 +265,7 @@ class BookKeeperLimbo(SingleLedger):
         self._restart_with_data_loss(b)
 
     def _restart_with_data_loss(self, b: ModelValue) -> None:
-        """A bookie comes back with nothing of what it had, and what was on its way to it is lost. One bookie does so,
-        once.
-        """
+        """A bookie comes back without any data, and messages to it are lost. One bookie does so, once."""
         require(self.crashes == 0)
         self.crashes += 1
         self.bookie[b].entries = frozenset()
@@ -284,7 +281,7 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients)
     def client_creates_ledger(self, c: ModelValue) -> None:
-        """The ledger is created with the first ensemble there is."""
+        """A client creates the ledger with the first available ensemble, and owns it."""
         require(self.meta.status is None)
         require(self.client[c].meta_version is None)
         self._create_ledger(self._available_ensembles()[0])
@@ -312,7 +309,7 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_receives_add_fenced_response(self, c: ModelValue, b: ModelValue) -> None:
-        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        """The owner learns that its ledger is fenced, so in recovery, and stops."""
         require(self.client[c].status is ClientStatus.OPEN)
         add = self._receive_in_order(AddEntryResponse, c, b)
         require(not add.success)
@@ -333,14 +330,14 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients)
     def client_sends_pending_add_op(self, c: ModelValue) -> None:
-        """The owner sends an entry that is not committed to the bookies that are new in its ensemble."""
+        """The owner sends an uncommitted entry to the bookies that are new in its ensemble."""
         require(self.client[c].status is ClientStatus.OPEN)
         self._send_pending_add_op(c, recovery=False)
 
     @action(c=clients)
     def client_closes_ledger_success(self, c: ModelValue) -> None:
-        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the
-        store.
+        """The owner closes the ledger at its LAC. It may do so at any time while the metadata store has the ledger as
+        open.
         """
         me = self.client[c]
         require(me.status is ClientStatus.OPEN)
@@ -350,7 +347,9 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients)
     def client_closes_ledger_fail(self, c: ModelValue) -> None:
-        """The owner would close the ledger, but another client recovers it or has closed it: the owner withdraws."""
+        """The owner tries to close the ledger, but another client is recovering it or has closed it. The owner
+        withdraws.
+        """
         me = self.client[c]
         require(me.status is ClientStatus.OPEN)
         require(self.meta.status is not LedgerStatus.OPEN)
@@ -362,8 +361,8 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients)
     def client_starts_recovery(self, c: ModelValue) -> None:
-        """A client marks the ledger as in recovery, also if it is that already, and asks every bookie of the last
-        ensemble to fence it.
+        """A client marks the ledger as in recovery, which it may be already, and asks every bookie of the last ensemble
+        to fence it.
         """
         me = self.client[c]
         require(me.status is None)
@@ -378,9 +377,10 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment.
+        """A bookie reports that it is fenced. Recovery starts from the highest LAC reported, but not before the current
+        fragment.
 
-        Once any client has begun to read, a LAC that comes late is ignored.
+        A LAC that arrives after any client has begun to read is ignored.
         """
         response = self.network.receive(FenceResponse, source=b, to=c).message
         me = self.client[c]
@@ -391,33 +391,35 @@ class BookKeeperLimbo(SingleLedger):
             me.lap = lac
 
     def _has_begun_to_read(self, c: ModelValue) -> bool:
-        """Whether the client has sent a read request. Its phase tells, so there is no need to look at the messages."""
+        """Whether the client has sent a read request. Its phase shows that, so there is no need to look at the
+        messages.
+        """
         return self.client[c].recovery_phase not in (RecoveryPhase.NOT_STARTED, RecoveryPhase.FENCING)
 
     @action(c=clients)
     def client_sends_read_requests(self, c: ModelValue) -> None:
-        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum
-        to have a fenced bookie.
+        """Recovery reads the next entry from the ensemble that it was written to. The first read waits until every ack
+        quorum has a fenced bookie.
         """
         me = self.client[c]
         require(me.status is ClientStatus.IN_RECOVERY)
         phase = me.recovery_phase
         require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced(c)))
-        # The next entry was never asked for before: between two sends there is a response that completes a read, and
-        # that moves the LAP. So there is no need to look through all the requests ever sent, as the original does.
+        # Nobody has asked for the next entry before: between two sends a response completes a read, which moves the
+        # LAP. So there is no need to look through all requests ever sent, as the original does.
         entry_id = me.lap + 1
         me.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
         self.network.send_all([(ReadRequest(entry_id), b) for b in me.ensemble_of(entry_id)], c)
 
     def _every_ack_quorum_is_fenced(self, c: ModelValue) -> bool:
-        """Too few bookies are left unfenced to make an ack quorum of their own."""
+        """Whether the bookies that are not fenced are too few for an ack quorum."""
         return covers(self.client[c].fenced, self.client[c].curr_fragment.ensemble, self.ack_quorum)
 
     def _receive_read_response(self, c: ModelValue, b: ModelValue) -> Read:
-        """Count in one response to a recovery read.
+        """Count one response to a recovery read.
 
-        A response without an entry does not say which entry it is about. So it leaves open which bookies were asked,
-        and timeouts are neither counted with it nor cleared by it.
+        A response without an entry does not name its entry. So it does not say which bookies were asked, and timeouts
+        are neither counted nor cleared with it.
         """
         response = self.network.receive(ReadResponse, source=b, to=c).message
         me = self.client[c]
@@ -432,7 +434,7 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_receives_non_final_read(self, c: ModelValue, b: ModelValue) -> None:
-        """A response to a recovery read, with more to come."""
+        """Recovery receives a response to a read, with more to come."""
         read = self._receive_read_response(c, b)
         require(not read.over)
         me = self.client[c]
@@ -445,8 +447,8 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_completes_read_successfully(self, c: ModelValue, b: ModelValue) -> None:
-        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be
-        read.
+        """Recovery receives the last response, and an ack quorum has the entry. It will write the entry back, and reads
+        the next one.
         """
         read = self._receive_read_response(c, b)
         require(read.over)
@@ -461,10 +463,10 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients, b=bookies)
     def client_completes_read_with_no_such_entry(self, c: ModelValue, b: ModelValue) -> None:
-        """The last response, and so many bookies do not have the entry that it cannot be committed: nothing more to
-        read.
+        """Recovery receives the last response, and enough bookies lack the entry that it cannot be committed. Reading
+        ends.
 
-        Only an explicit answer counts as not having it, neither a timeout nor a bookie that does not know.
+        Only an explicit answer counts; a timeout does not, and neither does a bookie that does not know.
         """
         read = self._receive_read_response(c, b)
         require(read.over)
@@ -483,7 +485,9 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients)
     def client_writes_back_entry(self, c: ModelValue) -> None:
-        """Recovery writes the first entry not written back yet to the current ensemble, whichever it was read from."""
+        """Recovery writes the first entry that is not written back yet to the current ensemble, wherever it was read
+        from.
+        """
         me = self.client[c]
         require(me.status is ClientStatus.IN_RECOVERY)
         require(me.recovery_phase is RecoveryPhase.WRITE)
@@ -493,9 +497,7 @@ class BookKeeperLimbo(SingleLedger):
         self._send_add(c, unsent[0], to=me.curr_fragment.ensemble, recovery=True)
 
     def _is_written_back(self, c: ModelValue, entry: Entry) -> bool:
-        """Whether recovery has sent this entry to any bookie, with whatever LAC: one below the entry, as it was not
-        committed.
-        """
+        """Whether recovery has sent this entry to any bookie, with any LAC below the entry, as it was not committed."""
         return any(
             self.network.is_known(AddEntryRequest(entry, lac, recovery=True), c, b)
             for b in self.bookies
@@ -510,7 +512,7 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients, b=bookies)
     def recovery_client_changes_ensemble(self, c: ModelValue, b: ModelValue) -> None:
-        """Recovery replaces a bookie that did not answer a write. The metadata store is not told before the end."""
+        """Recovery replaces a bookie that did not answer a write. It does not publish the change before the end."""
         require(self.client[c].status is ClientStatus.IN_RECOVERY)
         require(self._write_timed_out(c, b, recovery=True))
         require(self.meta.status is LedgerStatus.IN_RECOVERY)
@@ -518,14 +520,14 @@ class BookKeeperLimbo(SingleLedger):
 
     @action(c=clients)
     def recovery_client_sends_pending_add_op(self, c: ModelValue) -> None:
-        """Recovery sends an entry that is not written back to the bookies that are new in its ensemble."""
+        """Recovery sends an entry that is not written back yet to the bookies that are new in its ensemble."""
         require(self.client[c].status is ClientStatus.IN_RECOVERY)
         self._send_pending_add_op(c, recovery=True)
 
     @action(c=clients)
     def recovery_client_closes_ledger(self, c: ModelValue) -> None:
-        """Everything that was read is written back: recovery closes the ledger at its LAC, unless it has changed the
-        ensemble.
+        """Recovery has written back every entry that it read. It closes the ledger at its LAC, unless it has changed
+        the ensemble.
         """
         me = self.client[c]
         require(me.status is ClientStatus.IN_RECOVERY)
@@ -536,11 +538,11 @@ class BookKeeperLimbo(SingleLedger):
         require(me.fragments == self.meta.fragments)
         self._close(c)
 
-    # -- what the owner and a recovering client both do ----------------------------------------------------------------
+    # -- what the owner and recovery share -----------------------------------------------------------------------------
 
     def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
-        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
-        it.
+        """Count a confirmation. The LAC moves to the last entry for which it and all entries before it have an ack
+        quorum.
         """
         me = self.client[c]
         add = self._receive_in_order(AddEntryResponse, c, b)
@@ -553,11 +555,11 @@ class BookKeeperLimbo(SingleLedger):
         me.pending_add_ops = frozenset(op for op in me.pending_add_ops if op.entry.id > reached)
 
     def _change_ensemble(self, c: ModelValue, b: ModelValue, recovery: bool) -> None:
-        """A fragment with another bookie for ``b`` takes over after the LAC. Nothing may be left to send from the last
-        change.
+        """Start a fragment after the LAC, with another bookie in place of ``b``. All entries of the last ensemble
+        change must have been resent.
 
-        It replaces the current fragment if that has nothing committed. Confirmations by ``b`` of entries that are not
-        committed no longer count, so an entry beyond the LAC can lose its ack quorum.
+        It replaces the current fragment if that has nothing committed. Confirmations by ``b`` of uncommitted entries no
+        longer count, so an entry beyond the LAC can lose its ack quorum.
         """
         me = self.client[c]
         current = me.curr_fragment
@@ -572,9 +574,7 @@ class BookKeeperLimbo(SingleLedger):
         self._clear_write_timeout(c, b, recovery)
 
     def _send_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
-        new.
-        """
+        """Resend the first of the adds that were last sent to one earlier ensemble, to the bookies that are new."""
         me = self.client[c]
         fragment = me.curr_fragment
         op = one_to_resend(me.pending_add_ops, fragment)
@@ -590,8 +590,8 @@ class BookKeeperLimbo(SingleLedger):
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _sharing_with(self, c: ModelValue, recovery: bool = True) -> Iterator[ModelValue]:
-        """The clients that share timeouts and the order of adds with ``c``, itself first: all that recover, or the
-        owner alone.
+        """The clients that share timeouts and the order of adds with ``c``, itself first: all recovering clients, or
+        the owner alone.
         """
         yield c
         if recovery:
@@ -601,10 +601,10 @@ class BookKeeperLimbo(SingleLedger):
         return self.client[c].recovery_phase is not RecoveryPhase.NOT_STARTED
 
     def _receive_in_order(self, kind: type[Add], c: ModelValue, b: ModelValue) -> Add:
-        """Receive an add of ``c`` at ``b``, or the answer to one. They are received in the order of their entries."""
+        """Receive an add of ``c`` at ``b``, or the answer to one. They arrive in the order of their entries."""
         source, to = _ends(kind, c, b)
         add = self.network.receive(kind, source=source, to=to).message
-        if add.entry.id > 1:  # nothing comes before the first
+        if add.entry.id > 1:  # no entry comes before the first
             for o in self._sharing_with(c, add.recovery):
                 in_flight = self.network.in_flight(kind, *_ends(kind, o, b))
                 require(all(other.entry.id >= add.entry.id for other in in_flight))
@@ -615,7 +615,7 @@ class BookKeeperLimbo(SingleLedger):
         self.network.send_all([(request, b) for b in to], c)
 
     def _write_timed_out(self, c: ModelValue, b: ModelValue, recovery: bool) -> bool:
-        """Whether an add to this bookie, or the answer to one, was lost."""
+        """Whether an add to this bookie, or the answer to it, was lost."""
         return any(has_timed_out(self.network, ADD, o, b) for o in self._sharing_with(c, recovery))
 
     def _clear_write_timeout(self, c: ModelValue, b: ModelValue, recovery: bool) -> None:
@@ -623,7 +623,7 @@ class BookKeeperLimbo(SingleLedger):
             clear_timeout(self.network, ADD, o, b)
 
     def _read_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
-        """Whether a recovery read of this bookie, or the answer to one, was lost."""
+        """Whether a recovery read of this bookie, or the answer to it, was lost."""
         return any(has_timed_out(self.network, READ, o, b) for o in self._sharing_with(c))
 
     def _clear_read_timeouts(self, c: ModelValue, ensemble: Bookies) -> None:
@@ -637,28 +637,28 @@ class BookKeeperLimbo(SingleLedger):
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
-        """A bookie stores what the owner wrote, under the id that the owner wrote it as."""
+        """A bookie stores what the owner wrote, under the id that the owner gave it."""
         return all(entry.id == entry.data for entry in self.bookie[b].entries)
 
     @invariant(c=clients)
     def no_divergence_between_client_and_meta_data(self, c: ModelValue) -> bool:
-        """No committed entry is lost: a closed ledger ends at or after all that any client takes for committed."""
+        """No committed entry is lost: a closed ledger includes every entry that any client considers committed."""
         return self.meta.status is not LedgerStatus.CLOSED or self.client[c].lac <= self.meta.last_entry
 
     @invariant(c=clients, when=lambda protocol: protocol.fence_on_unclean_shutdown or not protocol.can_crash)
     def who_counts_as_fenced_is_fenced(self, c: ModelValue) -> bool:
-        """A bookie that a recovery counts as fenced is fenced, and stays so where a crash does not undo it."""
+        """A bookie that a recovery counts as fenced is fenced, and stays fenced unless a crash undoes it."""
         return all(self.bookie[b].fenced for b in self.client[c].fenced)
 
     @step_invariant(c=clients)
     def who_changes_the_metadata_has_read_them(self, after: BookKeeperLimbo, c: ModelValue) -> bool:
-        """A client changes the metadata on the version that it knows, or reads them as it begins."""
+        """A client changes the metadata only from the version that it knows, or reads them first."""
         known = self.client[c].meta_version
         return known in (None, self.meta.version) or self.meta == after.meta or self.client[c] == after.client[c]
 
     @invariant(when=lambda protocol: not protocol.can_crash)
     def all_committed_entries_reach_ack_quorum(self) -> bool:
-        """Every entry of a closed ledger is stored by an ack quorum of its ensemble, as long as no bookie can lose its
+        """Every entry of a closed ledger is stored by an ack quorum of its ensemble, unless a bookie can lose its
         data.
         """
         if self.meta.status is not LedgerStatus.CLOSED:
@@ -674,11 +674,11 @@ class BookKeeperLimbo(SingleLedger):
             or self.allow_crash_when_ledger_closed
         )
 
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
+    # -- assumptions about the constants -------------------------------------------------------------------------------
 
     @assumption
     def bookies_are_not_clients(self) -> bool:
-        """Nobody is taken for somebody else."""
+        """No bookie has the name of a client."""
         return not set(self.bookies) & set(self.clients)
 
     # -- configurations ------------------------------------------------------------------------------------------------
@@ -699,7 +699,7 @@ class BookKeeperLimbo(SingleLedger):
             **NO_CRASH,
         ),
         "replaced-after-a-crash": configuration(
-            clients=1, write_quorum=1, send_limit=2, doc="the same, and it may be fenced since a crash"
+            clients=1, write_quorum=1, send_limit=2, doc="the same, and it may have been fenced since a crash"
         ),
         "both-confirm": configuration(
             ack_quorum=2,
@@ -731,7 +731,7 @@ class BookKeeperLimbo(SingleLedger):
         "without-limbo": configuration(
             limbo_on_unclean_shutdown=False,
             expect="no_divergence_between_client_and_meta_data",
-            doc="fencing alone: a bookie forgets an entry, and says that there is none",
+            doc="fencing alone: a bookie loses an entry, and says that there is none",
         ),
         "scenario-1": configuration(
             fence_on_unclean_shutdown=False,
@@ -745,13 +745,13 @@ class BookKeeperLimbo(SingleLedger):
             allow_crash_when_ledger_open=False,
             allow_crash_when_ledger_closed=False,
             expect="no_divergence_between_client_and_meta_data",
-            doc="scenario 2 of BP-46: without limbo, recovery cuts off an entry that was acknowledged",
+            doc="scenario 2 of BP-46: without limbo, recovery cuts off an acknowledged entry",
         ),
     }
 
 
 class Read(NamedTuple):
-    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
+    """A recovery read with one more response counted. ``over``: nothing more can come, timeouts included."""
 
     response: ReadResponse
     ensemble: Bookies

@@ -1,12 +1,12 @@
-"""The conformance of traces of logs: which events of writers, and of whoever trims a log, are which steps.
+"""How traces of logs conform to the protocol: the step of each event of writers and of clients that trim a log.
 
 The protocol is :class:`fencepost.protocols.log.running.RunningLog`. A client of it is one writer of a log, which may
-lead several times. An entry of it is a run of appends that have gone the same way: that were written, acknowledged, and
-closed in or out together. So a trace of millions of entries is one of some hundred for each ledger.
+lead several times. An entry of it is a run of appends with the same history: written, acknowledged, and closed in or
+out together. So a trace of millions of entries becomes some hundred for each ledger.
 
-Some steps have no event when they happen, and are inferred from later events: which of the updates that were not
-answered were carried out, which entries had come to a ledger when it was fenced, who has recovered a ledger that no
-leader of the trace has, and that somebody who does not trace has attached ledgers.
+Some steps have no event when they happen, and later events imply them: which unanswered updates were carried out, which
+entries had reached a ledger when it was fenced, which client has recovered a ledger that no leader in the trace has,
+and that an untraced client has attached ledgers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fencepost.traces.validation.conformance import Conformance, Event, NotCover
 from fencepost.traces.validation.traces import each_change_once
 
 MOST_RUNS = 200
-"""Runs of appends that a ledger is split into, about."""
+"""About how many runs of appends a ledger is split into."""
 
 CHAIN = "chain"
 
@@ -40,13 +40,12 @@ Writer: TypeAlias = tuple[str, int, str]
 
 
 class _Ledger(msgspec.Struct):
-    """All that the trace says of a ledger, whenever it says so.
+    """Everything that the trace says about a ledger.
 
     ``ends``: numbers of entries at which it is said to end, or to be acknowledged up to, when it is closed. ``base``:
-    the number of the append that is its first entry. ``written``, ``acknowledged``: of so many entries.
-    ``owner_closed``: the owner has closed it. ``fenced``: a leader has gone to fence it. ``found_fenced``,
-    ``found_closed``: its owner has found that somebody else has it, or has closed it, which it may have done itself,
-    without being answered.
+    the number of the append that is its first entry. ``written``, ``acknowledged``: numbers of entries.
+    ``owner_closed``: the owner has closed it. ``fenced``: a leader has started to fence it. ``found_fenced``,
+    ``found_closed``: its owner has found it fenced or closed by somebody else, perhaps by its own unanswered request.
     """
 
     owner: Writer | None = None
@@ -63,7 +62,7 @@ class _Ledger(msgspec.Struct):
 
     @property
     def kept(self) -> int:
-        """How many of its entries count as written before it was fenced."""
+        """The number of its entries that count as written before it was fenced."""
         if self.owner_closed:
             return self.written
         if self.last_entry is not None:
@@ -72,8 +71,8 @@ class _Ledger(msgspec.Struct):
 
 
 class _Update(msgspec.Struct):
-    """An update of the chain that was sent. ``answer``: the event that tells what came of it, ``made``: the version
-    that it has made, if it has.
+    """An update of the chain that was sent. ``answer``: the event with its outcome. ``made``: the version that it has
+    made, if any.
     """
 
     event: Event
@@ -86,8 +85,8 @@ class _Update(msgspec.Struct):
 
     @property
     def what(self) -> Any:
-        """The change that is made once, however often it is tried: a ledger or a batch is put into the log, or the
-        log is sealed (None). A trim is each its own.
+        """The change that is made once, however often it is tried: a ledger or a batch is put into the log, or the log
+        is sealed (None). Each trim is a change of its own.
         """
         parameters = self.event.parameters
         if self.event.action == "sends_trim":
@@ -106,30 +105,30 @@ class LogConformance(Conformance):
         super().__init__(subject, events := each_change_once(events))
         self.writers: dict[Writer, int] = {}
         self.numbers: dict[int, int] = {}
-        """The numbers that ledgers have in the protocol."""
+        """The numbers of ledgers in the protocol."""
         self.ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
         self.updates: dict[Place, _Update] = {}
-        """The updates by the events that they are sent by; ``answers``: by the events of their outcomes."""
+        """The updates by the events that send them. ``answers``: by the events of their outcomes."""
         self.answers: dict[Place, _Update] = {}
         self.reads: dict[int, Event] = {}
-        """By the version of the chain that was read, one event with its contents."""
+        """For each version of the chain that was read, one event with its contents."""
         self.fences: dict[int, list[Place]] = defaultdict(list)
         """The events of fences of each ledger."""
         self.changed: set[int] = set()
-        """The versions that were made to withdraw batches."""
+        """The versions that withdrew batches."""
         self.sealed_before: set[Place] = set()
-        """The looks at batches of clients that have found the log sealed."""
+        """The look-ups of batches by clients that have found the log sealed."""
         self.untraced: dict[int, tuple[int | None, tuple[int, ...]]] = {}
         """The versions that no event of the trace has written: the last ledger before each, and the ledgers that the
-        version has added; a ledger that is not known has a negative id.
+        version has added. An unknown ledger has a negative id.
         """
         self.batches: dict[str, list[int]] = defaultdict(list)
         """The numbers of the batches of each writer."""
         self.attempts: set[tuple[object, ...]] = set()
         self.deleted = False
         self.written_by: dict[int, str | None] = {}
-        """The versions that the metadata service has traced, and by which client of a simulator, or session, they were
-        written.
+        """The versions that the metadata service has traced, and the client of a simulator, or session, that wrote
+        each.
         """
         pending: dict[Writer, _Update] = {}
         self._found_sealed: set[Writer] = set()
@@ -149,7 +148,7 @@ class LogConformance(Conformance):
             entries += max(0, len(cuts) - 1)
         self.runs = entries
         self.acknowledged: dict[int, int] = {}
-        """The first append of each ledger that is not acknowledged, of those whose steps are known."""
+        """The first unacknowledged append of each ledger, among those whose steps are known."""
         self.unseen = self._unseen()
 
     # -- looking ahead -------------------------------------------------------------------------------------------------
@@ -215,7 +214,7 @@ class LogConformance(Conformance):
             update.answer = event
 
     def _infer_updates(self) -> None:
-        """Infer which updates without an answer were carried out: every version of the chain was made by somebody."""
+        """Infer which unanswered updates were carried out: some update made every version of the chain."""
         of_version: dict[int, list[_Update]] = defaultdict(list)
         known: dict[int, _Update | None] = dict.fromkeys(self.changed)
         last = max((self.first, *self.reads, *self.changed, *self.written_by))
@@ -231,9 +230,7 @@ class LogConformance(Conformance):
             if version in known:
                 continue
             candidates, least = of_version.get(version, []), 0
-            if (
-                not candidates
-            ):  # an update that should have been refused, by its version, or else somebody who does not trace
+            if not candidates:  # an update that should have been refused, by its version, or else an untraced client
                 lost = [
                     update
                     for early, updates in of_version.items()
@@ -251,7 +248,7 @@ class LogConformance(Conformance):
         self._infer_untraced(known)
 
     def _infer_untraced(self, known: Mapping[int, _Update | None]) -> None:
-        """Infer the changes of the versions that no event has written from the lists that were read before and after:
+        """Infer the changes of the versions that no event has written, from the lists that were read before and after:
         ledgers were attached.
         """
         nothing = {"length": 0, "trimmed": 0, "sealed": False, "last": None}
@@ -296,7 +293,7 @@ class LogConformance(Conformance):
             length, trimmed, sealed, end = found["length"], found["trimmed"], found["sealed"], found["last"]
 
     def _evidence(self, update: _Update, version: int) -> int:
-        """How much speaks for an update without an answer being the one that has made a version."""
+        """How strongly the trace suggests that an unanswered update has made a version."""
         parameters, by = update.event.parameters, self.written_by.get(version)
         if by is not None and by not in (update.event.node, parameters.get("session")):
             return -2
@@ -319,7 +316,7 @@ class LogConformance(Conformance):
         return 2 if self.fences[number] or self.ledgers[number].written else 0
 
     def _unseen(self) -> list[Event]:
-        """The steps without an event, as events. Each has a node of its own, since only its causes come before it."""
+        """The steps without an event, as events. Each has a node of its own, since it is ordered by its causes only."""
         unseen: list[Event] = []
 
         def add(action: str, **parameters: Any) -> Place:
@@ -333,7 +330,7 @@ class LogConformance(Conformance):
             if update.is_unanswered and update.made is not None:
                 add("late_update", by=update.event.place, version=update.made)
         for number, ledger in self.ledgers.items():
-            if ledger.found_fenced:  # perhaps before any leader of the trace has
+            if ledger.found_fenced:  # perhaps before any leader in the trace has
                 self.fences[number].append(add("ledger_is_fenced", ledger=number))
             if ledger.found_closed and not ledger.owner_closed:
                 add("ledger_is_closed", ledger=number, last_entry=ledger.last_entry)
@@ -356,7 +353,7 @@ class LogConformance(Conformance):
         return unseen
 
     def _cuts(self, writer: Writer) -> list[int]:
-        """Where the appends of a writer are split into runs, by their numbers."""
+        """The numbers at which the appends of a writer are split into runs."""
         needed: set[int] = set()
         ledgers = {
             number: ledger for number, ledger in self.ledgers.items() if ledger.owner == writer and ledger.written
@@ -417,7 +414,7 @@ class LogConformance(Conformance):
         return {str(self.c[writer]): " ".join(map(str, writer)) for writer in self.writers}
 
     def is_untouched(self) -> bool:
-        """See :class:`Conformance`. The log was made, and perhaps deleted."""
+        """See :class:`Conformance`. The log was created, and perhaps deleted."""
         return not self.updates and not self.reads
 
     def in_order(self) -> Sequence[Event]:
@@ -433,10 +430,10 @@ class LogConformance(Conformance):
         return (("c", self.c[_writer(event)]),)
 
     def _is(self, event: Event, status: Status) -> tuple[tuple[Any, ...], Any]:
-        """That a client has come as far as this."""
+        """The condition that a client has this status."""
         return (("client", self.c[_writer(event)], "status"), status)
 
-    # -- being leader --------------------------------------------------------------------------------------------------
+    # -- becoming and being leader -------------------------------------------------------------------------------------
 
     def _alone(self, event: Event) -> Iterator[Step]:
         yield Step(event.action, self._who(event))
@@ -465,8 +462,8 @@ class LogConformance(Conformance):
         yield Step(event.action, self._who(event), reads=(CHAIN, parameters["version"]), after=after)
 
     def _fences(self, event: Event) -> Iterator[Step]:
-        """A leader goes to fence a ledger. Entries that count as written came before that, and if its owner has closed
-        the ledger, so did that.
+        """A leader starts to fence a ledger. Entries that count as written came before that, and so did the close by
+        its owner, if any.
         """
         number = event.parameters["ledger"]
         if self.ledgers[number].owner_closed:
@@ -487,7 +484,7 @@ class LogConformance(Conformance):
         yield Step(event.action, self._who(event), (self._runs_to(number, last),))
 
     def _runs_to(self, number: int, last: int) -> int:
-        """The last entry of a ledger, counted in runs."""
+        """The last entry of a ledger, as a number of runs."""
         ledger = self.ledgers[number]
         if ledger.owner is None or not ledger.written:
             return -1
@@ -528,7 +525,7 @@ class LogConformance(Conformance):
         yield Step(event.action, self._who(event), (self.numbers[event.parameters["ledger"]],))
 
     def _sends(self, event: Event) -> Iterator[Step]:
-        """An update is sent. If the trace has no answer to it, its client had nothing more to do with it."""
+        """An update is sent. If the trace has no answer to it, its client had given it up."""
         update = self.updates[event.place]
         if update.answer is None and update.made is not None:
             if event.action == "sends_batch":
@@ -581,7 +578,7 @@ class LogConformance(Conformance):
         return (len(ledgers), *[self.numbers[ledger] for ledger in ledgers])
 
     def _batch(self, event: Event) -> tuple[int, int]:
-        """The writer and the number of a batch, as the protocol has them."""
+        """The writer and the number of a batch in the protocol."""
         writer, number = event.parameters["writer"], event.parameters["number"]
         return (0, 0) if writer is None else (self.writers_of_batches[writer], self.ranks[writer].index(number))
 
@@ -591,7 +588,7 @@ class LogConformance(Conformance):
         return self.first > 0 or any(ledgers for _, ledgers in self.untraced.values())
 
     def _looks_up_batch(self, event: Event) -> Iterator[Step]:
-        """A client has a batch, and sees whether it may be attached."""
+        """A client looks up whether its batch may be attached."""
         parameters, c = event.parameters, self.c[_writer(event)]
         found = Attaching(parameters["found"])
         if event.place in self.sealed_before:
@@ -626,7 +623,7 @@ class LogConformance(Conformance):
             yield Step(event.action, (), picks, reads=(CHAIN, event.parameters["version"]))
 
     def _untraced_batch(self, event: Event) -> Iterator[Step]:
-        """Ledgers were attached by somebody who does not trace, and has seen to it that the last one was closed."""
+        """Ledgers were attached by an untraced client, which has had the last one closed before."""
         version, last = event.parameters["version"], event.parameters["last"]
         receives: tuple[Any, ...] | None = None
         if last is not None and self.ledgers[last].owner_closed:
@@ -638,7 +635,7 @@ class LogConformance(Conformance):
     # -- entries -------------------------------------------------------------------------------------------------------
 
     def _writes(self, event: Event) -> Iterator[Step]:
-        """The runs that begin here. Of those that do not count as written there is none."""
+        """The runs that begin here. Runs that do not count as written are left out."""
         parameters, writer = event.parameters, _writer(event)
         number, first = parameters["ledger"], parameters["append"]
         ledger, cuts = self.ledgers[number], self.cuts[writer]
@@ -683,7 +680,7 @@ class LogConformance(Conformance):
 def _change(
     action: str, version: int, parameters: Any = (), picks: Any = (), after: Any = (), receives: Any = None
 ) -> Step:
-    """A step by which the list of ledgers comes to have a version."""
+    """A step that makes a version of the list of ledgers."""
     after = (*after, (("version",), version))
     return Step(action, parameters, picks, receives=receives, writes=(CHAIN, version), after=after)
 
@@ -693,7 +690,9 @@ def _writer(event: Event) -> Writer:
 
 
 _LIKE = {Status.PENDING_APPEND_LEDGER: Status.PENDING_CREATE_LEDGER}
-"""A leader that seals the log needs no ledger: in the protocol it is where it would create one."""
+"""Statuses that are one status in the protocol. A leader that seals the log needs no ledger: in the protocol it has the
+status in which it would create one.
+"""
 
 _AFTER_LOOKING_UP = {
     (Update.DONE, False): Status.HAS_OPEN_LEDGER,
@@ -727,7 +726,7 @@ _BY_SOMEBODY = (
     "delete_withdrawn_batch",
     "delete_superseded_batch",
 )
-"""The actions of those who do not lead."""
+"""The actions of clients that do not lead."""
 
 _STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = by_action(
     {

@@ -1,8 +1,8 @@
-"""How traces of quorums are held to the protocol: which events of replicas are which steps.
+"""How traces of quorums conform to the protocol: the step of each event of replicas.
 
 The protocol is :class:`fencepost.protocols.quorum.running.RunningQuorum`. Nearly every event is the step of its name.
-The order of the steps of several nodes comes of the protocol: what a step needs of others stays true for ever, so it is
-taken as soon as that is.
+The protocol orders the steps of several nodes: the facts that a step needs from others stay true, so it is taken as
+soon as they are.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class QuorumConformance(Conformance):
         super().__init__(subject, events)
         self.replicas: dict[str, int] = {}
         self.first: set[tuple[str, int, int]] = set()
-        """The events that tell that a replica starts for the first time."""
+        """The events of replicas that start for the first time."""
         self.by: dict[tuple[str, int], str] = {}
-        """The replica that an incarnation of a node is."""
+        """The replica of each incarnation of a node."""
         self.epochs = 0
         named: set[str] = set()
         for event in events:
@@ -57,9 +57,9 @@ class QuorumConformance(Conformance):
                 self.older = replica
 
     moved = ""
-    """A replica of several nodes; empty if there is none."""
+    """A replica that was on several nodes; empty if there is none."""
     older = ""
-    """A replica that was there before the trace; empty if there is none."""
+    """A replica that is older than the trace; empty if there is none."""
 
     def constants(self) -> Mapping[str, Any]:
         """See :class:`Conformance`."""
@@ -100,8 +100,8 @@ class QuorumConformance(Conformance):
         return steps(self, event) if callable(steps) else self._told(event, *steps)
 
     def _told(self, event: Event, about: str, picks: str = "", after: str = "") -> Iterator[Step]:
-        """The step of the same name, with the fields of the event that are its parameters, its choices, and parts of
-        the replica's state then.
+        """The step of the same name. Fields of the event are its parameters, its choices, and the replica's state
+        afterwards.
         """
         chosen = [value for _, value in self._values(event, picks)]
         places = [part for value in chosen for part in (value if isinstance(value, list | tuple) else (value,))]
@@ -109,7 +109,7 @@ class QuorumConformance(Conformance):
         yield Step(event.action, (self._who(event), *self._values(event, about)), tuple(places), after=holds)
 
     def _values(self, event: Event, names: str) -> Iterator[tuple[str, Any]]:
-        """Fields of an event, by the names that the protocol has for them: ``asked=epoch`` is its field ``epoch``."""
+        """Fields of an event, by their names in the protocol: ``asked=epoch`` is its field ``epoch``."""
         for each in names.split():
             name, _, field = each.rpartition("=")
             value = event.parameters[field]
@@ -130,11 +130,11 @@ class QuorumConformance(Conformance):
         return tuple([(("member", self._who(event)[1], name), value) for name, value in parts.items()])
 
     def _voters(self, event: Event) -> tuple[tuple[tuple[Any, ...], Any], ...]:
-        """The configuration that the replica goes by then, if the event gives it."""
+        """The configuration that the replica uses afterwards, if the event gives it."""
         voters = event.parameters.get("voters")
         return () if voters is None else self._is(event, voters=frozenset([self.r[voter] for voter in voters]))
 
-    # -- steps that are not simply told --------------------------------------------------------------------------------
+    # -- steps that need more than their event -------------------------------------------------------------------------
 
     def _restarts(self, event: Event) -> Iterator[Step]:
         fields = event.parameters
@@ -161,7 +161,7 @@ class QuorumConformance(Conformance):
 
 
 def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """The replicas of which an event tells that they have done something."""
+    """The replicas that an event names as having acted."""
     for name in ("voted", "leader", "candidate"):
         if parameters.get(name) is not None:
             yield parameters[name]
@@ -195,4 +195,4 @@ _STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]] | tupl
         "snapshot_installed snapshot_damaged": QuorumConformance._installed,
     }
 )
-"""The steps of each kind of event, or the fields that one is told by: parameters, choices, and what holds after it."""
+"""The step of each kind of event, or its fields: parameters, choices, and conditions on the state afterwards."""

@@ -1,33 +1,31 @@
-"""The quorum as it runs: `quorum`, in steps as small as what replicas write into traces.
+"""The quorum as it runs: `quorum`, in steps as small as the events that replicas trace.
 
-Traces of running quorums are held to this protocol. Every decision is a function of :mod:`fencepost.quorum.rules`, and
-states change by the table of :mod:`fencepost.quorum.transitions`, as in `quorum`. The steps are those of the role and
-of its driver: what was decided, when it became durable, and when a replica first said so.
+Traces of running quorums are validated with this protocol. Every decision is made by a function of
+:mod:`fencepost.quorum.rules`, and states change by the table of :mod:`fencepost.quorum.transitions`, as in `quorum`.
+The steps are those of the role and of its driver: a decision, when it became durable, and when a replica first sent it.
 
-How a trace is seen here:
+The state of the protocol:
 
-- **A log is where its epochs begin, its configurations, and its end.** No two replicas ever have different records of
-  the same offset and epoch, so a log is known by that. Records of leaders and of voters take their places in it, as in
-  the logs of replicas. It is the whole log, also where a replica has only a snapshot of its beginning. What clients
-  write is not looked at.
-- **Many records in one step.** A leader appends as many as it likes, and a follower gets any stretch of what its leader
-  has.
-- **No message is a part of the state.** All that replicas learn of each other stays true for ever: that somebody stands
-  in an epoch with a log of this end, has voted for somebody, leads an epoch; how far the log of an epoch's leader goes,
-  and what of it is committed; and that a replica has fetched from there, with all ahead of it durable. So a message
-  that is late, lost or repeated is a fact that somebody learns late, never, or twice.
-- **Deciding is one step, storing another, speaking a third.** A replica that goes to an epoch, votes or finds a leader
-  has that to store, and does nothing else before it has. Then it speaks of it. After a crash it has what it had stored,
-  or what it was about to store.
-- **What a crash leaves of a log** is anything that the writes since the last sync, in their order, may have left.
-- **Pre-votes** bind nobody. A candidate counts those that were given in its epoch.
-- **A single voter** elects itself by the same steps as everybody.
-- **Snapshots** have what is committed. A replica may have made one up to anywhere in what it has committed. A fetched
-  one replaces its log.
-- **A disk that is lost** leaves a replica that does nothing any more. The same host goes on with another one.
-- **An observer** is a replica that no configuration has among its voters.
-- **Nothing is asked of times.** A replica may find at any time that it has waited for long enough, and a leader may
-  resign at any time.
+- **A log is reduced to the starts of its epochs, its configurations, and its end.** No two replicas have different
+  records of the same offset and epoch, so this identifies a log. Records of leaders and of voters take up offsets in
+  it, as in the logs of replicas. It is the whole log, even where a replica has only a snapshot of its beginning. The
+  values that clients write are left out.
+- **Many records in one step.** A leader appends any number, and a follower gets any stretch of its leader's log.
+- **No message is a part of the state.** Everything that replicas learn of each other stays true: that a replica stands
+  in an epoch with a log of this end, has voted, or leads; how far the log of an epoch's leader goes, and what of it is
+  committed; and that a replica has fetched from an offset, with everything ahead of it durable. So a message that is
+  late, lost or repeated is a fact that a replica learns late, never, or twice.
+- **Deciding, storing and sending are three steps.** A replica that goes to an epoch, votes or finds a leader must store
+  that before it does anything else. Then it sends messages about it. After a crash it has what it had stored, or was
+  about to store.
+- **A crash** leaves any log that the writes since the last sync, in their order, may have left.
+- **Pre-votes** commit nobody to anything. A candidate counts those that were given in its epoch.
+- **A single voter** elects itself by the usual steps.
+- **Snapshots** have what is committed. A replica may have made one up to any committed offset. A fetched one replaces
+  its log.
+- **A lost disk** leaves a replica that does nothing any more. The same host goes on with another one.
+- **An observer** is a replica that is not among the voters of any configuration.
+- **Nothing depends on time.** A replica may time out at any time, and a leader may resign at any time.
 """
 
 from __future__ import annotations
@@ -61,8 +59,9 @@ NOBODY: Voters = frozenset()
 
 
 class Log(Record):
-    """A log: where each epoch begins that has records, as (offset, epoch); the configurations, as (offset, voters); and
-    its end offset."""
+    """A log: for each epoch with records, its start as (offset, epoch); the configurations, as (offset, voters); and
+    the end offset.
+    """
 
     epochs: tuple[tuple[int, int], ...] = ()
     configurations: tuple[tuple[int, Voters], ...] = ()
@@ -70,7 +69,7 @@ class Log(Record):
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; 0 without one."""
+        """The epoch of the last record, or 0 without one."""
         return self.epochs[-1][1] if self.epochs else 0
 
     @property
@@ -80,7 +79,7 @@ class Log(Record):
 
     @property
     def voters_offset(self) -> int:
-        """The offset of the last configuration; -1 without one."""
+        """The offset of the last configuration, or -1 without one."""
         return self.configurations[-1][0] if self.configurations else -1
 
     def epoch_ahead_of(self, offset: int) -> int:
@@ -88,7 +87,7 @@ class Log(Record):
         return next((epoch for start, epoch in reversed(self.epochs) if start < offset), 0)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Where the records end that are of no later epoch: offset, and the epoch of the last of them."""
+        """The end of the records of this epoch or earlier ones: the offset, and the epoch of the last of them."""
         end = next((start for start, later in self.epochs if later > epoch), self.end)
         return end, self.epoch_ahead_of(end)
 
@@ -97,29 +96,29 @@ class Log(Record):
         return next((start for start, found in self.epochs if found >= epoch), self.end)
 
     def has(self, offset: int, epoch: int) -> bool:
-        """Whether it has the record of this epoch ahead of an offset."""
+        """Whether the log has the record of this epoch ahead of an offset."""
         return offset <= self.end and self.epoch_ahead_of(offset) == epoch
 
     def before(self, offset: int) -> Log:
-        """The part of it ahead of an offset."""
+        """The part of the log ahead of an offset."""
         if offset >= self.end:
             return self
         epochs = tuple([each for each in self.epochs if each[0] < offset])
         return Log(epochs, tuple([each for each in self.configurations if each[0] < offset]), offset)
 
     def begins(self, longer: Log) -> bool:
-        """Whether the other log has all of this one."""
+        """Whether the other log begins with this one."""
         return self.end <= longer.end and longer.before(self.end) == self
 
     def appended(self, epoch: int, count: int = 1, voters: Voters | None = None) -> Log:
-        """With so many records more, of an epoch; or with one that is a configuration."""
+        """The log with this number of records more, of one epoch; or with one more that is a configuration."""
         epochs = self.epochs if self.last_epoch == epoch else (*self.epochs, (self.end, epoch))
         configurations = self.configurations if voters is None else (*self.configurations, (self.end, voters))
         return Log(epochs, configurations, self.end + count)
 
 
 class Stored(Record):
-    """The election state that a replica has stored, or is to store."""
+    """An election state that a replica has stored, or will store."""
 
     epoch: int = 0
     voted: ModelValue | None = None
@@ -127,19 +126,19 @@ class Stored(Record):
 
 
 class Left(Record):
-    """The rest that a crash may leave: the part of a log ahead of any offset from ``durable`` on."""
+    """A log that a crash may leave: the part of a log ahead of any offset from ``durable`` on."""
 
     log: Log
     durable: int
 
 
 class Member(Record):
-    """A replica. Its parts are those of :class:`fencepost.quorum.roles.replica.Replica`, and what is durable.
+    """A replica: the parts of :class:`fencepost.quorum.roles.replica.Replica`, and what is durable.
 
-    ``log`` is None before it has started for the first time; ``left``: what a crash may leave, the last one of the log
-    as it is. ``first_voters``: the configuration that it began with. ``voters``: that which it goes by. ``stored`` is
-    durable, and ``to_store`` to be made so, in order. ``stands_with``: the end of its log when it stood for election.
-    ``installing``: the log that a fetched snapshot stands for.
+    ``log`` is None before its first start. ``left``: what a crash may leave; the last one is the current log.
+    ``first_voters``: the configuration that it began with. ``voters``: the one that it uses. ``stored`` is durable;
+    ``to_store`` will be, in order. ``stands_with``: the end of its log when it stood for election. ``installing``: the
+    log of a fetched snapshot.
     """
 
     host: int = 0
@@ -163,7 +162,7 @@ class Member(Record):
 
 
 class Progress(Record):
-    """How far the log of another replica goes, as the leader of an epoch knows it."""
+    """The end of another replica's log, as the leader of an epoch knows it."""
 
     epoch: int = 0
     end: int = 0
@@ -172,8 +171,9 @@ class Progress(Record):
 
 
 class Fetched(Record):
-    """The fetches of a replica in an epoch: it has all of the leader's log ahead of ``end``; ``places``: the ends of
-    its log in the fetches that it sent without knowing the leader."""
+    """The fetches of a replica in an epoch: it has all of the leader's log ahead of ``end``. ``places``: the ends of
+    its log in the fetches that it sent without knowing the leader.
+    """
 
     end: int = -1
     places: frozenset[tuple[int, int]] = frozenset()
@@ -201,12 +201,12 @@ class RunningQuorum(Protocol):
     max_restarts: int = constant(0, "restarts")
     max_snapshots: int = constant(0, "snapshots that are made or fetched")
     is_traced: bool = constant(
-        False, "whether a trace says what happens: nothing bounds it, and nobody has started yet"
+        False, "whether steps come from a trace: nothing limits them, and no replica has started"
     )
 
     without: str = constant("", "the protection that is left out")
-    stores_before_speaking: bool = constant(True, "whether a replica speaks of what it has stored alone")
-    syncs_before_fetching: bool = constant(True, "whether a replica fetches from what it has synced alone")
+    stores_before_speaking: bool = constant(True, "whether a replica sends only what it has stored")
+    syncs_before_fetching: bool = constant(True, "whether a replica fetches only from what it has synced")
 
     member: PerKey[ModelValue, Member] = per_key(replicas, Member)
     progress: PerKey[ModelValue, PerKey[ModelValue, Progress]] = per_key(
@@ -214,27 +214,27 @@ class RunningQuorum(Protocol):
     )
 
     told_epoch: PerKey[int, bool] = per_key(_epochs, False)
-    """Whether somebody has said that it is in an epoch."""
+    """Whether a replica has reported that it is in an epoch."""
     stood: PerKey[int, frozenset[tuple[ModelValue, int, int]]] = per_key(_epochs, frozenset())
     """The candidates of an epoch, each with the end of its log: offset and epoch."""
     votes: PerKey[int, frozenset[tuple[ModelValue, ModelValue]]] = per_key(_epochs, frozenset())
     """The votes of an epoch: the voter and its candidate."""
     pre_votes: PerKey[int, frozenset[tuple[ModelValue, ModelValue]]] = per_key(_epochs, frozenset())
     leaders: PerKey[int, tuple[ModelValue, ...]] = per_key(_epochs, ())
-    """The leaders of an epoch, one for each time that a replica has come to lead it."""
+    """The leaders of an epoch, one for each time that a replica has become its leader."""
     told_leader: PerKey[int, Voters] = per_key(_epochs, NOBODY)
     """The replicas that have announced themselves as leaders of an epoch."""
     told_end: PerKey[int, bool] = per_key(_epochs, False)
-    """Whether the leader of an epoch has said that it leads no more."""
+    """Whether the leader of an epoch has announced that it leads no more."""
     leader_log: PerKey[int, Log | None] = per_key(_epochs, None)
-    """The log of the leader of an epoch, as long as it came to be while it led."""
+    """The log of the leader of an epoch, at its longest while it led."""
     leader_committed: PerKey[int, int] = per_key(_epochs, 0)
     """The high watermark of the leader of an epoch."""
     fetched: PerKey[ModelValue, PerKey[int, Fetched]] = per_key(replicas, per_key(_epochs, Fetched))
     configurations_of: frozenset[Voters] = state(frozenset())
-    """All configurations that there ever were."""
+    """All configurations that ever existed."""
     committed: Log | None = state(None)
-    """The longest log that was committed. Not kept of a trace."""
+    """The longest log that was committed. Not kept for a trace."""
 
     restarts: int = state(0)
     changes: int = state(0)
@@ -250,7 +250,7 @@ class RunningQuorum(Protocol):
             replicas=1, first_voters=1, epochs=3, max_records=4, max_restarts=1, doc="a single voter, which restarts"
         ),
         "adding": configuration(first_voters=1, max_changes=1, max_records=0, doc="an observer is made a voter"),
-        "removal": configuration(max_changes=1, max_records=0, doc="one of two voters is removed, be it the leader"),
+        "removal": configuration(max_changes=1, max_records=0, doc="one of two voters is removed, possibly the leader"),
         "snapshots": configuration(
             first_voters=1, max_snapshots=1, doc="a voter or an observer makes a snapshot, or the observer fetches one"
         ),
@@ -260,32 +260,32 @@ class RunningQuorum(Protocol):
             max_records=0,
             without="one_vote_an_epoch",
             expect="one_leader_an_epoch",
-            doc="a replica votes for whoever asks",
+            doc="a replica votes for every candidate",
         ),
         "spoken-early": configuration(
             max_restarts=1,
             max_records=0,
             stores_before_speaking=False,
             expect="one_leader_an_epoch",
-            doc="a replica votes before it has stored that, and restarts",
+            doc="a replica sends its vote before it has stored it, and restarts",
         ),
     }
 
     @property
     def protections(self) -> Protections:
-        """The protections that are switched on."""
+        """The protections that are on."""
         return _without(self.without)
 
     @initial
     def begun(self) -> None:
-        """The first replicas have started, the voters and the observers; of a trace none has."""
+        """The first replicas, voters and observers, have started. For a trace none has."""
         if self.is_traced:
             return
         voters = frozenset(self.replicas[: self.first_voters])
         for number, s in enumerate(self.replicas):
             self._begin(s, number, voters if s in voters else NOBODY)
 
-    # -- what it knows -------------------------------------------------------------------------------------------------
+    # -- state and rules -----------------------------------------------------------------------------------------------
 
     def _log(self, s: ModelValue) -> Log:
         log = self.member[s].log
@@ -294,7 +294,7 @@ class RunningQuorum(Protocol):
         return log
 
     def _ready(self, s: ModelValue) -> Log:
-        """The log of a replica that has nothing to store: it does nothing else before."""
+        """The log of a replica that has nothing to store. Otherwise the action is not enabled."""
         require(not (self.stores_before_speaking and self.member[s].to_store))
         return self._log(s)
 
@@ -305,14 +305,14 @@ class RunningQuorum(Protocol):
         return rules.may_campaign(s in me.voters, was_voter, log.voters_offset < me.high_watermark, self.protections)
 
     def _to_be_stored(self, s: ModelValue) -> Stored:
-        """The election state that is stored when all that is to be stored is."""
+        """The election state that is stored once everything is stored."""
         me = self.member[s]
         last = me.to_store[-1] if me.to_store else me.stored
         assert last is not None
         return last
 
     def _leading(self, s: ModelValue) -> Log:
-        """The log of a replica that leads, and is not about to resign."""
+        """The log of a replica that leads and is not about to resign."""
         me, log = self.member[s], self._ready(s)
         require(me.state is State.LEADER)
         is_voter = s in me.voters
@@ -330,16 +330,16 @@ class RunningQuorum(Protocol):
         return log
 
     def _chosen(self, log: Log, offsets: range) -> int:
-        """An offset in a log; a trace says the epoch of the record ahead of it, too."""
+        """An offset in a log. A trace gives the epoch of the record ahead of it, too."""
         offset = one_of(offsets)
         if self.is_traced:
             require(log.epoch_ahead_of(offset) == one_of(range(self.epochs)))
         return offset
 
-    # -- from one state to another -------------------------------------------------------------------------------------
+    # -- transitions ---------------------------------------------------------------------------------------------------
 
     def _go(self, s: ModelValue, cause: Cause, epoch: int, voted: ModelValue | None, leader: ModelValue | None) -> None:
-        """Go where the table leads; what must not be forgotten is to be stored."""
+        """Make a transition of the table. What must not be forgotten will be stored."""
         me = self.member[s]
         me.state = transition(me.state, cause, me.epoch, epoch)
         me.epoch, me.voted, me.leader = epoch, voted, leader
@@ -350,8 +350,9 @@ class RunningQuorum(Protocol):
                 me.to_store = (*me.to_store, stored)
 
     def _write(self, s: ModelValue, log: Log, is_cut: bool = False) -> None:
-        """The log is another one. It goes on from the one before, unless it ``is_cut``: then a crash may leave that,
-        too."""
+        """Replace the log. The new one continues the old one unless ``is_cut``; then a crash may leave the old one,
+        too.
+        """
         me = self.member[s]
         me.log = log
         me.voters = log.configurations[-1][1] if log.configurations else me.first_voters
@@ -374,7 +375,7 @@ class RunningQuorum(Protocol):
         if not self.is_traced and (self.committed is None or self.committed.end < offset):
             self.committed = self._log(s).before(offset)
 
-    # -- beginning -----------------------------------------------------------------------------------------------------
+    # -- starts and restarts -------------------------------------------------------------------------------------------
 
     def _begin(self, s: ModelValue, host: int, voters: Voters) -> None:
         me = self.member[s]
@@ -385,8 +386,9 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, host=(0,))
     def start(self, s: ModelValue, host: int) -> None:
-        """A replica starts for the first time, with an empty disk: as a voter of the first configuration, or of one
-        that came of it, or as an observer."""
+        """A replica starts for the first time, with an empty disk: as a voter of the first configuration or of a later
+        one, or as an observer.
+        """
         require(self.is_traced)
         voters = one_of(_AnyOf(self.replicas))
         require(self.member[s].log is None)
@@ -396,10 +398,11 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def restart_with_state(self, s: ModelValue) -> None:
-        """A replica ends, in order or not, and starts again with what its disk has: the election state that it has
-        stored, or was about to; of its log what the writes that were not synced have left; and a snapshot, which it may
-        just have made or fetched, or an older one if that is damaged. What is ahead of it is dropped if the log does
-        not reach it."""
+        """A replica ends, cleanly or not, and restarts from its disk. It has the election state that it had stored, or
+        was about to store; of its log, what the unsynced writes have left; and a snapshot, which it may just have made
+        or fetched, or an older one if that is damaged. The log ahead of the snapshot is dropped if it does not reach
+        the snapshot.
+        """
         me, log = self.member[s], self._log(s)
         require(self.is_traced or self.restarts < self.max_restarts)
         stored = one_of((me.stored, *me.to_store[:1]))
@@ -442,11 +445,11 @@ class RunningQuorum(Protocol):
             self.told_end[me.epoch] = True
         me.granted, me.heard, me.stands_with, me.installing = NOBODY, False, None, None
 
-    # -- what is durable, and what leaves ------------------------------------------------------------------------------
+    # -- storing and sending -------------------------------------------------------------------------------------------
 
     @action(s=replicas)
     def store_election(self, s: ModelValue) -> None:
-        """An election state is durable; one that was stored before may be stored again."""
+        """An election state becomes durable. One that was stored before may be stored again."""
         me = self.member[s]
         require(me.stored is not None)
         stored = one_of((*me.to_store[:1], *((me.stored,) if self.is_traced else ())))
@@ -456,9 +459,9 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, epoch=_epochs, votes=(False, True))
     def speak(self, s: ModelValue, epoch: int, votes: bool) -> None:
-        """A replica says for the first time that it is in an epoch, for whom it has voted, be it itself, and who leads.
+        """A replica first sends its epoch, its vote (perhaps for itself) and its leader.
 
-        Nothing leaves it while anything is to be stored.
+        It sends nothing while anything is to be stored.
         """
         me = self.member[s]
         self._ready(s)
@@ -480,7 +483,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def sync(self, s: ModelValue) -> None:
-        """The log of a replica is durable up to some offset, with all writes that came before."""
+        """The log of a replica becomes durable up to some offset, with all earlier writes."""
         me, log = self.member[s], self._ready(s)
         offset = self._chosen(
             log, range(me.stored_end + 1, log.end + 1) if self.is_traced else range(log.end, log.end + 1)
@@ -508,7 +511,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, epoch=_epochs)
     def learn_epoch(self, s: ModelValue, epoch: int) -> None:
-        """A replica hears of a later epoch."""
+        """A replica learns of a later epoch."""
         require(self.told_epoch[epoch])
         self._ready(s)
         require(self._learns(s, epoch, None) is Learnt.UNATTACHED)
@@ -516,7 +519,9 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, leader=replicas, epoch=_epochs, asked=(None,))
     def follow(self, s: ModelValue, leader: ModelValue, epoch: int, asked: ModelValue | None) -> None:
-        """A replica hears who leads its epoch, or a later one. ``asked``: whom the leader has said it to, if it has."""
+        """A replica learns the leader of its epoch, or of a later one. ``asked``: the replica that the leader has
+        notified, if any.
+        """
         me = self.member[s]
         self._ready(s)
         require(leader in self.told_leader[epoch])
@@ -544,7 +549,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def lose_leader(self, s: ModelValue) -> None:
-        """An observer, or a leader that was removed, looks for another leader. It remembers its vote."""
+        """An observer, or a removed leader, looks for another leader. It remembers its vote."""
         me = self.member[s]
         require(not self._may_campaign(s))
         require(me.state in (State.FOLLOWER, State.RESIGNED))
@@ -552,7 +557,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def look_for_leader(self, s: ModelValue) -> None:
-        """A replica that may not stand for election asks others who leads."""
+        """A replica that may not stand for election asks others for the leader."""
         require(self.is_traced)
         require(not self._may_campaign(s))
 
@@ -573,8 +578,9 @@ class RunningQuorum(Protocol):
     def handle_vote_request(
         self, s: ModelValue, candidate: ModelValue, asked: ModelValue | None, epoch: int, pre_vote: bool, granted: bool
     ) -> None:
-        """A replica, be it an observer, is asked for its vote or for a pre-vote, and gives it or not. ``asked``: who is
-        meant."""
+        """A replica, voter or observer, is asked for its vote or a pre-vote, and grants it or not. ``asked``: the
+        replica that the request is for.
+        """
         me, log = self.member[s], self._ready(s)
         if not self.is_traced:
             require(candidate != s)
@@ -641,7 +647,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def send_request_vote(self, s: ModelValue) -> None:
-        """A replica stands for election in the next epoch, with the pre-votes of a majority, and votes for itself."""
+        """A replica with the pre-votes of a majority stands for election in the next epoch, and votes for itself."""
         me, log = self.member[s], self._ready(s)
         require(me.state is State.PROSPECTIVE)
         require(self._has_won(s))
@@ -652,8 +658,9 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, renews=(None,))
     def become_leader(self, s: ModelValue, renews: bool | None) -> None:
-        """A candidate has the votes of a majority. It begins its epoch with a record of its own, and the first leader
-        with another one, which has the configuration; or any one whose endpoint has changed (``renews``)."""
+        """A candidate has the votes of a majority. It begins its epoch with a record of its own. The first leader
+        appends another one with the configuration, and so does a leader whose endpoint has changed (``renews``).
+        """
         me, log = self.member[s], self._ready(s)
         require(me.state is State.CANDIDATE)
         require(self._has_won(s))
@@ -675,7 +682,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def keep_leading(self, s: ModelValue) -> None:
-        """A leader has looked who fetches from it, and leads on: they are a majority."""
+        """A leader has checked that a majority fetches from it, and leads on."""
         require(self.is_traced)
         self._leading(s)
         fetched = one_of(_AnyOf(self.replicas))
@@ -685,7 +692,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, count=(1,))
     def client_request(self, s: ModelValue, count: int) -> None:
-        """A leader that is a voter appends what clients write."""
+        """A leader that is a voter appends values of clients."""
         log = self._leading(s)
         if self.is_traced:
             require(log.end == one_of(range(1 << 62)))
@@ -695,8 +702,9 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def send_fetch_request(self, s: ModelValue) -> None:
-        """A replica fetches: a follower when all that it has is durable, and one that looks for its leader from the end
-        of what is."""
+        """A replica fetches: a follower once its whole log is durable, and one that looks for its leader from the end
+        of what is durable.
+        """
         me, log = self.member[s], self._ready(s)
         end = log.end if me.state is State.FOLLOWER else max(me.stored_end, me.snapshot)
         self._chosen(log, range(end, end + 1))
@@ -712,7 +720,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, peer=replicas)
     def accept_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A leader learns how far the log of another replica goes, which is as its own up to there."""
+        """A leader learns the end of another replica's log, which is equal to its own up to there."""
         me, log = self.member[s], self._leading(s)
         fetched = self.fetched[peer][me.epoch]
         end = one_of(range(1 << 62) if self.is_traced else (max(0, fetched.end),))
@@ -761,7 +769,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def append_fetched(self, s: ModelValue) -> None:
-        """A follower, all of whose log is durable, gets what follows it in the leader's."""
+        """A follower whose whole log is durable appends the next part of the leader's."""
         of_leader, log = self._log_of_leader(s), self._log(s)
         require(self.member[s].installing is None)
         require(log.begins(of_leader))
@@ -770,7 +778,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def truncate(self, s: ModelValue) -> None:
-        """A follower cuts its log off where it parts from the leader's."""
+        """A follower truncates its log where it diverges from the leader's."""
         of_leader, me, log = self._log_of_leader(s), self.member[s], self._log(s)
         same = of_leader.end_of_epoch(log.last_epoch)
         require(rules.position_of(log.place, (0, 0), same, (0, 0)) is Position.DIVERGING)
@@ -792,7 +800,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas)
     def install_snapshot(self, s: ModelValue) -> None:
-        """A follower has fetched a snapshot of its leader, which has what that has committed."""
+        """A follower has fetched a snapshot of its leader, which has what the leader has committed."""
         of_leader, me = self._log_of_leader(s), self.member[s]
         require(self.is_traced or (me.installing is None and self.snapshots < self.max_snapshots))
         first = 0 if self.is_traced else self._log(s).end + 1
@@ -802,8 +810,9 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, is_whole=(True,))
     def snapshot_installed(self, s: ModelValue, is_whole: bool) -> None:
-        """A snapshot that was fetched is durable, and the log of the replica is what it has; or (not ``is_whole``) it
-        cannot be read."""
+        """A fetched snapshot is durable, and replaces the log of the replica. If not ``is_whole``, it cannot be
+        read.
+        """
         me = self.member[s]
         installing = me.installing
         require(installing is not None)
@@ -828,7 +837,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, peer=replicas)
     def accept_remove_voter_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A leader makes another replica, or itself, a voter no more."""
+        """A leader removes a voter, another replica or itself."""
         me, change = self.member[s], self._refuses_change(s)
         refusal = rules.refuses_to_remove(True, peer in me.voters, change, len(me.voters))
         require(refusal is Error.NONE)
@@ -836,7 +845,7 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, peer=replicas)
     def accept_update_voter_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A leader writes down that a voter is reached elsewhere: a configuration of the same voters."""
+        """A leader records the new endpoint of a voter: a configuration of the same voters."""
         me, change = self.member[s], self._refuses_change(s)
         refusal = rules.refuses_to_update(Error.NONE, peer in me.voters, change)
         require(refusal is Error.NONE)
@@ -856,12 +865,12 @@ class RunningQuorum(Protocol):
 
     @invariant(epoch=_epochs)
     def one_leader_an_epoch(self, epoch: int) -> bool:
-        """Nobody leads an epoch that somebody has led, not even the same replica."""
+        """No replica leads an epoch that already had a leader, not even the same replica."""
         return len(self.leaders[epoch]) <= 1
 
     @invariant(s=replicas)
     def leaders_have_what_is_committed(self, s: ModelValue) -> bool:
-        """A leader has all that was committed in earlier epochs."""
+        """A leader has everything that was committed in earlier epochs."""
         me, committed = self.member[s], self.committed
         if me.state is not State.LEADER or committed is None or me.log is None or committed.last_epoch >= me.epoch:
             return True
@@ -869,7 +878,7 @@ class RunningQuorum(Protocol):
 
     @invariant(s=replicas, other=replicas)
     def logs_match(self, s: ModelValue, other: ModelValue) -> bool:
-        """Where two logs have a record of the same epoch at the same offset, they are the same up to there."""
+        """If two logs have a record of the same epoch at the same offset, they are equal up to there."""
         one, two = self.member[s].log, self.member[other].log
         if one is None or two is None or str(s) >= str(other):
             return True
@@ -880,7 +889,7 @@ class RunningQuorum(Protocol):
 
     @invariant(s=replicas)
     def what_is_committed_stays(self, s: ModelValue) -> bool:
-        """Records that a replica has taken for committed are those of the others, and stay in its log."""
+        """Records that a replica considers committed are equal to those of the others, and stay in its log."""
         me, committed = self.member[s], self.committed
         if me.log is None or committed is None:
             return True
@@ -888,7 +897,7 @@ class RunningQuorum(Protocol):
 
 
 class _AnyOf(tuple[Any, ...]):
-    """All sets of some replicas, as options of which a trace names one."""
+    """All sets of some replicas, as options; a trace names one of them."""
 
     def __contains__(self, some: object) -> bool:
         return isinstance(some, frozenset) and all(tuple.__contains__(self, each) for each in some)

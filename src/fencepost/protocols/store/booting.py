@@ -1,23 +1,23 @@
-"""The ledger store with bookies that boot: `store`, whose bookies crash and lose directories, and repair themselves,
+"""The ledger store with bookies that boot: `store`, with bookies that crash, lose directories, and repair themselves
 step by step.
 
-How a bookie finds out that it may have lost something, what it owes its ledgers then, which entries it should have and
-when limbo ends are the rules that bookies run: `fencepost.ledger.rules.boot`, `cookies` and `replication`. So is which
-steps a boot has, and their order:
+The rules that bookies run decide how a bookie detects a loss, what it must do for its ledgers then, which entries it
+should have, and when limbo ends: `fencepost.ledger.rules.boot`, `cookies` and `replication`. They also decide the steps
+of a boot and their order:
 
-1. Cookies are compared, and the note of how the last run went (RUNNING) is read. If nothing speaks for a loss, and it
-   is there, the bookie serves.
-2. That there is a repair is noted in every directory (REPAIR), and then the storage is opened.
-3. Phase one: the ledger is fenced, and then in limbo if it is not closed. Each is durable by itself.
-4. New cookies, if the old ones were what was wrong: first in the directories, then in the metadata.
-5. RUNNING is noted, and the bookie serves.
-6. Phase two: somebody recovers the ledger; what is missing of it is copied; limbo ends; and then the repair.
+1. Compare the cookies, and read the record of how the last run went (RUNNING). If there is such a record and no sign of
+   a loss, the bookie serves.
+2. Record the repair in every directory (REPAIR), and then open the storage.
+3. Phase one: fence the ledger, and then put it in limbo if it is not closed. Each is durable on its own.
+4. Make new cookies, if the old ones were wrong: first in the directories, then in the metadata.
+5. Record RUNNING, and serve.
+6. Phase two: somebody recovers the ledger; the bookie copies its missing entries; limbo ends; and then the repair.
 
-A crash may come between any two of them, and takes any part of what was confirmed from memory. Clients and what bookies
-answer are those of `store`, as roles run them: a client does all that an answer makes necessary at once. Bookies answer
-everything here, with a code, since a bookie in limbo says that it does not know. The ledger is there when the story
-begins, the first of the clients owns it, and all bookies are in its ensemble, which is not changed. That all this is
-`bookkeeper-boot` is declared, and checked: see ``AS_BOOT``.
+A crash may happen between any two steps, and erases any part of what was confirmed from memory. Clients, and the
+answers of bookies, are those of `store`, as roles run them: a client does everything that an answer requires at once.
+Bookies answer every request here, with a code, since a bookie in limbo says that it does not know. At the beginning the
+ledger exists, owned by the first client, with all bookies in its ensemble, which does not change. A declared refinement
+checks that all this is `bookkeeper-boot`: see ``AS_BOOT``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from fencepost.protocols.types import Types, each, typed
 
 
 class Stamp(enum.Enum):
-    """The cookie in a directory: none, the one in the metadata, or one from before that."""
+    """The cookie in a directory: none, the one in the metadata, or an earlier one."""
 
     MISSING = "missing"
     CURRENT = "current"
@@ -75,9 +75,7 @@ class Stamp(enum.Enum):
 
 
 class Directory(Record):
-    """A directory of a bookie. ``is_stamped_anew``: a new cookie that the metadata do not have yet is in the place of
-    the one that was there.
-    """
+    """A directory of a bookie. ``is_stamped_anew``: it has a new cookie that is not in the metadata yet."""
 
     stamp: Stamp = Stamp.CURRENT
     is_stamped_anew: bool = False
@@ -86,12 +84,12 @@ class Directory(Record):
 
 
 class Bookie(store.LedgerOnBookie):
-    """A bookie, and what it has of the ledger.
+    """A bookie, and its part of the ledger.
 
-    ``works``: whether there is a process; ``steps``: what is left of its boot; ``serves``: whether it takes
-    connections. The first directory has the entries and the note of how the bookie runs (``run``), the second, if there
-    is one, the journal. ``lacs``: the LAC that each entry came with. ``lost`` is nothing that the bookie knows: entries
-    that it confirmed, that were destroyed, and that it did not get back before it left limbo.
+    ``works``: whether its process runs; ``steps``: the remaining steps of its boot; ``serves``: whether it accepts
+    connections. The first directory has the entries and the record of how the bookie runs (``run``); the second, if
+    there is one, has the journal. ``lacs``: the LAC that each entry came with. The bookie does not know ``lost``:
+    entries that it confirmed, that were destroyed, and that it had not copied again when it left limbo.
     """
 
     works: bool = True
@@ -105,7 +103,7 @@ class Bookie(store.LedgerOnBookie):
 
 
 class Fence(Record):
-    """Take no more entries from the owner of the ledger, and tell your last entry."""
+    """Accept no more entries from the owner of the ledger, and report your last entry."""
 
 
 class Read(Record):
@@ -122,7 +120,7 @@ class Add(Record):
 
 
 class Fenced(Record):
-    """The answer to a fence: the LAC that came with the last entry, if there is one and the bookie knows it."""
+    """The answer to a fence request: the LAC that came with the last entry, if there is one and the bookie knows it."""
 
     lac: int
     code: Code
@@ -142,7 +140,7 @@ class Added(Record):
 
 
 class RecoveryRequest(Message):
-    """From a recovery. All that it asks of a bookie goes over one connection."""
+    """A request of a recovery. All its requests to a bookie use one connection."""
 
     ask: Fence | Read | Add
 
@@ -185,11 +183,13 @@ TYPES: Types = {
 }
 
 
-# -- what `bookkeeper-boot` makes of a state ---------------------------------------------------------------------------
+# -- the state of `bookkeeper-boot` ------------------------------------------------------------------------------------
 
 
 def _boot(self: BootingStore, b: ModelValue) -> boot.Boot:
-    """How far a bookie has booted. Its mark is the note of how it runs: from then on it is up."""
+    """The boot step of a bookie in `bookkeeper-boot`. Its mark there is the record of how it runs here: once that is
+    set, it is up.
+    """
     bookie = self.bookie[b]
     if not bookie.works:
         return boot.Boot.DOWN
@@ -226,7 +226,9 @@ def _marked_journaling(self: BootingStore, b: ModelValue) -> bool:
 
 
 def _writer_status(self: BootingStore) -> boot.WriterStatus:
-    """The belief of the owner. That it has lost a ledger to which it has written nothing makes no difference."""
+    """The ledger's status as the owner sees it. If the owner has lost a ledger before writing to it, that makes no
+    difference.
+    """
     owner = self.client[self.clients[0]]
     if owner.status is Status.CLOSED:
         return boot.WriterStatus.CLOSED
@@ -250,7 +252,9 @@ def _phase(self: BootingStore, r: ModelValue) -> boot.RecoveryPhase:
 
 
 def _denied(self: BootingStore, r: ModelValue) -> int:
-    """How many lack the entry that is read. Of one that nobody can decide everybody has said something."""
+    """The number of bookies that lack the entry being read. If the read cannot be decided, every bookie counts as
+    answered.
+    """
     client = self.client[r]
     if client.status is Status.ABORTED and client.recovery_phase is RecoveryPhase.READ_WRITE:
         return self.write_quorum - len(self.failed[r])
@@ -324,9 +328,7 @@ AS_BOOT: Mapping[str, Any] = {
         ReaderResponse: None,
     },
 }
-"""The variables of `bookkeeper-boot` in a state of `booting-store`. Variables that are not named are the same in
-both.
-"""
+"""The variables of `bookkeeper-boot` in a state of `booting-store`. Variables not listed are the same in both."""
 
 
 CRASHES: Mapping[str, Any] = {"directory_loss": False, "clean_shutdown": False}
@@ -340,40 +342,42 @@ class BootingStore(Store):
     name: ClassVar[str] = "booting-store"
 
     clients: tuple[ModelValue, ...] = model_values(
-        "c", (WRITER.name, "r1"), "the owner of the ledger, who is first, and those who may recover it"
+        "c", (WRITER.name, "r1"), "the owner of the ledger, who is first, and clients that may recover it"
     )
-    readers: tuple[ModelValue, ...] = model_values("d", 0, "those who read one entry", symmetric=True)
-    message_loss: bool = constant(False, "whether messages are lost; one that is not received is as good as lost here")
-    metadata_lags: bool = constant(False, "whether metadata are read, written and answered one after the other")
-    connections_in_order: bool = constant(True, "whether what goes over one connection is received in its order")
+    readers: tuple[ModelValue, ...] = model_values("d", 0, "clients that read one entry", symmetric=True)
+    message_loss: bool = constant(
+        False, "whether messages are lost; here a message that is not received counts as lost"
+    )
+    metadata_lags: bool = constant(False, "whether metadata are read, written and answered in separate steps")
+    connections_in_order: bool = constant(True, "whether messages on one connection arrive in order")
 
-    crashes: int = constant(1, "how often bookies crash or lose a directory, all together")
+    crashes: int = constant(1, "how often bookies crash or lose a directory, in total")
     copies_at_risk: int = constant(1, "copies of an entry that crashes may destroy before they are repaired")
     directories: int = constant(1, "directories of a bookie: the first has the entries, the second the journal")
     directory_loss: bool = constant(True, "whether a directory can come back empty")
     old_directories: bool = constant(False, "whether an empty directory can have a cookie that was replaced since")
-    note_loss: bool = constant(False, "whether the note of how a bookie runs can be lost by itself")
-    clean_shutdown: bool = constant(True, "whether bookies are also asked to end")
+    note_loss: bool = constant(False, "whether the record of how a bookie runs can be lost alone")
+    clean_shutdown: bool = constant(True, "whether bookies also shut down cleanly")
     journal_adds: bool = constant(False, "whether adds are in the journal before they are confirmed")
     journal_adds_varies: bool = constant(False, "whether that differs between bookies, and from one start to the next")
     stamp_missing_cookies: bool = constant(
-        True, "whether a bookie that has lost a directory starts all the same, and repairs itself"
+        True, "whether a bookie that has lost a directory still starts, and repairs itself"
     )
     boot_fences: bool = constant(
         True, "whether a bookie that may have lost something fences the ledger before it serves"
     )
-    boot_enters_limbo: bool = constant(True, "whether it puts a ledger that is not closed in limbo then")
+    boot_enters_limbo: bool = constant(True, "whether it then puts a ledger that is not closed in limbo")
     cookies_follow_marks: bool = constant(
         True, "whether new cookies are stamped after the ledger is marked, or before that"
     )
     run_precedes_answers: bool = constant(
-        True, "whether a bookie notes that it runs before it serves, or at some time after that"
+        True, "whether a bookie records that it runs before it serves, or at some time after that"
     )
 
     bookie: PerKey[ModelValue, Bookie] = per_key(Store.bookies, Bookie)  # type: ignore[assignment]
     failed: PerKey[ModelValue, Bookies] = per_key(lambda protocol: (*protocol.clients, *protocol.readers), frozenset())
-    """The bookies that have answered to no use: fences, and then the read of the entry after those that were found; or
-    what a reader has asked.
+    """The bookies that gave no useful answer: to fence requests, and then to the read of the entry after those found;
+    or to a reader.
     """
     network: Network = network(
         {
@@ -389,7 +393,7 @@ class BootingStore(Store):
 
     configurations = {
         "default": configuration(
-            doc="two bookies; one crash or empty directory, at any point, and bookies that are asked to end"
+            doc="two bookies; one crash or empty directory, at any point, and bookies that shut down cleanly"
         ),
         "small": configuration(**CRASHES, doc="the same, and bookies only crash"),
         "three-bookies": configuration(bookies=3, write_quorum=3, **CRASHES, doc="the same with three bookies"),
@@ -401,13 +405,13 @@ class BootingStore(Store):
         "two-entries": configuration(send_limit=2, doc="two entries, so that the LAC moves"),
         "striped": configuration(bookies=3, doc="an ensemble of three, and two copies of an entry"),
         "two-directories": configuration(
-            directories=2, doc="a directory with the entries and one with the journal, of which one is lost"
+            directories=2, doc="a directory with the entries and one with the journal, one of which is lost"
         ),
         "old-directories": configuration(
             old_directories=True, doc="an empty directory may have a cookie that was replaced since"
         ),
         "note-lost": configuration(
-            **CRASHES, note_loss=True, doc="bookies only crash, and the note of how one runs is lost with that"
+            **CRASHES, note_loss=True, doc="bookies only crash, and lose the record of how they run with that"
         ),
         "journaling-varies": configuration(
             journal_adds_varies=True,
@@ -424,23 +428,23 @@ class BootingStore(Store):
             **CRASHES,
             note_loss=True,
             journal_adds=True,
-            doc="the only bookie crashes with all adds in its journal, and loses its note: it is in limbo",
+            doc="the only bookie crashes with all adds in its journal, and loses its record: it is in limbo",
         ),
         "any-order": configuration(
-            **CRASHES, connections_in_order=False, doc="what goes over a connection overtakes what was sent before"
+            **CRASHES, connections_in_order=False, doc="messages on a connection may overtake each other"
         ),
-        "reader": configuration(readers=1, **CRASHES, doc="somebody reads what was acknowledged"),
+        "reader": configuration(readers=1, **CRASHES, doc="a client reads what was acknowledged"),
         "boot-does-not-fence": configuration(
             boot_fences=False,
             clean_shutdown=False,
             expect=LOSS,
-            doc="a bookie that has lost its fence takes entries of the owner",
+            doc="a bookie that has lost its fence accepts entries of the owner",
         ),
         "boot-without-limbo": configuration(
             **CRASHES,
             boot_enters_limbo=False,
             expect=LOSS,
-            doc="a bookie that has forgotten an entry says that there is none",
+            doc="a bookie that has lost an entry says that there is none",
         ),
         "cookies-before-marks": configuration(
             crashes=2,
@@ -449,13 +453,13 @@ class BootingStore(Store):
             journal_adds=True,
             cookies_follow_marks=False,
             expect=LOSS,
-            doc="cookies are new, and a crash comes before the ledger is marked",
+            doc="cookies are new, and a crash happens before the ledger is marked",
         ),
         "run-noted-late": configuration(
             directory_loss=False,
             run_precedes_answers=False,
             expect=LOSS,
-            doc="a bookie serves, and crashes before it has noted that it runs",
+            doc="a bookie serves, and crashes before it has recorded that it runs",
         ),
         **varied(UNPROTECTED, {"limbo-denies": CRASHES}),
         "too-many-crashes": configuration(
@@ -463,11 +467,11 @@ class BootingStore(Store):
             crashes=2,
             copies_at_risk=2,
             expect="every_acknowledged_entry_has_a_copy",
-            doc="crashes destroy an ack quorum of copies: more than anything protects from",
+            doc="crashes destroy an ack quorum of copies, which no protection covers",
         ),
     }
 
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
+    # -- assumptions about the constants -------------------------------------------------------------------------------
 
     @assumption
     def the_owner_is_first(self) -> bool:
@@ -476,12 +480,12 @@ class BootingStore(Store):
 
     @assumption
     def a_bookie_has_one_directory_or_two(self) -> bool:
-        """There is a directory with the entries, and there may be one with the journal."""
+        """A bookie has a directory with the entries, and may have one with the journal."""
         return self.directories in (1, 2)
 
     @assumption
     def clients_do_one_thing_after_another(self) -> bool:
-        """Metadata are written at once, messages are not seen to be lost, one entry is written and one read at a
+        """Metadata are written at once, message losses are not observed, and one entry is written and one read at a
         time.
         """
         return not (self.metadata_lags or self.message_loss) and self.inflight_limit == 1 and self.reads_in_flight == 1
@@ -528,7 +532,7 @@ class BootingStore(Store):
         return RecoveryRequest(Add(entry, lac)) if recovery else AddEntryRequest(entry, lac, recovery)
 
     def _next_add(self, kind: Any, source: ModelValue, to: ModelValue, where: Any = lambda add: True) -> Any:
-        """Receive an add, or the answer to one, by the owner's connection or that of a recovery."""
+        """Receive an add, or the answer to one, on the owner's connection or that of a recovery."""
         if self.clients[0] in (source, to):
             return self.network.receive(kind, source=source, to=to, where=where).message
         if kind is AddEntryRequest:
@@ -537,12 +541,12 @@ class BootingStore(Store):
         return AddEntryResponse(self._answered(Added, to, source).entry, recovery=True, success=True)
 
     def _asked(self, kind: type[Ask], b: ModelValue, c: ModelValue) -> Ask:
-        """The request of a recovery to a bookie."""
+        """Receive the request of a recovery at a bookie."""
         request = self.network.receive(RecoveryRequest, source=c, to=b, where=lambda m: isinstance(m.ask, kind))
         return cast("Ask", request.message.ask)
 
     def _answered(self, kind: type[Answer], c: ModelValue, b: ModelValue) -> Answer:
-        """The answer of a bookie to a recovery."""
+        """Send the answer of a bookie to a recovery."""
         response = self.network.receive(RecoveryResponse, source=b, to=c, where=lambda m: isinstance(m.answer, kind))
         return cast("Answer", response.message.answer)
 
@@ -555,7 +559,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, c=Store.clients, by="b")
     def bookie_sends_add_confirmed_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie stores an entry and the LAC that came with it."""
+        """A bookie stores an entry and the LAC sent with it."""
         self._serving(b)
         add, code = self._receive_add(b, c)
         require(code is Code.OK)
@@ -564,7 +568,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, c=Store.clients, by="b")
     def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie that is fenced refuses an entry of the owner."""
+        """A fenced bookie refuses an entry of the owner."""
         self._serving(b)
         add, code = self._receive_add(b, c)
         require(code is Code.FENCED)
@@ -593,7 +597,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, c=_recoverers, by="b")
     def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie is fenced, and answers with its last entry. In limbo it does not say that it has none."""
+        """A bookie fences the ledger and answers with its last entry. In limbo it does not say that it has none."""
         bookie = self._serving(b)
         self._asked(Fence, b, c)
         if is_fenced_by_read(True, is_of_last_entry=True, protections=self.protections):
@@ -603,7 +607,9 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, c=_recoverers, by="b")
     def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie answers a recovery read, which fences it. In limbo it does not say that there is no such entry."""
+        """A bookie answers a recovery read, which fences the ledger. In limbo it does not say that there is no such
+        entry.
+        """
         bookie = self._serving(b)
         entry_id = self._asked(Read, b, c).entry_id
         if is_fenced_by_read(True, protections=self.protections):
@@ -616,7 +622,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, r=readers, by="b")
     def bookie_answers_reader(self, b: ModelValue, r: ModelValue) -> None:
-        """A bookie answers an ordinary read, which does not fence it."""
+        """A bookie answers an ordinary read, which does not fence the ledger."""
         bookie = self._serving(b)
         entry_id = self.network.receive(ReaderRequest, source=r, to=b).message.entry_id
         code = self._answer_to_read(bookie, self._stored(b, entry_id) is not None)
@@ -626,7 +632,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_ends(self, b: ModelValue) -> None:
-        """A bookie is asked to end. It has flushed everything when it notes so."""
+        """A bookie shuts down cleanly. It has flushed everything before it records that."""
         require(self.clean_shutdown)
         bookie = self._serving(b)
         self._end(bookie)
@@ -638,7 +644,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A crash takes any of the entries that were confirmed from memory. Fences and limbo were in the journal before
+        """A crash erases any of the entries that were confirmed from memory. Fences and limbo were journaled before
         they were answered.
         """
         bookie = self.bookie[b]
@@ -650,10 +656,10 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, number=lambda protocol: protocol.directory_numbers, by="b")
     def bookie_loses_directory(self, b: ModelValue, number: int) -> None:
-        """A directory is lost, whether its bookie is down or goes down by it, and another one is in its place.
+        """A directory is lost, while its bookie is down or with the bookie, and another one replaces it.
 
-        With the first the entries are gone, fence, limbo and the note of how the bookie runs; with the second the
-        journal, and so what was nowhere else.
+        With the first, the entries are gone, and the fence, limbo and the record of how the bookie runs. With the
+        second the journal is gone, and with it everything that was only there.
         """
         require(self.directory_loss)
         self._count_crash()
@@ -672,7 +678,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_loses_note(self, b: ModelValue) -> None:
-        """The note of how a bookie runs is gone, or cannot be read, and nothing else is lost."""
+        """The record of how a bookie runs is gone, or unreadable, and nothing else is lost."""
         require(self.note_loss)
         bookie = self.bookie[b]
         require(not bookie.works and bookie.run is not None)
@@ -683,7 +689,7 @@ class BootingStore(Store):
         self.crashed += 1
 
     def _lose(self, b: ModelValue, entries: frozenset[Entry]) -> None:
-        """Copies are destroyed; not more of any entry than may be at risk."""
+        """Destroy copies, of any entry no more than are at risk."""
         bookie = self.bookie[b]
         for entry in entries:
             require(sum(entry.id in self.bookie[peer].lost for peer in self.bookies if peer != b) < self.copies_at_risk)
@@ -698,7 +704,7 @@ class BootingStore(Store):
         return Cookie(bookie_id=b.name, journal_directories=("journal",), ledger_directories=("ledgers",), token=token)
 
     def _stamped(self, b: ModelValue) -> list[Stamped]:
-        """The directories of a bookie, as they are found at a start."""
+        """The directories of a bookie, as a start finds them."""
         found = []
         for number in self.directory_numbers:
             directory = self.bookie[b].directory[number]
@@ -724,7 +730,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_starts(self, b: ModelValue) -> None:
-        """A bookie starts, configured as it was or anew, and finds out what it has to do before it serves.
+        """A bookie starts, with its old or a new configuration, and decides what to do before it serves.
 
         Without its cookies it starts only if it is configured to repair itself.
         """
@@ -739,18 +745,18 @@ class BootingStore(Store):
         bookie.steps = steps_of_boot(has_lost_directory=has_lost, last_run=bookie.run, protections=self.protections)
 
     def _next(self, b: ModelValue, step: Step) -> Bookie:
-        """The bookie, if this is what it does next."""
+        """The bookie, if this is its next step."""
         bookie = self.bookie[b]
         require(bookie.steps[:1] == (step,))
         return bookie
 
     def _is_done(self, bookie: Bookie) -> None:
-        """It goes on with the step after that."""
+        """Go on with the next step."""
         bookie.steps = bookie.steps[1:]
 
     @action(b=Store.bookies, by="b")
     def bookie_begins_repair(self, b: ModelValue) -> None:
-        """That there is a repair is noted in all directories, before anything else is in them."""
+        """A bookie records the repair in all directories, before they contain anything else."""
         bookie = self._next(b, Step.BEGIN_REPAIR)
         for directory in bookie.directory.values():
             directory.is_under_repair = True
@@ -758,7 +764,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_opens_storage(self, b: ModelValue) -> None:
-        """A bookie takes up what is in its directories: there are files in them from now on."""
+        """A bookie opens its storage. From now on there are files in its directories."""
         bookie = self._next(b, Step.OPEN_STORAGE)
         for directory in bookie.directory.values():
             directory.is_empty = False
@@ -766,7 +772,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_fences_ledger(self, b: ModelValue) -> None:
-        """Phase one: a ledger that was ever on this bookie is fenced, durably."""
+        """Phase one: a bookie fences a ledger that was ever on it, durably."""
         bookie = self._next(b, Step.MARK_LEDGERS)
         require(self.boot_fences and not bookie.fenced)
         require(self._mark(b) is not Mark.NOTHING)
@@ -812,7 +818,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_serves(self, b: ModelValue) -> None:
-        """A bookie takes connections."""
+        """A bookie accepts connections."""
         bookie = self._next(b, Step.SERVE)
         bookie.serves = True
         self._is_done(bookie)
@@ -820,7 +826,7 @@ class BootingStore(Store):
     # -- phase two -----------------------------------------------------------------------------------------------------
 
     def _missing(self, b: ModelValue) -> Collection[int]:
-        """The entries that belong to a bookie and that it has not, of the closed fragments."""
+        """The entries of closed fragments that a bookie should have and does not have."""
         metadata = self.metadata
         if metadata.status is not LedgerStatus.CLOSED:
             return ()
@@ -833,7 +839,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, peer=Store.bookies, by="b")
     def bookie_copies_entry(self, b: ModelValue, peer: ModelValue) -> None:
-        """An entry of the closed ledger that is missing is copied from another bookie, which may be in limbo itself."""
+        """A bookie copies a missing entry of the closed ledger from another bookie, which may be in limbo itself."""
         self._repairing(b)
         source = self._serving(peer)
         entry_id = one_of(self._missing(b))
@@ -854,17 +860,19 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_ends_repair(self, b: ModelValue) -> None:
-        """Nothing is missing any more of any ledger that is closed, and none is in limbo."""
+        """No entry of a closed ledger is missing, and no ledger is in limbo."""
         bookie = self._repairing(b)
         require(not bookie.limbo and not self._missing(b))
         for directory in bookie.directory.values():
             directory.is_under_repair = False
 
-    # -- clients, as roles do what is next -----------------------------------------------------------------------------
+    # -- clients, as roles run them ------------------------------------------------------------------------------------
 
     @action(c=_owner, b=Store.bookies)
     def client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
-        """The owner learns that a bookie has stored an entry. What comes when it waits for none makes no difference."""
+        """The owner learns that a bookie has stored an entry. A confirmation makes no difference when it waits for
+        none.
+        """
         client = self.client[c]
         require(client.status is Status.OPEN and client.lac < client.lap)
         self._receive_add_confirmed_response(c, b)
@@ -878,8 +886,8 @@ class BootingStore(Store):
 
     @action(c=_recoverers, b=Store.bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced, or cannot say so. When enough are, the first entry is read; when they cannot be any
-        more, recovery gives up.
+        """A bookie is fenced, or cannot say so. When enough are, recovery reads the first entry. When that is no longer
+        possible, it gives up.
         """
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY and client.recovery_phase is RecoveryPhase.FENCING)
@@ -898,7 +906,7 @@ class BootingStore(Store):
 
     @action(c=_recoverers, b=Store.bookies)
     def client_receives_recovery_read_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A response to a recovery read. What is found is written back, and the next entry is read."""
+        """Recovery receives a response to a read. It writes the entry back, and reads the next one."""
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY and client.last_read > client.lap)
         entry_id = client.lap + 1
@@ -926,7 +934,7 @@ class BootingStore(Store):
 
     @action(r=readers, b=Store.bookies)
     def reader_receives_read_response(self, r: ModelValue, b: ModelValue) -> None:
-        """One bookie that has the entry is enough. That there is no such entry is believed only if all say so."""
+        """One bookie that has the entry is enough. The result is "no such entry" only if all say so."""
         reader = self.reader[r]
         require(reader.result is None and b in reader.asked)
         outcome = outcome_of_read(self.network.receive(ReaderResponse, source=b, to=r).message.code, is_intact=True)
@@ -943,15 +951,15 @@ class BootingStore(Store):
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids)
     def every_acknowledged_entry_has_a_copy(self, entry_id: int) -> bool:
-        """An entry that the owner has acknowledged, or that a closed ledger has, is still stored by somebody."""
+        """An entry that the owner has acknowledged, or that a closed ledger has, is still stored by some bookie."""
         if entry_id > self.client[self.clients[0]].lac and entry_id > self.metadata.last_entry:
             return True
         return any(self._stored(b, entry_id) is not None for b in self.bookies)
 
     @invariant(c=Store.clients, when=lambda protocol: protocol.is_as_checked)
     def reads_begin_when_the_owner_is_fenced_off(self, c: ModelValue) -> bool:
-        """A recovery reads only once bookies that serve and are not fenced cannot make an ack quorum of any write
-        set.
+        """A recovery starts to read only once the bookies that serve and are not fenced cannot form an ack quorum of
+        any write set.
         """
         client = self.client[c]
         if client.recovery_phase is not RecoveryPhase.READ_WRITE or not client.recovery_ensemble:
@@ -961,16 +969,16 @@ class BootingStore(Store):
 
     @invariant(b=Store.bookies)
     def a_bookie_that_is_down_can_start(self, b: ModelValue) -> bool:
-        """Nothing that a crash leaves keeps a bookie from starting that repairs itself."""
+        """No crash leaves a bookie that repairs itself unable to start."""
         if self.bookie[b].works or not self.stamp_missing_cookies or not self._has_problem(b):
             return True
         return self._may_repair(b)
 
-    # -- it is the checked protocol ------------------------------------------------------------------------------------
+    # -- refinement ----------------------------------------------------------------------------------------------------
 
     @property
     def is_published(self) -> bool:
-        """It is not `bookkeeper`, whose bookies do not forget."""
+        """It is not `bookkeeper`, whose bookies lose no data."""
         return False
 
     refines_bookkeeper_boot = refines(
@@ -993,10 +1001,10 @@ class BootingStore(Store):
             "clean_end_is_marked": True,
         },
         when=lambda protocol: protocol.is_as_checked,
-        doc="Every step is a step of bookkeeper-boot, or one that makes no difference there.",
+        doc="Every step is a step of bookkeeper-boot, or changes nothing there.",
     )
 
     @property
     def is_as_checked(self) -> bool:
-        """Whether no protection is switched off."""
+        """Whether all protections are on."""
         return self.protections == ALL
