@@ -1176,7 +1176,7 @@ class BookKeeperBoot(Protocol):
             disk_loss=False,
             clean_shutdown=False,
             limbo_of_closed_ledgers=True,
-            doc="bookies crash in turn after the ledger is closed, and it is in limbo then: readers get no wrong answer",
+            doc="bookies crash in turn after the ledger is closed, and it is in limbo then: no reader is misled",
         ),
         "cookies-not-fixed": configuration(fix_cookies=False, doc="a bookie with an empty disk does not boot"),
         "operator-fixes": configuration(

@@ -1,9 +1,9 @@
-"""How traces of the store are held to the protocol: which events of bookies, clients and the metadata service are which
-steps.
+"""How traces of the store conform to the protocol: the steps of each event of bookies, clients and the metadata
+service.
 
-The protocol is :class:`fencepost.protocols.store.running.RunningStore`. Its entry ids begin at 1 and its versions at 1,
-where those of the store begin at 0. A client of the protocol is one attempt of a role: a recovery that begins anew is
-another one.
+The protocol is :class:`fencepost.protocols.store.running.RunningStore`. Its entry ids and versions begin at 1, where
+those of the store begin at 0. A client of the protocol is one attempt of a role: a recovery that restarts is another
+client.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ WRITES = (
     "recovery_client_closes_ledger",
     "recovery_client_changes_ensemble",
 )
-"""The events that write metadata, with the version that they replace. A recovery keeps its changes of the ensemble to
-itself: then there is no version.
+"""The events that write metadata, with the version that they replace. A recovery does not publish its ensemble changes:
+then there is no version.
 """
 
 
 class _Bookies(dict[str, Any]):
-    """The bookies of the protocol, by the names that they have in a trace."""
+    """The bookies of the protocol, by their names in a trace."""
 
     def __missing__(self, name: str) -> Any:
         raise NotCovered(f"{name} is named, and is no bookie of the ledger")
@@ -73,21 +73,19 @@ class StoreConformance(Conformance):
         self.client_of: dict[Place, Client] = {}
         self.followers: dict[Reading, int] = {}
         self.reading_nodes: set[tuple[str, int]] = set()
-        """Incarnations of clients of whose readers the trace tells."""
+        """Incarnations of clients whose readers are traced."""
         self.ended: set[Client] = set()
         self.owners: set[Client] = set()
         self.begun: dict[Client, int] = {}
-        """The numbers of the first event of each client, and (``over``) of that after which it is no more about adding
-        entries.
-        """
+        """The number of the first event of each client; ``over``: of the event after which it adds no more entries."""
         self.over: dict[Client, int] = {}
         self.volatile: dict[tuple[str, int], list[int]] = defaultdict(list)
-        """Entries that an incarnation of a bookie has confirmed, and that are not there in the next one."""
+        """Entries that an incarnation of a bookie has confirmed, and that the next one does not have."""
         self.of_client: dict[Client, list[Event]] = {}
         """The events of clients about the metadata, in order."""
         self.last_of: dict[Client, Event] = {}
         self.next_of: dict[Place, str] = {}
-        """The next action of a client right after it has learnt of the metadata, or has sent entries again."""
+        """The next action of a client right after it has read the metadata, or has resent entries."""
         self.last_entry = self.last_read = -1
         self.deferring: set[Client] = set()
         """The owners whose entries are confirmed before they are durable."""
@@ -103,28 +101,28 @@ class StoreConformance(Conformance):
             for event in events
             if event.action == "bookie_may_lack_entries" and event.subject is not None
         }
-        """The entries that an incarnation of a bookie that may have lost entries still has when it starts again."""
+        """The entries that an incarnation of a bookie that may have lost entries still has when it restarts."""
         self.noting = {event.node for event in events if event.action == "bookie_notes_run"}
-        """The bookies that note how they run, and (``serving``) their incarnations that have answered somebody about
-        the ledger.
+        """The bookies that record how they run; ``serving``: their incarnations that have answered a request about the
+        ledger.
         """
         self.serving: set[tuple[str, int]] = set()
         self.first_life: dict[str, int] = {}
-        """The incarnation in which a bookie first had to do with the ledger."""
+        """The incarnation in which a bookie first handled the ledger."""
         self.event_counts = Counter((event.node, event.incarnation) for event in events)
         """The number of events of each incarnation."""
         self.connections = self._connections()
         self.senders: dict[tuple[Any, ...], list[Client]] = defaultdict(list)
         self.lacs: dict[tuple[Any, ...], list[int | None]] = defaultdict(list)
-        """The LAC in each add as it was sent first; None in one that is sent anew. Of a force its number."""
+        """The LAC in each add as it was first sent; None if it is resent. For a force, its number."""
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
-        # The first writer of the ledger, and its first ensemble, have the first names: so similar traces lead to the
-        # same states.
+        # The first writer of the ledger, and its first ensemble, get the first names, so that similar traces lead to
+        # the same states.
         for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
             self._name(event)
         self.added_last: dict[tuple[str, int], int] = {}
         self.outlived: set[tuple[str, int, int]] = set()
-        """Entries that a bookie has added in one incarnation, by node, id and that, and shown in a later one without
+        """Entries that a bookie has added in one incarnation, by node, id and that, and sent in a later one without
         having added them again.
         """
         for event in events:
@@ -133,8 +131,9 @@ class StoreConformance(Conformance):
         self._collect_senders()
         self.writes = self._writes()
         self.owners_of_connection: dict[tuple[str, str], dict[tuple[str, int], None]] = defaultdict(dict)
-        """The owners of a connection to a bookie: in time several owners have one of the same name, as ports are
-        reused."""
+        """The owners of a connection to a bookie. Ports are reused, so over time several owners have a connection of
+        one name.
+        """
         for (node, incarnation, bookie), known in self.connections.items():
             for _, _, name in known:
                 self.owners_of_connection[bookie, name][node, incarnation] = None
@@ -144,7 +143,8 @@ class StoreConformance(Conformance):
 
     def _durable(self) -> dict[tuple[str, int], int | None]:
         """The position up to which the journal of each incarnation of a bookie became durable; None if it is not
-        traced."""
+        traced.
+        """
         durable: dict[tuple[str, int], int | None] = {}
         for event in self.events:
             key = (event.node, event.incarnation)
@@ -155,8 +155,8 @@ class StoreConformance(Conformance):
         return durable
 
     def _connections(self) -> dict[tuple[str, int, str], list[tuple[int, int, str]]]:
-        """The connections of each incarnation of a client to each bookie: from which event to which one, and their
-        names.
+        """The connections of each incarnation of a client to each bookie: their names, and their first and last
+        events.
         """
         found: dict[tuple[str, int, str], list[tuple[int, int, str]]] = defaultdict(list)
         for event in self.events:
@@ -171,7 +171,7 @@ class StoreConformance(Conformance):
         return found
 
     def _name(self, event: Event) -> None:
-        """Number the bookies that an event tells of."""
+        """Number the bookies that an event names."""
         metadata = event.parameters.get("metadata") if event.subject is not None else None
         if metadata is not None:
             for _, ensemble in metadata["fragments"]:
@@ -185,7 +185,7 @@ class StoreConformance(Conformance):
                 self.first_life[event.node] = min(known, event.incarnation)
 
     def _rank(self, client: Client) -> tuple[Any, ...]:
-        """Owners come first."""
+        """The order of clients: owners come first."""
         return (client not in self.owners, client)
 
     def _look(self, event: Event) -> None:
@@ -244,7 +244,7 @@ class StoreConformance(Conformance):
             self.of_client.setdefault(client, []).append(event)
 
     def _collect_senders(self) -> None:
-        """Collect the senders of each request over each connection, in order: bookies know of connections alone."""
+        """Collect the senders of each request on each connection, in order: bookies know connections only."""
         for event in self.events:
             if event.subject is not None and event.action in _SENT:
                 for message in self._sends(event):
@@ -252,8 +252,8 @@ class StoreConformance(Conformance):
                     self.lacs[message].append(event.parameters.get("force" if message[1] == "force" else "lac"))
 
     def _lac_learnt(self) -> dict[Place, list[tuple[Any, ...]]]:
-        """Readers learn LACs from owners: for each event in which the LAC of an owner moves, the readers who learn that
-        LAC next.
+        """Readers learn LACs from owners: for each event in which the LAC of an owner moves, the readers that learn
+        that LAC next.
         """
         moved: list[tuple[int, Place]] = []
         for event in self.events:
@@ -279,7 +279,7 @@ class StoreConformance(Conformance):
         return ""
 
     def _writes(self) -> dict[int, list[Event]]:
-        """The writes of metadata that clients have sent, by the version that they would become."""
+        """The writes of metadata that clients have sent, by the version that each would make."""
         found: dict[int, list[Event]] = {}
         for events in self.of_client.values():
             for event in events:
@@ -332,7 +332,7 @@ class StoreConformance(Conformance):
 
     @classmethod
     def still_needed(cls, events: Sequence[Event]) -> Iterable[Event]:
-        """See :class:`Conformance`. Of how far journals are durable, only the farthest matters."""
+        """See :class:`Conformance`. Of the durable positions of journals, only the last matters."""
         farthest: dict[tuple[str, int], Event] = {}
         for event in events:
             if event.action == "journal_synced":
@@ -346,8 +346,8 @@ class StoreConformance(Conformance):
         ]
 
     def in_order(self) -> Sequence[Event]:
-        """A bookie looks an entry up in its own time: one that it does not find may have been added before it says
-        so.
+        """Order the events. A bookie looks up an entry at any time: one that it does not find may have been added
+        before it answers.
         """
         events: list[Event] = []
         moved: dict[int, list[Event]] = {}
@@ -369,8 +369,8 @@ class StoreConformance(Conformance):
         return [each for place, event in enumerate(events) for each in (*moved.get(place, ()), event)]
 
     def is_untouched(self) -> bool:
-        """See :class:`Conformance`. Clients have wanted to create the ledger, which did not come to pass, or have
-        looked for it and found none.
+        """See :class:`Conformance`. Clients have tried to create the ledger and failed, or have looked for it and found
+        none.
         """
         of_ledger = [event for event in self.events if event.subject is not None]
         return bool(of_ledger) and all(
@@ -396,7 +396,7 @@ class StoreConformance(Conformance):
         return self.c[self.client_of[event.place]]
 
     def _sends(self, event: Event) -> list[tuple[Any, ...]]:
-        """The requests that an event sends, as both ends know them: the connection, the kind, and what it is about."""
+        """The requests that an event sends, as both ends know them: the connection, the kind, and the content."""
         kind = _SENT.get(event.action)
         parameters = event.parameters
         if kind == "again":
@@ -452,8 +452,8 @@ class StoreConformance(Conformance):
         return lacs[min(self.received[message] + ahead, len(lacs) - 1)] if lacs else None
 
     def _is_highest_lac(self, event: Event) -> bool:
-        """Whether the LAC that a bookie reports is the highest LAC of adds that have come together, as far as the LACs
-        are known with which these were sent.
+        """Whether the LAC that a bookie reports is the highest of adds that have arrived together, as far as their LACs
+        are known.
         """
         connection, recovery = event.parameters["connection"], event.parameters["recovery"]
         seen: Counter[int] = Counter()
@@ -467,7 +467,9 @@ class StoreConformance(Conformance):
     # -- bookies -----------------------------------------------------------------------------------------------------
 
     def _was_durable(self, event: Event) -> bool:
-        """Whether the records of a step of a bookie were proven to be in its journal, before a crash may have come."""
+        """Whether the records of a step of a bookie were proven to be in its journal, before a crash may have
+        happened.
+        """
         durable = self.durable.get((event.node, event.incarnation))
         return durable is None or event.parameters["position"] <= durable
 
@@ -481,8 +483,8 @@ class StoreConformance(Conformance):
         return self.recovered.get((event.node, incarnation), _NOTHING)
 
     def _is_left(self, event: Event, entry_id: int) -> bool:
-        """Whether a bookie that comes back as one that may have lost entries still has one that it added, or copied,
-        before that.
+        """Whether a bookie that comes back as one that may have lost entries still has one that it had added or copied
+        before.
         """
         later = [
             incarnation for node, incarnation in self.left if node == event.node and incarnation > event.incarnation
@@ -515,7 +517,7 @@ class StoreConformance(Conformance):
             if not lives_on and is_confirmed and not recovery and self.deferring:
                 self.volatile[event.node, event.incarnation].append(entry_id)
             elif not lives_on:
-                yield Step(None, receives=message)  # it is as if it had never come
+                yield Step(None, receives=message)  # as if it had never arrived
                 continue
             wanted = like(entry__id=entry_id + 1, recovery=recovery)
             if is_confirmed and lac is not None:
@@ -542,8 +544,9 @@ class StoreConformance(Conformance):
             yield Step(event.action, (("b", self.b[event.node]), ("c", c)), (number,), receives=message, sends=sends)
 
     def _serves(self, event: Event) -> Iterator[Step]:
-        """A bookie records how it runs before it answers anybody. A bookie that has never recorded it keeps no record
-        of its runs."""
+        """A bookie records how it runs before it answers any request. A bookie that has never recorded it keeps no
+        record of its runs.
+        """
         life = (event.node, event.incarnation)
         if event.node in self.noting and life not in self.serving and "connection" in event.parameters:
             self.serving.add(life)
@@ -558,7 +561,7 @@ class StoreConformance(Conformance):
             yield Step(None, sends=(("run noted", *life),))
         elif event.action == "bookie_stamps_cookies":
             knew = self.first_life.get(event.node, event.incarnation) < event.incarnation
-            if knew and not self.is_deleted:  # nobody takes it for one that has lost something any more
+            if knew and not self.is_deleted:  # no longer counts as one that has lost data
                 yield Step(None, receives=("marked", *life))
         elif self.deferring:
             yield from self._of_deferred(event)
@@ -579,9 +582,7 @@ class StoreConformance(Conformance):
                     )
 
     def _unasked(self, event: Event, message: tuple[Any, ...], what: str) -> Step:
-        """A bookie does something that nobody has asked for, as far as the trace knows: the trace of a client may be
-        missing.
-        """
+        """A bookie does something that no request in the trace asks for. The trace of a client may be missing."""
         if any(name == message[0] for known in self.connections.values() for _, _, name in known):
             return Step(event.action, (("b", self.b[event.node]),), receives=message)
         raise NotCovered(
@@ -590,7 +591,7 @@ class StoreConformance(Conformance):
         )
 
     def _bookie_refuses(self, event: Event) -> Iterator[Step]:
-        """An add that is refused for another reason than a fence may as well have been lost."""
+        """An add that is refused for another reason than a fence counts as lost."""
         for entry_id in _entries(event):
             message = (event.parameters["connection"], "add", entry_id, event.parameters["recovery"])
             if self._sender(event, message) is not None:
@@ -621,7 +622,7 @@ class StoreConformance(Conformance):
         if event.parameters["code"] not in _CERTAIN or not self._was_durable(event):
             yield Step(None, receives=message)
         else:
-            # One that no entry can carry is damage, which the client sees by the digest.
+            # An id that no entry can have is damage, which the client detects by the digest.
             reported = lac + 1 if lac is not None and lac <= self.last_entry and lac >= -1 else 0
             yield Step(
                 event.action,
@@ -633,7 +634,7 @@ class StoreConformance(Conformance):
             )
 
     def _fenced(self, event: Event) -> tuple[tuple[tuple[Any, ...], Value], ...]:
-        """A bookie tells that a read fences it before it tells of the answer."""
+        """A bookie traces that a read fences it before it traces the answer."""
         return ((("bookie", self.b[event.node], "fenced"), True),)
 
     def _bookie_reads(self, event: Event) -> Iterator[Step]:
@@ -641,7 +642,7 @@ class StoreConformance(Conformance):
         found = code == "OK"
         is_certain = code in _CERTAIN and self._was_durable(event)
         for entry_id in _entries(event):
-            if entry_id == NO_ENTRY_YET:  # the last one, of which a protocol's clients never ask without fencing
+            if entry_id == NO_ENTRY_YET:  # the last entry, which the protocol's clients never ask for without fencing
                 continue
             if not event.parameters["fence"] and not self._is_asked_to_fence(event, entry_id):
                 if entry_id <= self.last_entry and is_certain:
@@ -671,7 +672,7 @@ class StoreConformance(Conformance):
                 )
 
     def _may_be_asked_by(self, event: Event, entry_id: int) -> list[tuple[str, int]]:
-        """The clients whose reader may have asked a bookie, of those whose readers are traced."""
+        """The clients whose reader may have asked a bookie, among those whose readers are traced."""
         connection = event.parameters["connection"]
         if (connection, "length", entry_id) in self.senders:
             return []
@@ -679,15 +680,15 @@ class StoreConformance(Conformance):
         return [client for client in owners if client in self.reading_nodes]
 
     def _is_asked_to_fence(self, event: Event, entry_id: int) -> bool:
-        """Whether what a bookie answers is a recovery read, whatever the bookie takes it for."""
+        """Whether a bookie's answer is to a recovery read, however the bookie traces it."""
         connection = event.parameters["connection"]
         message = (connection, "read", entry_id)
         sent = len(self.senders.get(message, ())) > self.received[message]
         return sent and (connection, "length", entry_id) not in self.senders
 
     def _bookie_may_lack(self, event: Event) -> Iterator[Step]:
-        """A bookie comes back, and finds what it has. The ledger is marked when it answers anybody, if it comes to
-        that.
+        """A bookie comes back, and finds its remaining entries. The ledger is marked when it answers a request, if it
+        ever does.
         """
         b, mark = self.b[event.node], Mark(event.parameters["mark"])
         fenced = mark is not Mark.NOTHING or event.parameters["fenced"]
@@ -725,9 +726,7 @@ class StoreConformance(Conformance):
         )
 
     def _ensemble(self, ensemble: Sequence[str]) -> tuple[ModelValue, ...]:
-        """An ensemble as the protocol has it, whose ids of entries are higher by one: so the bookies stand one place
-        further on.
-        """
+        """An ensemble in the protocol. Its entry ids are higher by one, so the bookies are rotated by one position."""
         return tuple(self.b[bookie] for bookie in (*ensemble[-1:], *ensemble[:-1]))
 
     def _metadata_written(self, event: Event) -> Iterator[Step]:
@@ -750,7 +749,7 @@ class StoreConformance(Conformance):
         yield Step("metadata_written", (("c", c),), picks, receives=sent, writes=writes, after=after)
 
     def _created_unseen(self, writes: tuple[str, int]) -> Iterator[Step]:
-        """Somebody has created the ledger who writes no trace: as those say who have read it first."""
+        """An untraced client has created the ledger, as the first clients that have read it show."""
         seen = [
             event.parameters["metadata"]
             for events in self.of_client.values()
@@ -763,8 +762,8 @@ class StoreConformance(Conformance):
         yield Step("client_creates_ledger", (("c", self.unseen),), ensemble, writes=writes)
 
     def _writer_of(self, written: Event) -> Event:
-        """The event of a client that has written a version of the metadata: of those that sent it, the one that the
-        service names, or that was answered so, or was not answered.
+        """The event of a client that has written a version of the metadata. Of the clients that sent it, this is the
+        one that the service names, or that got that answer, or that got none.
         """
         version, metadata = written.parameters["version"], written.parameters.get("metadata")
         node = written.parameters.get("client")
@@ -777,8 +776,7 @@ class StoreConformance(Conformance):
         ]
         if not found:
             raise NotCovered(f"nobody has written version {version} of the metadata")
-        # The client that is named has written them, even if it was not to become this version: then the protocol
-        # refuses that.
+        # The named client has written them, even if it was to make another version: then the protocol refuses that.
         return min(
             found,
             key=lambda event: (
@@ -812,24 +810,24 @@ class StoreConformance(Conformance):
             )
 
     def _offers(self, event: Event, c: ModelValue) -> tuple[tuple[tuple[Any, ...], Has], ...]:
-        """A client has sent these metadata, to replace those of this version."""
+        """The condition that a client has sent these metadata, to replace those of this version."""
         write = MetadataWrite(self._metadata(event.parameters["metadata"]), event.parameters["version"] + 1)
         return ((("writes", c), Has(write)),)
 
     def _are(self, event: Event) -> tuple[tuple[tuple[Any, ...], Value], ...]:
-        """The metadata are as a client has read them."""
+        """The condition that the metadata are as a client has read them."""
         version, metadata = event.parameters["version"], event.parameters["metadata"]
         if metadata is None:
             return () if self.is_deleted else ((("meta", "metadata"), None),)
         return ((("meta", "version"), version + 1), (("meta", "metadata"), self._metadata(metadata)))
 
     def _writes_again(self, write: Event) -> bool:
-        """Whether a client writes what it has written before, and has not heard of."""
+        """Whether a client repeats a write whose answer it did not get."""
         return any(event.action == write.action for event in self._earlier(write))
 
     def _gives_up(self, event: Event, c: ModelValue) -> Iterator[Step]:
-        """The bookies that a change of the ensemble replaces have failed. Those that an earlier one was to replace, and
-        this does not, work again.
+        """The bookies that an ensemble change replaces have failed. Those that an earlier change was to replace, and
+        this one does not, work again.
         """
         ensemble = event.parameters["metadata"]["fragments"][-1][1]
         for bookie in self._given_up(event):
@@ -840,9 +838,7 @@ class StoreConformance(Conformance):
                 yield Step("client_gives_up_on_add", (("c", c), ("b", self.b[bookie])), may_skip=True)
 
     def _given_up(self, change: Event) -> Sequence[str]:
-        """The bookies that the last change of the ensemble was to replace, as far as the client did not hear that it
-        was done.
-        """
+        """The bookies that the last ensemble change was to replace, unless the client learned that it was done."""
         ensemble = self._ensemble_before(change)
         for event in self._earlier(change):
             if event.action == "client_receives_metadata" and event.parameters["written"]:
@@ -853,7 +849,7 @@ class StoreConformance(Conformance):
         return ()
 
     def _replacements(self, event: Event) -> tuple[ModelValue, ...]:
-        """The bookies that are new in an ensemble, by their places."""
+        """The bookies that are new in an ensemble, by their positions."""
         before = self._ensemble(self._ensemble_before(event))
         after = self._ensemble(event.parameters["metadata"]["fragments"][-1][1])
         return tuple(b for b in after if b not in before)
@@ -884,7 +880,7 @@ class StoreConformance(Conformance):
         yield from self._goes_on(event)
 
     def _goes_on(self, event: Event) -> Iterator[Step]:
-        """The owner goes on after a change of the ensemble, when it has sent again what was to be."""
+        """The owner goes on after an ensemble change, once it has resent what was necessary."""
         client = self.client_of[event.place]
         if self.next_of.get(event.place) not in _STILL_CHANGING:
             yield Step("client_goes_on", (("c", self.c[client]),), may_skip=True)
@@ -1099,20 +1095,20 @@ _STEPS: Mapping[str, Callable[[StoreConformance, Event], Iterable[Step]]] = by_a
 _CHANGES = ("client_changes_ensemble", "recovery_client_changes_ensemble")
 
 _STILL_CHANGING = ("client_resends_pending_add_op", "client_changes_ensemble", "client_keeps_ensemble")
-"""The actions of an owner before its LAC moves on after a change of the ensemble."""
+"""The actions of an owner before its LAC moves on after an ensemble change."""
 
 _RESENDS = ("client_resends_pending_add_op", "recovery_client_sends_pending_add_op")
 
 _TURNS = ("client_receives_metadata", *_RESENDS)
-"""After what an owner may go on."""
+"""The actions after which an owner may go on."""
 
 _TELL_METADATA = ("client_receives_metadata", "client_opens_ledger", "client_creates_ledger")
 
 _NO_METADATA: Mapping[str, Any] = {"state": None}
-"""Of a metadata service that tells of versions alone, and of a client that has found none."""
+"""Instead of metadata, for a metadata service that traces versions only, and for a client that has found none."""
 
 _CERTAIN = ("OK", "NO_ENTRY", "NO_LEDGER")
-"""Codes that say whether there is an entry."""
+"""Codes that say whether the entry exists."""
 
 _NOTHING: Mapping[str, Any] = {"entries": (), "fenced": False, "limbo": False}
 
@@ -1131,5 +1127,5 @@ def _entries(event: Event) -> Iterator[int]:
 
 
 def _write_set(entry_id: int, ensemble: Sequence[str], write_quorum: int) -> list[str]:
-    """The bookies that an entry is sent to; none of no ensemble."""
+    """The bookies that an entry is sent to; none without an ensemble."""
     return [ensemble[(entry_id + place) % len(ensemble)] for place in range(write_quorum)] if ensemble else []

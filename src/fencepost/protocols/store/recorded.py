@@ -1,23 +1,23 @@
 """The messages of clients and bookies, and the versions of a ledger's metadata, as a recorder between them sees them:
 `recorded-store`.
 
-Recordings of any clients and any bookies are held to this protocol, Java's too. What goes on within them is not seen:
-who a connection belongs to, what is in a journal, who gave up, who wrote the metadata. So nothing is asked of that.
-Asked is what must be true of messages and metadata whoever sends them and whatever else happens, by the rules that
-`store` follows:
+Recordings of any clients and bookies, including Java's, are validated with this protocol. A recorder does not see the
+inside of a process: the owner of a connection, the contents of a journal, which client gave up, which client wrote the
+metadata. So the protocol does not depend on that. It checks what must hold of messages and metadata in any case, by the
+rules of `store`:
 
-- A bookie takes no entry of the owner once it has answered a read that fences it, and does not deny an entry that it
-  has confirmed. That is so after it was started anew, too. Who answered a recovery that it has no such entry has not
-  taken it from the owner, before or after.
-- Nobody sends a LAC up to which not every entry is confirmed by an ack quorum; a bookie sends no LAC that it has not
+- A bookie accepts no entry of the owner once it has answered a read that fences it, and does not deny an entry that it
+  has confirmed. This holds after a restart, too. A bookie that has told a recovery that it has no such entry does not
+  accept it from the owner, before or after.
+- No sender sends a LAC up to which not every entry is confirmed by an ack quorum. A bookie sends no LAC that it has not
   received.
-- Metadata change as owners, recoveries and whoever replaces lost copies may change them. A ledger is closed where all
-  entries up to the end have an ack quorum, at or after every LAC that the owner has sent, and by a recovery only where
-  enough bookies have answered that they lack the next entry.
-- Recoveries read when every ack quorum has a fenced bookie, and write back what they have read.
+- Metadata change only as owners, recoveries and auto-recovery may change them. A ledger is closed where all entries up
+  to the end have an ack quorum, at or after every LAC that the owner has sent. A recovery closes it only where enough
+  bookies have answered that they lack the next entry.
+- Recoveries read once every ack quorum has a fenced bookie, and write back what they have read.
 
-Entry ids begin at 0 and a LAC is -1 until something is confirmed, as on the wire. A bookie that is in no fragment may
-have lost everything. A *life* of a bookie is a time in which it was surely not started anew.
+Entry ids begin at 0, and a LAC is -1 until an entry is confirmed, as on the wire. A bookie that is in no fragment may
+have lost everything. A *life* of a bookie is a time in which it certainly did not restart.
 """
 
 from __future__ import annotations
@@ -58,27 +58,25 @@ Ensemble = tuple[ModelValue, ...]
 Bookies = frozenset[ModelValue]
 
 NEVER = 0
-"""In the place of the number of a life, which count from 1: what was never so."""
+"""Instead of the number of a life, which count from 1: never."""
 
 
 class Copy(Record):
-    """The header of an entry as somebody has sent it: the LAC, and the length of the ledger so far; None if it has
-    none.
-    """
+    """The header of an entry as it was sent: the LAC, and the length of the ledger so far; None if it has none."""
 
     lac: int
     length: int | None
 
 
 class SeenBookie(Record):
-    """The knowledge of a bookie.
+    """What is known of a bookie.
 
-    ``life``: counts its lives. ``forgotten``: the last life of which it may have lost everything. In which life
-    something was last so: ``fenced``, it has said that it is; ``refused``, it has refused an add since it is; ``took``,
-    it has taken an add of the owner; ``confirmed``, it has confirmed any entry; ``certain``, it was not in limbo;
-    ``empty``, it has said to a recovery that it has no entry at all; ``has``, it has confirmed this one; ``lacks``, it
-    has said to a recovery that it has none such. ``asked``: somebody has sent it a read that fences. ``unseen``:
-    clients may speak to it without being seen.
+    ``life``: counts its lives. ``forgotten``: the last life whose data it may have lost completely. The others are the
+    last life in which an event happened: ``fenced``, it has said that it is fenced; ``refused``, it has refused an add
+    because of that; ``took``, it has accepted an add of the owner; ``confirmed``, it has confirmed any entry;
+    ``certain``, it was not in limbo; ``empty``, it has told a recovery that it has no entry at all; ``has``, it has
+    confirmed this entry; ``lacks``, it has told a recovery that it lacks this entry. ``asked``: it was sent a read that
+    fences. ``unseen``: clients may reach it without the recorder.
     """
 
     life: int = 1
@@ -96,9 +94,9 @@ class SeenBookie(Record):
 
 
 class SeenEntry(Record):
-    """The knowledge of an entry: the copy that its owner wrote, all headers it was sent with; the bookies that the
-    owner and recoveries sent it to, and those that were seen to confirm it; whether it was sent to a reader; and the
-    bookies that have answered a recovery that there is no such entry.
+    """What is known of an entry: the copy that its owner wrote, and all headers that it was sent with; the bookies that
+    the owner and recoveries sent it to, and those that were seen to confirm it; whether it was sent to a reader; and
+    the bookies that have told a recovery that there is no such entry.
     """
 
     written: Copy | None = None
@@ -112,22 +110,22 @@ class SeenEntry(Record):
 
 
 def _nothing(protocol: Protocol) -> tuple[Any, ...]:
-    """Values that only a recording can tell."""
+    """Choices that only a recording can make."""
     return ()
 
 
 class RecordedStore(Protocol):
-    """The life of one ledger, as it is seen between clients and bookies."""
+    """The life of one ledger, as seen between clients and bookies."""
 
     name: ClassVar[str] = "recorded-store"
 
     bookies: tuple[ModelValue, ...] = model_values("b", 3, "the bookies that there are")
-    entries: int = constant(4, "entries whose ids can be told apart")
+    entries: int = constant(4, "entries whose ids are distinguished")
     ensemble_size: int = constant(3, "bookies that entries are striped over")
     write_quorum: int = constant(3, "bookies that an entry is sent to")
     ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
-    whole: bool = constant(True, "whether everything that was ever said about the ledger was seen")
-    durable: bool = constant(True, "whether what bookies confirm is durable: not so with deferred sync")
+    whole: bool = constant(True, "whether every message about the ledger was seen")
+    durable: bool = constant(True, "whether what bookies confirm is durable: not with deferred sync")
 
     meta: MetadataService = state(MetadataService)
     known: frozenset[tuple[Fragment, ...]] = state(frozenset())
@@ -143,7 +141,7 @@ class RecordedStore(Protocol):
 
     @assumption
     def quorums_fit(self) -> bool:
-        """A ledger can have these quorums."""
+        """The quorums fit a ledger."""
         return are_quorums(self.ensemble_size, self.write_quorum, self.ack_quorum)
 
     @property
@@ -151,7 +149,7 @@ class RecordedStore(Protocol):
         """The ids of entries."""
         return range(self.entries)
 
-    # -- what follows from what is known -------------------------------------------------------------------------------
+    # -- what can be concluded -----------------------------------------------------------------------------------------
 
     def _metadata(self) -> LedgerMetadata:
         metadata = self.meta.metadata
@@ -163,8 +161,8 @@ class RecordedStore(Protocol):
         return write_set(entry_id, tuple(fragment_of(fragments, entry_id).ensemble), self.write_quorum)
 
     def _is_committed(self, fragments: tuple[Fragment, ...], closing: bool = False) -> Callable[[int], bool]:
-        """Whether enough bookies were seen to confirm an entry. A recovery keeps its ensemble to itself until it closes
-        the ledger (``closing``); what it wrote back before is committed wherever that is.
+        """Whether enough bookies were seen to confirm an entry. A recovery does not publish its ensemble until it
+        closes the ledger (``closing``); an entry that it wrote back before is committed on any bookies.
         """
 
         def is_so(entry_id: int) -> bool:
@@ -182,20 +180,20 @@ class RecordedStore(Protocol):
         return is_so
 
     def _may_be_unseen(self, b: ModelValue, sent: Bookies) -> bool:
-        """Whether a bookie may have confirmed what was not seen to be sent to it."""
+        """Whether a bookie may have confirmed an entry that was not seen to be sent to it."""
         return b not in sent and self.bookie[b].unseen
 
     def _advance(self) -> None:
-        """Entries are committed in their order."""
+        """Commit entries, in their order."""
         metadata = self._metadata()
         if self.whole and metadata.status is not LedgerStatus.CLOSED:
             self.confirmed = lac_reached(self.confirmed, self.pushed, self._is_committed(metadata.fragments))
 
     def _claim(self, lac: int, owner: bool) -> None:
-        """A LAC is sent: all entries up to it are committed, and its sender has learnt it."""
+        """A LAC is sent: all entries up to it are committed, and its sender knows it."""
         if self.whole:
             if lac > self.confirmed:
-                self._advance()  # a bookie may be reached unseen since
+                self._advance()  # a bookie may have been reached unseen since
             require(lac <= self.confirmed)
             if owner:
                 self.claimed = lac_of_bookie(self.claimed, lac)
@@ -205,14 +203,14 @@ class RecordedStore(Protocol):
         return metadata is not None and any(b in fragment.ensemble for fragment in metadata.fragments)
 
     def _binds(self, b: ModelValue, life: int) -> bool:
-        """Whether what a bookie said in a life still binds it. Of what is deleted, or was lost by a bookie that was in
-        no fragment, nothing does.
+        """Whether a bookie is still bound by what it said in a life. It is not bound if the ledger is deleted, or if
+        the bookie was in no fragment and has lost the data.
         """
         return life > self.bookie[b].forgotten and not self.gone
 
     def _must_have(self, b: ModelValue, confirmed: int) -> bool:
-        """Whether a bookie must have what it has confirmed in a life. Of a ledger that is closed it may lose
-        everything, and copy it anew: nobody takes its word for where the ledger ends.
+        """Whether a bookie must have what it has confirmed in a life. It may lose everything of a closed ledger, and
+        copy it again: its answers do not decide the end of that ledger.
         """
         if not (self.durable and self._binds(b, confirmed) and self._is_in_ledger(b)):
             return False
@@ -231,8 +229,8 @@ class RecordedStore(Protocol):
     def client_sends_add(
         self, b: ModelValue, entry_id: int, lac: int, length: int | None, recovery: bool, arrives: bool
     ) -> None:
-        """Somebody sends an entry to a bookie: the owner, or whoever writes back what was read. It gets there or
-        not.
+        """A client sends an entry to a bookie: the owner, or a client that writes back what it has read. The entry may
+        get lost.
         """
         entry, copy = self.entry[entry_id], Copy(lac, length)
         self._metadata()
@@ -260,7 +258,7 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, lac=_nothing, arrives=(False, True))
     def client_tells_lac(self, b: ModelValue, lac: int, arrives: bool) -> None:
-        """The owner tells its LAC by itself."""
+        """The owner sends its LAC without an entry."""
         self._metadata()
         self._claim(lac, owner=True)
         if arrives:
@@ -288,7 +286,7 @@ class RecordedStore(Protocol):
             self.bookie[b].asked = True
 
     def _last_ensembles(self) -> Iterable[Ensemble]:
-        """Those that were the last at some time, the latest first."""
+        """The ensembles that were the last at some time, the latest first."""
         yield current_ensemble(self._metadata())
         for fragments in self.known:
             yield tuple(fragments[-1].ensemble)
@@ -297,7 +295,7 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_takes_add(self, b: ModelValue) -> None:
-        """A bookie takes an entry of the owner: so it was not fenced when that was sent."""
+        """A bookie accepts an entry of the owner, so it was not fenced when that was sent."""
         bookie = self.bookie[b]
         require(not (bookie.fenced and self._binds(b, bookie.fenced)))
         require(bookie.refused != bookie.life or self.gone)
@@ -306,7 +304,7 @@ class RecordedStore(Protocol):
         b=bookies, entry_id=lambda protocol: protocol.entry_ids, recovery=(False, True), heard=(False, True), by="b"
     )
     def bookie_confirms_add(self, b: ModelValue, entry_id: int, recovery: bool, heard: bool) -> None:
-        """A bookie has an entry, and says so. What it says may be lost."""
+        """A bookie has an entry, and confirms it. The confirmation may get lost."""
         bookie, entry = self.bookie[b], self.entry[entry_id]
         if not recovery:
             require(not (bookie.lacks[entry_id] and self._binds(b, bookie.lacks[entry_id])))
@@ -322,8 +320,8 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_refuses_add(self, b: ModelValue) -> None:
-        """A bookie refuses an entry of the owner since it is fenced: somebody has asked for that, or it has lost what
-        it knew.
+        """A bookie refuses an entry of the owner since it is fenced: a client has fenced it, or it has lost its
+        data.
         """
         bookie = self.bookie[b]
         require(bookie.asked or bookie.took != bookie.life or bookie.unseen or not self.whole)
@@ -347,7 +345,7 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, fence=(False, True), by="b")
     def bookie_lacks_everything(self, b: ModelValue, fence: bool) -> None:
-        """A bookie says that it knows of no entry of the ledger, when it is asked and not later."""
+        """A bookie says that it has no entry of the ledger, when it is asked and not later."""
         bookie = self.bookie[b]
         require(not (bookie.confirmed and self._must_have(b, bookie.confirmed)))
         bookie.certain = bookie.life
@@ -356,14 +354,14 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, entry_id=lambda protocol: protocol.entry_ids)
     def recovery_hears_of_no_entry(self, b: ModelValue, entry_id: int) -> None:
-        """A bookie answers a recovery that it lacks an entry."""
+        """A recovery receives the answer of a bookie that it lacks an entry."""
         self.entry[entry_id].lacked |= {b}
 
     @action(
         b=bookies, entry_id=lambda protocol: protocol.entry_ids, found=_nothing, lac=_nothing, length=_nothing, by="b"
     )
     def bookie_shows_entry(self, b: ModelValue, entry_id: int, found: int | None, lac: int, length: int | None) -> None:
-        """A bookie shows an entry: the one that it was asked for, as somebody has sent it."""
+        """A bookie sends a requested entry, as a client has sent it."""
         require(found == entry_id)
         entry = self.entry[entry_id]
         require(Copy(lac, length) in entry.copies or not self.whole)
@@ -371,7 +369,7 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, runs=_nothing, by="b")
     def bookie_shows_batch(self, b: ModelValue, runs: tuple[tuple[int, int], ...]) -> None:
-        """A bookie shows entries that follow one another."""
+        """A bookie sends consecutive entries."""
         for first, last in runs:
             for entry_id in range(first, last + 1):
                 require(len(self.entry[entry_id].copies) > 0 or not self.whole)
@@ -379,7 +377,7 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, runs=_nothing, by="b")
     def bookie_lists_entries(self, b: ModelValue, runs: tuple[tuple[int, int], ...]) -> None:
-        """A bookie tells which entries it has, when it is asked and not later."""
+        """A bookie lists its entries, when it is asked and not later."""
         for entry_id in range(self.pushed + 1):
             confirmed = self.bookie[b].has[entry_id]
             if confirmed and self._must_have(b, confirmed):
@@ -392,20 +390,20 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, shows=(False, True), by="b")
     def bookie_is_in_limbo(self, b: ModelValue, shows: bool) -> None:
-        """A bookie says that it cannot know whether it has lost something. It has been started anew, then; and it has
-        not what it is asked for.
+        """A bookie says that it cannot know whether it has lost data. So it has restarted, and it does not have the
+        requested entry.
         """
         require(not shows)
         require(self.bookie[b].certain != self.bookie[b].life)
 
     @action(b=bookies)
     def bookie_may_start_anew(self, b: ModelValue) -> None:
-        """No connection of those that were there before is seen to be used after this."""
+        """No connection that existed before is seen to be used after this."""
         self.bookie[b].life += 1
 
     @action(b=bookies)
     def bookie_may_be_reached_unseen(self, b: ModelValue) -> None:
-        """From now on clients may have found another way to a bookie, or said something that could not be read."""
+        """From now on clients may have found another way to a bookie, or have sent a message that could not be read."""
         self.bookie[b].unseen = True
 
     # -- metadata ------------------------------------------------------------------------------------------------------
@@ -418,8 +416,8 @@ class RecordedStore(Protocol):
         self, version: int, quorums: tuple[int, int, int], status: LedgerStatus, fragments: tuple[Fragment, ...],
         last_entry: int, missed: bool
     ) -> None:  # fmt: skip
-        """Somebody has written a version of the metadata. Whether ``missed``: those before it were not seen, so that it
-        may be several changes at once.
+        """A version of the metadata was written. ``missed``: earlier versions were not seen, so this may be several
+        changes at once.
         """
         require(quorums == (self.ensemble_size, self.write_quorum, self.ack_quorum))
         for fragment in fragments:
@@ -449,7 +447,7 @@ class RecordedStore(Protocol):
         self._advance()
 
     def _catches_up(self, before: LedgerMetadata | None, after: LedgerMetadata, missed: bool) -> None:
-        """The first version that is seen, or one after some that were not."""
+        """The first version that is seen, or one after unseen ones."""
         if before is None:
             require(not self.whole or missed or (after.status is LedgerStatus.OPEN and len(after.fragments) == 1))
             self.confirmed = after.fragments[-1].first_entry_id - 1
@@ -464,10 +462,10 @@ class RecordedStore(Protocol):
             self.confirmed = max(self.confirmed, after.fragments[-1].first_entry_id - 1)
 
     def _changes_ensemble(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """The owner has others in the place of bookies that failed, from the entry after its LAC on; or copies of older
-        fragments are elsewhere now.
+        """The owner has replaced bookies that failed, from the entry after its LAC on; or copies of older fragments
+        were moved.
 
-        A recovery keeps its changes to itself, until it closes the ledger.
+        A recovery does not publish its changes until it closes the ledger.
         """
         old, new = before.fragments, after.fragments
         require(after.status is before.status)
@@ -492,9 +490,10 @@ class RecordedStore(Protocol):
             require(self.claimed <= self.confirmed)
 
     def _closes(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """The owner closes the ledger at its LAC, or a recovery where it ends, with the fragments that it has made.
+        """The owner closes the ledger at its LAC, or a recovery closes it where it ends, with the fragments that it has
+        made.
 
-        Java's owner does that while somebody recovers the ledger, too, once a bookie has refused it: it knows what it
+        Java's owner also does that while somebody recovers the ledger, after a bookie has refused an add: it knows what
         was confirmed.
         """
         old, new, end = before.fragments, after.fragments, after.last_entry
@@ -511,8 +510,8 @@ class RecordedStore(Protocol):
         self._ends(before, after)
 
     def _ends(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """A ledger is closed: no entry up to a LAC that its owner has sent is cut off, and every entry that is left
-        has its ack quorum.
+        """A ledger is closed: no entry up to a LAC that its owner has sent is cut off, and every remaining entry has
+        its ack quorum.
         """
         end = after.last_entry
         require(end >= -1)
@@ -525,12 +524,12 @@ class RecordedStore(Protocol):
         self.confirmed = end
 
     def _changes_closed(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """Of a closed ledger nothing changes but where its copies are."""
+        """Of a closed ledger only the places of its copies change."""
         require((after.status, after.last_entry) == (before.status, before.last_entry))
         self._moves_copies(before, after)
 
     def _moves_copies(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """Copies of fragments are elsewhere now. Whoever was sent any of them has all."""
+        """Copies of fragments were moved. A bookie that was sent one of the entries has all of them."""
         firsts = [fragment.first_entry_id for fragment in after.fragments]
         require(firsts == [fragment.first_entry_id for fragment in before.fragments])
         end = after.last_entry if after.status is LedgerStatus.CLOSED else firsts[-1] - 1
@@ -546,7 +545,7 @@ class RecordedStore(Protocol):
 
     @action(by="zk")
     def ledger_is_deleted(self) -> None:
-        """Nobody has to know anything of the ledger any more."""
+        """The ledger is deleted. Nothing that was known of it binds anybody."""
         self.gone = True
 
     # -- what must hold ------------------------------------------------------------------------------------------------

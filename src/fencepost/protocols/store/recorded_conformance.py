@@ -1,13 +1,13 @@
-"""Conformance of recordings of a store to the protocol `recorded-store`: the steps of each message and each version of
-the metadata.
+"""How recordings of a store conform to the protocol `recorded-store`: the steps of each message and each version of the
+metadata.
 
-A recorder (:mod:`fencepost.ledger.recording`) has one order of all that it has seen. Steps are in that order but for
-two things:
+A recorder (:mod:`fencepost.ledger.recording`) has one order of all that it has seen. Steps have that order, with two
+exceptions:
 
-- A bookie has decided some time between a request and its response. That it lacks an entry, or was not fenced, is taken
-  to be so as early as that can be; that it has an entry, or is fenced, as late.
-- A version of the metadata was there before it was seen, at the earliest when the reading of the one before the last
-  had ended. It is put where it was seen, unless something needs it before.
+- A bookie decides at some time between a request and its response. That it lacks an entry, or was not fenced, counts as
+  decided as early as possible; that it has an entry, or is fenced, as late as possible.
+- A version of the metadata existed before it was seen, at the earliest when the read of the one before the last had
+  ended. It is placed where it was seen, unless a step needs it earlier.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from fencepost.protocols.store.recorded import RecordedStore
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, rounded
 
 RECORDER = "record"
-"""The kind of node that tells of messages."""
+"""The kind of node that traces messages."""
 
 LAST = -1
 """The entry of a read that asks for the last one."""
 
 LISTED = 1_000
-"""Runs of entries in the answer to a list of entries that a trace has at the most."""
+"""The maximum number of runs of entries in the answer to a list of entries."""
 
 REQUEST, RESPONSE = "request", "response"
 DECIDED, PLACED = "decided", "placed"
-"""Actions of events that are inserted between recorded ones: a bookie decides; metadata are there at the latest."""
+"""Actions of events that are inserted between recorded ones: a bookie decides; metadata exist at the latest."""
 
 Parameters: TypeAlias = Mapping[str, Any]
 
 
 def is_recording(events: Iterable[Event]) -> bool:
-    """Whether a recorder tells of a ledger, and no client of it tells itself."""
+    """Whether a recorder traces a ledger, and no client of it does."""
     kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
     telling = {kinds.get(event.node) for event in events if event.subject is not None}
     return RECORDER in telling and "client" not in telling
@@ -80,9 +80,9 @@ class RecordedConformance(Conformance):
         self.whole = bool(self.versions[0].parameters.get("new", self.versions[0].parameters["version"] == 0))
         self.durable = not any(event.parameters.get("deferred_sync") for event in self.events)
         self.request_of: dict[int, Event] = {}
-        """The request to each response, by the number of its event."""
+        """The request of each response, by the number of its event."""
         self.decided: dict[int, list[Event]] = defaultdict(list)
-        """Responses that are decided as early as that can be, by the numbers of the events of their requests."""
+        """Responses that are decided as early as possible, by the numbers of the events of their requests."""
         self.unasked: set[int] = set()
         self._match()
         self.lives = self._lives()
@@ -128,8 +128,8 @@ class RecordedConformance(Conformance):
                     self.decided[request.seq].append(event)
 
     def _lives(self) -> set[int]:
-        """The events at which connections begin before which a bookie may have been started anew: none that was there
-        before is used after that.
+        """The events at which connections begin before which a bookie may have restarted: no earlier connection is used
+        after that.
         """
         used: dict[tuple[str, str, int], int] = {}
         current: dict[tuple[str, str], int] = {}
@@ -192,8 +192,9 @@ class RecordedConformance(Conformance):
         )
 
     def in_order(self) -> Sequence[Event]:
-        """Order the events: early decisions of bookies stand after their requests, and metadata in a line of their
-        own."""
+        """Order the events: early decisions of bookies come after their requests, and metadata are ordered
+        separately.
+        """
         ordered: list[Event] = []
         self.place: dict[int, int] = {}
         for event in self.events:
@@ -213,15 +214,15 @@ class RecordedConformance(Conformance):
         steps = _STEPS.get(event.action)
         return () if steps is None else steps(self, event)
 
-    # -- what is about all ledgers -----------------------------------------------------------------------------------
+    # -- events of all ledgers -----------------------------------------------------------------------------------------
 
     def _connected(self, event: Event) -> Iterator[Step]:
         if event.seq in self.lives:
             yield Step("bookie_may_start_anew", self._who(event))
 
     def _redirected(self, event: Event) -> Iterator[Step]:
-        """A bookie that registers anew, while clients are there, may be found by one before it is led to the recorder
-        again.
+        """A bookie that registers again, while clients are there, may be found by one before it is redirected to the
+        recorder again.
         """
         if any(other.action == "connected" for other in self.events[: self._index(event)]):
             yield Step("bookie_may_be_reached_unseen", self._who(event))
@@ -263,7 +264,7 @@ class RecordedConformance(Conformance):
     # -- responses ---------------------------------------------------------------------------------------------------
 
     def _decided(self, event: Event) -> Iterator[Step]:
-        """The answer of a bookie that is as it was as early as its request."""
+        """The answer of a bookie, decided as early as its request."""
         parameters, who = event.parameters, self._who(event)
         kind, entry, fence = parameters["kind"], parameters.get("entry"), bool(parameters.get("fence"))
         is_negative = Code[parameters["code"]] in NEGATIVES
@@ -364,9 +365,7 @@ class RecordedConformance(Conformance):
         yield self._in_line("ledger_is_deleted", self.place[event.seq])
 
     def _in_line(self, action: str, place: int, parameters: tuple[tuple[str, Value], ...] = ()) -> Step:
-        """A version: not before the one but last was seen, since only then it was read which was there when that had
-        been.
-        """
+        """The order of a version: not before the one but last was seen, since it was read only after that."""
         return Step(action, parameters, receives=("seen", place - 2) if place > 1 else None, sends=(("there", place),))
 
     def _placed(self, event: Event) -> Iterator[Step]:
@@ -390,7 +389,7 @@ _STEPS: Mapping[str, Callable[[RecordedConformance, Event], Iterable[Step]]] = {
 
 
 class AnyStoreConformance(StoreConformance):
-    """One ledger in one run, as the processes of the store tell of it themselves, or as it was recorded."""
+    """One ledger in one run, traced by the processes of the store themselves, or recorded."""
 
     @classmethod
     def of(cls, subject: str, events: Sequence[Event]) -> Conformance:
@@ -404,7 +403,7 @@ class AnyStoreConformance(StoreConformance):
 
 
 def _is_response(event: Event) -> bool:
-    """Whether an event tells what a bookie has answered, whoever heard it."""
+    """Whether an event is the answer of a bookie, whichever client received it."""
     if event.action == "response_passed":
         return event.subject is not None
     return (
@@ -415,7 +414,7 @@ def _is_response(event: Event) -> bool:
 
 
 def _key(parameters: Parameters) -> tuple[Any, ...]:
-    """The key that a request has in common with its response."""
+    """The key that a request and its response share."""
     number = parameters["number"]
     about = number if number is not None else parameters.get("entry")
     return (

@@ -1,21 +1,21 @@
-"""The store as it runs: `store`, with what a real network, real clocks and real clients do besides.
+"""The store as it runs: `store`, with the behaviour of a real network, real clocks and real clients.
 
-Traces of running systems are held to this protocol. The rules, the bookies, the clients and all that must hold are
-those of `store`. What differs is when things happen, and that nothing is asked which only a run can tell:
+Traces of running systems are validated with this protocol. The rules, the bookies, the clients and the properties are
+those of `store`. The timing differs, and so does what a trace can show:
 
-- Nobody knows that a message is lost. A client gives up on a bookie whenever it likes, and what it has sent may still
-  arrive.
-- A message may be sent twice, and messages between two ends may overtake each other: a client opens a connection anew.
-- A write of metadata is sent, arrives or not, perhaps late, and is answered or not: each is a step of its own.
-- A bookie is fenced as soon as it is asked to be, and answers later, with what was its last entry meanwhile.
+- Nobody knows that a message is lost. A client gives up on a bookie at any time, and its messages may still arrive.
+- A message may be sent twice, and messages between two nodes may overtake each other, since a client may open a new
+  connection.
+- A write of metadata is sent, arrives or not, perhaps late, and is answered or not. Each is a step.
+- A bookie fences the ledger when the request arrives, and answers later, with its last entry at that time.
 - Bookies may fail without being replaced, and return to an ensemble that they have left.
-- Somebody reads, and is answered by what the bookie has.
-- Readers follow the ledger while it is written: they learn LACs, read the metadata, and are answered with entries, or
-  that there is none.
-- With deferred sync, entries of the owner are confirmed before they are durable, and its LAC goes on when it has forced
-  them to be. A bookie that loses power may lose those that nobody has forced.
+- Any client may read, and gets the entry if the bookie has it.
+- Readers follow the ledger while it is written: they learn LACs, read the metadata, and receive entries, or that there
+  is none.
+- With deferred sync, entries of the owner are confirmed before they are durable, and its LAC moves when it has forced
+  them. A bookie that loses power may lose entries that were not forced.
 
-So there are more behaviours than those of `store`, and the same properties are checked of them, within small bounds.
+So there are more behaviours than those of `store`, and the same properties are checked, within small bounds.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ from fencepost.protocols.store.store import (
 
 
 class MetadataWrite(Record):
-    """A write of metadata that is on its way: it replaces those of a version."""
+    """A write of metadata in flight: it replaces those of a version."""
 
     metadata: LedgerMetadata
     version: int
 
 
 class AddRequest(AddEntryRequest):
-    """Of each entry a channel holds the requests by themselves: whoever receives one knows nothing of the others."""
+    """An add. A channel holds the requests of each entry separately: receiving one says nothing about the others."""
 
     topic: ClassVar[str] = "entry"
     connection: int = 0
@@ -108,8 +108,8 @@ class EntryReadResponse(ReadResponse):
 
 
 class ForceLedgerRequest(Message):
-    """Say when all that you have of the ledger is durable: the ``number``-th of a client, over its ``connection`` with
-    that number.
+    """Report when your whole part of the ledger is durable: the ``number``-th force of a client, on its ``connection``
+    with that number.
     """
 
     topic: ClassVar[str] = "number"
@@ -118,22 +118,22 @@ class ForceLedgerRequest(Message):
 
 
 class ForceLedgerResponse(Message):
-    """It is."""
+    """The force is done."""
 
     topic: ClassVar[str] = "number"
     number: int
 
 
 class Force(Record):
-    """A force that is under way: up to which entry, and which bookies have done it."""
+    """A force in progress: its last entry, and the bookies that have done it."""
 
     entry_id: int
     forced: Bookies = frozenset()
 
 
 class Follower(Record):
-    """The knowledge of a reader: the LAC, the metadata as it has read them, and whether it has read them since a bookie
-    last denied an entry.
+    """What a reader knows: the LAC, the metadata that it has read, and whether it has read them since a bookie last
+    denied an entry.
     """
 
     lac: int = 0
@@ -149,7 +149,7 @@ class Denial(Record):
 
 
 class FailedRead(Record):
-    """A recovery read that a bookie did not answer, or not to any use."""
+    """A recovery read that a bookie did not answer, or not usefully."""
 
     bookie: ModelValue
     entry_id: int
@@ -168,23 +168,25 @@ class RunningStore(Store):
     name: ClassVar[str] = "running-store"
 
     bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that there are", symmetric=True)
-    clients: tuple[ModelValue, ...] = model_values("c", 1, "those who create the ledger, or recover it", symmetric=True)
+    clients: tuple[ModelValue, ...] = model_values(
+        "c", 1, "clients that create the ledger or recover it", symmetric=True
+    )
     followers: tuple[ModelValue, ...] = model_values(
-        "f", 0, "those who read the ledger while it is written, and afterwards"
+        "f", 0, "clients that read the ledger while it is written, and afterwards"
     )
     message_loss: bool = constant(False, "whether losses are decided when a message is sent")
     choose_ensembles: bool = constant(True, "whether any valid ensemble may be chosen")
     metadata_answers_lost: bool = constant(True, "whether the answer to a write of metadata can be lost")
     mark_answers_lost: bool = constant(True, "whether the answer to a recovery that marks the ledger can be lost")
     appends_while_changing: bool = constant(True, "whether the owner sends entries while the ensemble is being changed")
-    crashes: int = constant(0, "how often a bookie loses what it had, or leaves limbo; -1: there is no limit")
-    failures: int = constant(1, "how often clients give up on a bookie, or ask it again; -1: there is no limit")
+    crashes: int = constant(0, "how often a bookie loses its data, or leaves limbo; -1: no limit")
+    failures: int = constant(1, "how often clients give up on a bookie, or ask it again; -1: no limit")
     deferred_sync: bool = constant(False, "whether entries of the owner are confirmed before they are durable")
     force_limit: int = constant(1, "with deferred sync: how often a client forces its entries to be durable")
     power_losses: int = constant(
-        0, "with deferred sync: how often bookies lose power, and what is not durable; -1: there is no limit"
+        0, "with deferred sync: how often bookies lose power, and what is not durable; -1: no limit"
     )
-    versions: int = constant(0, "versions of the metadata up to which behaviours are explored; 0: as many as come")
+    versions: int = constant(0, "versions of the metadata up to which behaviours are explored; 0: no limit")
 
     add_entry_request: ClassVar[type[AddEntryRequest]] = AddRequest
     add_entry_response: ClassVar[type[AddEntryResponse]] = AddResponse
@@ -205,21 +207,21 @@ class RunningStore(Store):
         bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.crashes else (), False),
     )
-    """The entries of a bookie that may have lost some: it finds, one by one, those that are still there."""
+    """The former entries of a bookie that may have lost some. It finds the remaining ones one by one."""
     without_power: int = state(0)
     period: PerKey[ModelValue, int] = per_key(bookies, 1)
-    """Periods of a bookie end when it has made all that it has durable, or loses power; ``lost_periods``: those that
-    ended so.
+    """The period of a bookie. A period ends when everything is durable, or when the bookie loses power;
+    ``lost_periods``: those that ended with a loss of power.
     """
     lost_periods: PerKey[ModelValue, frozenset[int]] = per_key(bookies, frozenset())
     added_in: PerKey[ModelValue, PerKey[int, int]] = per_key(
         bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.deferred_sync else (), 0),
     )
-    """The period in which a bookie has confirmed an entry that was not durable; 0: it is."""
+    """The period in which a bookie has confirmed an entry that was not durable; 0: it is durable."""
     connection: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(clients, per_key(bookies, 0))
-    """The number of the connection of a client to a bookie; ``served``: the last one over which a bookie was asked,
-    ``gone``: that ended when it lost power.
+    """The number of the connection of a client to a bookie; ``served``: the last one that carried a request to the
+    bookie; ``gone``: the last one that ended when the bookie lost power.
     """
     served: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(bookies, per_key(clients, -1))
     gone: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(bookies, per_key(clients, -1))
@@ -228,16 +230,16 @@ class RunningStore(Store):
         clients, per_key(lambda protocol: protocol.force_numbers, None)
     )
     forced: PerKey[ModelValue, int] = per_key(clients, 0)
-    """Up to which entry an owner knows all to be durable."""
+    """The last entry up to which an owner knows all to be durable."""
     done_adding: PerKey[ModelValue, bool] = per_key(clients, False)
-    """Whether an owner has lost a connection over which it had sent what it has not forced: it can only close the
+    """Whether an owner has lost a connection on which it had sent entries that it has not forced: it can only close the
     ledger.
     """
     follower: PerKey[ModelValue, Follower] = per_key(followers, Follower)
     denials: PerKey[ModelValue, frozenset[Denial]] = per_key(followers, frozenset())
     read_up_to: PerKey[ModelValue, int] = per_key(followers, 0)
     misses: PerKey[ModelValue, bool] = per_key(followers, False)
-    """Whether a reader was answered that there is no entry which it had reason to take for committed."""
+    """Whether a reader got "no such entry" for an entry that it may consider committed."""
     shown: PerKey[ModelValue, PerKey[int, bool]] = per_key(
         bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.followers else (), False),
@@ -263,7 +265,7 @@ class RunningStore(Store):
 
     configurations = {
         "default": configuration(
-            **OWNER, doc="the owner by itself, with one copy of each entry, and another bookie to change to"
+            **OWNER, doc="the owner alone, with one copy of each entry, and another bookie to change to"
         ),
         "two-entries": configuration(**OWNER, **TWO_ENTRIES, doc="the same with two entries in flight"),
         "one-bookie": configuration(**RECOVERED, bookies=1, doc="a recovery besides the owner, and one bookie"),
@@ -300,14 +302,14 @@ class RunningStore(Store):
         ),
         "deferred-sync-recovered": configuration(**DEFERRED, clients=2, doc="the same with a recovery"),
         "reader": configuration(
-            **OWNER, followers=1, doc="somebody reads while the owner writes, and changes the ensemble"
+            **OWNER, followers=1, doc="a client reads while the owner writes, and changes the ensemble"
         ),
         "reader-recovered": configuration(
             **RECOVERED,
             bookies=1,
             failures=0,
             followers=1,
-            doc="somebody reads while the ledger is written and recovered",
+            doc="a client reads while the ledger is written and recovered",
         ),
         **varied(
             UNPROTECTED,
@@ -315,7 +317,7 @@ class RunningStore(Store):
                 "fenced-bookies-add": {**RECOVERED, "bookies": 1},
                 "one-bookie-fenced": {**TWO_COPIES, "ack_quorum": 1},
                 "reads-without-fencing": {**TWO_COPIES, "ack_quorum": 2, "doc": "recovery reads do not fence"},
-                "starts-at-the-lac": {**RECOVERED, "doc": "recovery believes a bookie that came late"},
+                "starts-at-the-lac": {**RECOVERED, "doc": "recovery trusts the LAC of a bookie that joined late"},
                 "reads-move-on": {**RECOVERED, **TWO_ENTRIES},
                 "fragments-at-once": RECOVERED,
                 "hasty-negatives": {**TWO_COPIES, "ack_quorum": 1},
@@ -339,10 +341,12 @@ class RunningStore(Store):
 
     @constraint
     def metadata_have_few_versions(self) -> bool:
-        """A write whose answer is lost can be sent anew without end, and each time it makes another version."""
+        """A write whose answer is lost can be resent forever, each time making another version, so their number is
+        limited.
+        """
         return not self.versions or self.meta.version <= self.versions
 
-    # -- what a run does not say when it happens ---------------------------------------------------------------------
+    # -- what a trace does not show at once ----------------------------------------------------------------------------
 
     def _next_add(
         self,
@@ -382,7 +386,7 @@ class RunningStore(Store):
         return self.stored[b][entry_id] and period != self.period[b] and period not in self.lost_periods[b]
 
     def _serve(self, b: ModelValue, c: ModelValue, connection: int) -> None:
-        """A bookie is asked over a connection. One that ended when it lost power is no more."""
+        """Receive a request on a connection. A connection that ended when the bookie lost power cannot carry one."""
         require(connection > self.gone[b][c])
         if connection > self.served[b][c]:
             self.served[b][c] = connection
@@ -394,13 +398,13 @@ class RunningStore(Store):
         return any(self.stored[b][entry_id] for entry_id in self.entry_ids)
 
     def _lac_of_last(self, b: ModelValue) -> int:
-        # Which entry is the last was looked up before the bookie answers. Its LAC is at most the highest that the
-        # bookie has learnt.
+        # The last entry was looked up before the bookie answers. Its LAC is at most the highest that the bookie has
+        # received.
         return one_of(range(self.bookie[b].lac + 1))
 
     @property
     def force_numbers(self) -> range:
-        """The numbers that forces of a client have."""
+        """The numbers of the forces of a client."""
         return range(1, self.force_limit + 1) if self.deferred_sync else range(1, 1)
 
     def _add_request(self, c: ModelValue, b: ModelValue, entry: Entry, lac: int, recovery: bool) -> AddEntryRequest:
@@ -445,7 +449,7 @@ class RunningStore(Store):
     # -- ensembles: a client may take the bookies of the list in any order --------------------------------------------
 
     def _some(self, number: int, others: Collection[ModelValue]) -> Ensemble:
-        """So many bookies, one after another, without some others."""
+        """A number of consecutive bookies, leaving out some others."""
         some: list[ModelValue] = []
         for _ in range(number):
             some.append(one_of([b for b in self.bookies if b not in others and b not in some]))
@@ -468,7 +472,7 @@ class RunningStore(Store):
         return FailedRead(b, entry_id) in self.failed_reads[c]
 
     def _is_leaving(self, c: ModelValue, b: ModelValue) -> bool:
-        # A client does not know that its change of the ensemble was made before it is answered.
+        # A client learns only from the answer that its ensemble change was made.
         return False
 
     def _lac_of_response(self, response: FenceResponse) -> int:
@@ -493,17 +497,15 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_finds_bookie_working(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie that a client has given up on, and has not replaced, has confirmed what was sent later: it has not
-        failed any more.
+        """A bookie that a client has given up and has not replaced has confirmed a later message: it no longer counts
+        as failed.
         """
         require(b in self.gave_up[c])
         self.gave_up[c] -= {b}
 
     @action(c=Store.clients, b=Store.bookies)
     def client_sends_add_again(self, c: ModelValue, b: ModelValue) -> None:
-        """A client sends an entry that is not committed once more to a bookie that should have it, since that works
-        again.
-        """
+        """A client resends an uncommitted entry to a bookie that should have it, since that works again."""
         client = self.client[c]
         recovery = client.status is Status.IN_RECOVERY
         require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
@@ -514,7 +516,7 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_gives_up_on_read(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie has not answered a recovery read in time, or to no use. It may decide the reads of several
+        """A bookie has not answered a recovery read in time, or not usefully. This may decide the reads of several
         entries.
         """
         client = self.client[c]
@@ -530,19 +532,17 @@ class RunningStore(Store):
         return not self.deferred_sync and self._may_write(c)
 
     def _may_write(self, c: ModelValue) -> bool:
-        """Whether an owner may write metadata: it has no answer yet to a change of the ensemble, if it makes one."""
+        """Whether an owner may write metadata: if it changes the ensemble, that has no answer yet."""
         client = self.client[c]
         unheard = client.update is None or client.update.answer is Answer.LOST
         return client.status is Status.OPEN or (client.status is Status.CHANGING_ENSEMBLE and unheard)
 
     def _end_change(self, c: ModelValue) -> None:
-        """The owner sends what is to be sent to the new ensemble, and perhaps changes it once more, before the LAC goes
-        on.
-        """
+        """The owner resends what the new ensemble needs, and perhaps changes it again, before the LAC goes on."""
 
     @action(c=Store.clients)
     def client_goes_on(self, c: ModelValue) -> None:
-        """No bookie is to be replaced any more, and no change that was given up can arrive: the LAC goes on."""
+        """No bookie remains to be replaced, and no change that was given up can arrive any more: the LAC goes on."""
         client = self.client[c]
         require(client.status is Status.CHANGING_ENSEMBLE and client.update is None)
         seen = self.seen(c)
@@ -552,16 +552,16 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_keeps_ensemble(self, c: ModelValue) -> None:
-        """The owner cannot replace a bookie any more, and writes the metadata as they are: a change that it has given
-        up must not arrive.
+        """The owner cannot replace a bookie any more, and writes the metadata unchanged, so that a change that it has
+        given up cannot arrive.
         """
         require(self.client[c].status is Status.CHANGING_ENSEMBLE and self._may_write(c))
         self._write(c, self.seen(c))
 
     @action(c=Store.clients)
     def client_closes_ledger(self, c: ModelValue) -> None:
-        """The owner wants to close the ledger at its LAC, also while a change of the ensemble that it has given up may
-        still arrive: one of the two comes first, and the other is refused.
+        """The owner starts to close the ledger at its LAC, even while an ensemble change that it has given up may still
+        arrive: one of the two comes first, and the other is refused.
         """
         require(self._may_write(c))
         self._close(c)
@@ -584,7 +584,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies, c=Store.clients, by="b")
     def bookie_forces_ledger(self, b: ModelValue, c: ModelValue) -> None:
-        """All that a bookie has confirmed is durable, and it says so."""
+        """A bookie has made durable all that it has confirmed, and says so."""
         require(self.deferred_sync)
         number = one_of(self.force_numbers)
         force = self.network.receive(ForceLedgerRequest, source=c, to=b, topic=number).message
@@ -594,8 +594,8 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_receives_force_response(self, c: ModelValue, b: ModelValue) -> None:
-        """All that was confirmed before the force is durable once every bookie says so: then the LAC of the owner
-        goes on.
+        """Once every bookie says so, everything that was confirmed before the force is durable, and the LAC of the
+        owner goes on.
         """
         require(self.deferred_sync and self.client[c].status is Status.OPEN and not self.done_adding[c])
         number = one_of(self.force_numbers)
@@ -610,7 +610,9 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_loses_connection(self, c: ModelValue, b: ModelValue) -> None:
-        """A connection is gone, and perhaps what the bookie had confirmed: a force over the next one would not tell."""
+        """A connection is lost, and perhaps entries that the bookie had confirmed: a force on the next connection would
+        not show that.
+        """
         client = self.client[c]
         require(self.deferred_sync and client.status is not None and client.recovery_phase is RecoveryPhase.NOT_STARTED)
         self._fail()
@@ -621,7 +623,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_loses_power(self, b: ModelValue) -> None:
-        """A bookie loses power, and comes back. What was not durable may be lost, and all connections to it are."""
+        """A bookie loses power, and restarts. What was not durable may be lost, and all connections to it are."""
         require(self.deferred_sync)
         if self.power_losses >= 0:
             require(self.without_power < self.power_losses)
@@ -633,7 +635,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_loses_entry(self, b: ModelValue) -> None:
-        """An entry that was not durable when a bookie lost power is not there, and nobody has been shown it since."""
+        """An entry that was not durable when a bookie lost power is gone, and has been sent to nobody since."""
         require(self.deferred_sync)
         entry_id = one_of(self.entry_ids)
         require(self.stored[b][entry_id] and self.added_in[b][entry_id] in self.lost_periods[b])
@@ -648,7 +650,9 @@ class RunningStore(Store):
 
     @action(c=Store.clients, by="zk")
     def metadata_written(self, c: ModelValue) -> None:
-        """A write of metadata arrives, and they are still those that it replaces. The client may not hear of it."""
+        """A write of metadata arrives, and the version is still the one that it replaces. The client may not learn of
+        it.
+        """
         write = one_of(self.writes[c])
         require(takes_update(write.version, self.meta.version, self.protections))
         self.writes[c] -= {write}
@@ -658,8 +662,8 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_adopts_ledger(self, c: ModelValue) -> None:
-        """Somebody has created the ledger for another owner, and does nothing more with it. The owner makes it his by a
-        write that changes nothing else. Of several who want to be the owner, one is.
+        """A client has created the ledger for another owner, and does nothing more with it. The owner adopts it by a
+        write that changes nothing else. If several want to be the owner, one succeeds.
         """
         client = self.client[c]
         require(client.status is None and self.meta.metadata is not None)
@@ -687,7 +691,7 @@ class RunningStore(Store):
             return
         client.update = None
         if client.status is Status.CLOSING:
-            # A change of the ensemble that it had given up came first. It closes the ledger as that has left it.
+            # An ensemble change that it had given up came first. It closes the ledger as that change has left it.
             self._go_on_with(c, seen, version)
             client.status = Status.OPEN
             return
@@ -697,8 +701,8 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_receives_metadata(self, c: ModelValue) -> None:
-        """The answer to a write comes; or the client has read how the metadata are now, since it was refused, or nobody
-        answered.
+        """The answer to a write arrives. Or the write was refused or not answered, and the client has read the current
+        metadata.
         """
         client = self.client[c]
         require(client.status in WRITING)
@@ -707,7 +711,7 @@ class RunningStore(Store):
             return
         require(any(write.version == client.version for write in self.writes[c]))
         if self.meta.version == client.version:
-            # The write may still arrive. So the client goes on only when another write has taken its place.
+            # The write may still arrive. So the client goes on only when another write has replaced it.
             if client.status is Status.TELLING_FRAGMENTS:
                 client.status = Status.IN_RECOVERY
         else:
@@ -715,8 +719,8 @@ class RunningStore(Store):
             self._receive_metadata(c)
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
-        """The status of a client in `bookkeeper`. The client has closed the ledger if a write of its own has, which it
-        may have given up on.
+        """The status of a client in `bookkeeper`. The client has closed the ledger if one of its writes has, even one
+        that it has given up.
         """
         taken = self._taken(c)
         is_closed = taken is not None and taken.status is LedgerStatus.CLOSED
@@ -726,7 +730,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies, c=Store.clients, by="b")
     def bookie_is_fenced(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie that is asked to fences itself at once, and answers later."""
+        """A bookie fences the ledger when it is asked, and answers later."""
         require(not self.bookie[b].fenced)
         entry_id = one_of(range(self.readable_ids.stop))  # 0 stands for the last entry
         of_last = not entry_id
@@ -740,13 +744,13 @@ class RunningStore(Store):
         self.bookie[b].fenced = True
 
     def _show(self, b: ModelValue, entry_id: int) -> None:
-        """A bookie shows an entry: it waits until that is durable."""
+        """A bookie sends an entry, once that is durable."""
         if self.deferred_sync:
             self.added_in[b][entry_id] = 0
 
     @action(b=Store.bookies)
     def bookie_answers_read(self, b: ModelValue) -> None:
-        """A client that has no other part in the protocol reads, and gets the entry if the bookie has it."""
+        """A client with no other part in the protocol reads, and gets the entry if the bookie has it."""
         self._answer_read(b)
 
     def _answer_read(self, b: ModelValue) -> tuple[int, bool]:
@@ -766,21 +770,21 @@ class RunningStore(Store):
         return None if seen is None else end_of(seen)
 
     def _may_read(self, f: ModelValue, entry_id: int) -> bool:
-        """Whether a reader has reason to take an entry for committed."""
+        """Whether a reader may consider an entry committed."""
         follower = self.follower[f]
         return follower.seen is not None and is_readable(entry_id, follower.lac, self._end_seen(f))
 
     @action(f=followers)
     def reader_reads_metadata(self, f: ModelValue) -> None:
-        """A reader reads the metadata as they are now."""
+        """A reader reads the current metadata."""
         require(self.meta.metadata is not None)
         self.follower[f].seen = self.meta.metadata
         self.follower[f].has_looked = True
 
     @action(f=followers)
     def reader_learns_lac(self, f: ModelValue) -> None:
-        """A reader learns a higher LAC, which can only come from the owner of the ledger: other writers send LACs that
-        the owner has sent.
+        """A reader learns a higher LAC. It can only come from the owner of the ledger: other writers send LACs that the
+        owner has sent.
         """
         follower = self.follower[f]
         require(follower.seen is not None)
@@ -793,7 +797,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_answers_reader(self, b: ModelValue) -> None:
-        """A bookie answers a reader, who asks only for what it has reason to take for committed."""
+        """A bookie answers a reader. Readers ask only for entries that they may consider committed."""
         require(len(self.followers) > 0)
         entry_id, found = self._answer_read(b)
         if found:
@@ -804,7 +808,7 @@ class RunningStore(Store):
 
     @action(f=followers, b=Store.bookies)
     def reader_receives_entry(self, f: ModelValue, b: ModelValue) -> None:
-        """A reader has an entry that it has asked for."""
+        """A reader receives an entry that it has asked for."""
         entry_id = one_of(self.entry_ids)
         require(self._may_read(f, entry_id))
         require(self.shown[b][entry_id])
@@ -813,7 +817,7 @@ class RunningStore(Store):
 
     @action(f=followers, b=Store.bookies)
     def reader_receives_no_entry(self, f: ModelValue, b: ModelValue) -> None:
-        """A bookie that a reader has asked for an entry has none."""
+        """A reader receives the answer of a bookie that it lacks an entry."""
         entry_id = one_of(self.entry_ids)
         require(self._may_read(f, entry_id))
         require(self.denied[b][entry_id])
@@ -822,8 +826,8 @@ class RunningStore(Store):
 
     @action(f=followers)
     def reader_finds_no_entry(self, f: ModelValue) -> None:
-        """All bookies that should have an entry, as the metadata say that the reader has read since, have denied it:
-        there is none.
+        """All bookies that should have an entry have denied it, according to the metadata that the reader has read
+        since. So there is none.
         """
         entry_id = one_of(self.entry_ids)
         seen = self.follower[f].seen
@@ -842,29 +846,27 @@ class RunningStore(Store):
 
     @invariant(f=followers, when=lambda protocol: not protocol.crashes)
     def readers_find_what_is_committed(self, f: ModelValue) -> bool:
-        """No reader is answered that a committed entry does not exist, as long as no bookie loses durable entries."""
+        """No reader is answered that a committed entry does not exist, unless a bookie loses durable entries."""
         return not self.misses[f]
 
     @invariant(f=followers)
     def nobody_has_read_what_is_cut_off(self, f: ModelValue) -> bool:
-        """An entry that a reader has got is not cut off when the ledger is closed."""
+        """An entry that a reader has read is not cut off when the ledger is closed."""
         metadata = self.meta.metadata
         end = None if metadata is None else end_of(metadata)
         return end is None or self.read_up_to[f] <= end
 
-    # -- bookies that lose what they had -------------------------------------------------------------------------------
+    # -- bookies that lose data ----------------------------------------------------------------------------------------
 
     @action(b=Store.bookies)
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A bookie comes back without anything that it had, in limbo. What is on its way to it may still arrive."""
+        """A bookie comes back without any data, in limbo. Messages to it may still arrive."""
         self._crash()
         self._lose_everything(b, limbo=True)
 
     @action(b=Store.bookies)
     def bookie_is_wiped(self, b: ModelValue) -> None:
-        """A bookie comes back without anything that it had, and is not in limbo, since the metadata do not tell of
-        it.
-        """
+        """A bookie comes back without any data, and is not in limbo, since it is not in the metadata."""
         metadata = self.meta.metadata
         require(metadata is None or not any(b in fragment.ensemble for fragment in metadata.fragments))
         self._crash()
@@ -872,9 +874,9 @@ class RunningStore(Store):
 
     @action(b=Store.bookies, mark=tuple(Mark), fenced=(False, True), limbo=(False, True))
     def bookie_may_lack_entries(self, b: ModelValue, mark: Mark, fenced: bool, limbo: bool) -> None:
-        """A bookie that may have lost entries comes back, and marks the ledger before it answers anybody: it is fenced
-        then and in limbo, or not. It may have read that the ledger is not closed, or that it has entries of it, before
-        that changed.
+        """A bookie that may have lost entries comes back, and marks the ledger before it answers any request: then the
+        ledger is fenced and in limbo, or not. It may have read metadata in which the ledger is not closed, or the
+        bookie has entries of it, before that changed.
         """
         require(self.meta.metadata is not None)
         due = mark_of(self.metadata, b, self.protections)
@@ -891,7 +893,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_finds_entry(self, b: ModelValue) -> None:
-        """An entry is still there."""
+        """A bookie finds that an entry is still there."""
         entry_id = one_of(self.entry_ids)
         require(self.crashes != 0 and self.had[b][entry_id])
         self.had[b][entry_id] = False
@@ -899,7 +901,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_copies_entry(self, b: ModelValue) -> None:
-        """A bookie that repairs itself has an entry of a closed ledger from another one, which may have lost it
+        """A bookie that repairs itself copies an entry of a closed ledger from another one, which may have lost it
         since.
         """
         entry_id = one_of(self.entry_ids)
@@ -913,7 +915,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_leaves_limbo(self, b: ModelValue) -> None:
-        """The ledger is closed, and nothing that belongs to the bookie is missing; or the ledger is gone."""
+        """The ledger is closed, and the bookie has all its entries; or the ledger is deleted."""
         require(self.bookie[b].limbo)
         metadata = self.meta.metadata
         lacking = sum(not self.stored[b][entry_id] for entry_id in self._belonging(b))

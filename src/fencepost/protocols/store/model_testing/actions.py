@@ -1,12 +1,12 @@
-"""The handlers of the protocol's actions: each lets the same happen to the roles, and checks what they do then.
+"""The handlers of the protocol's actions. Each makes the same happen to the roles, and checks their effects.
 
-The protocol takes a step for each thing that a client does; a role does several at once, as soon as it may (it is
-*eager*): it writes back entries that it has found, reads on, sends entries again that an ensemble lacks, marks and
-closes the ledger. The messages that it sends then must be those that the protocol can send by such steps alone
-(:func:`owed`); they wait in the outbox until the protocol sends them. A message that it never sends stays there.
+The protocol has a step for each act of a client. A role is *eager*: it does several at once, as soon as it may. It
+writes back entries that it has found, reads on, resends entries that an ensemble lacks, marks and closes the ledger.
+The messages of such a role must be those that the protocol can send by these steps alone (:func:`owed`). They wait in
+the outbox until the protocol sends them. A message that the protocol never sends stays there.
 
-A few steps no role of the store takes: :data:`REASONS`. Whether a step is one of them is decided by the behaviour
-alone, never by what a role does.
+The roles of the store never take some steps: :data:`REASONS`. Only the behaviour decides whether a step is one of them,
+never the role.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REASONS: Mapping[str, str] = {
     "read elsewhere": "a reader that has found nothing looks at the metadata again, and then asks other bookies",
     "lac of reader": "a reader that begins knows the LAC of bookies' last entries, and none of bookies in limbo",
 }
-"""Reasons why the roles do not follow a behaviour of the protocol that is right all the same."""
+"""Reasons why the roles do not follow a correct behaviour of the protocol."""
 
 
 class NotRealisable(Exception):
@@ -79,7 +79,7 @@ class Taken:
         return event.source, event.dest, event.passed[0]
 
     def sent(self, by: ModelValue) -> list[tuple[ModelValue, Message, bool]]:
-        """The messages that somebody sends: to whom, and whether they are lost."""
+        """The messages that are sent: their receivers, and whether they are lost."""
         return [(e.dest, e.passed[0], e.lost) for e in self.events if e.kind == "send" and e.source == by]
 
 
@@ -96,7 +96,8 @@ def drive(system: System, step: Taken) -> None:
 
 def _consume(system: System, step: Taken, c: ModelValue) -> None:
     """Match the messages of a step with the outbox of a client: the role must have sent every message that the protocol
-    sends. Its other messages must be :func:`owed`."""
+    sends. Its other messages must be :func:`owed`.
+    """
     who = name(c)
     for b, message, lost in step.sent(c):
         system.send(who, name(b), message, lost)
@@ -125,7 +126,7 @@ def _is_again(after: Protocol, c: ModelValue, b: str, message: Message) -> bool:
 def owed(before: Protocol, after: Protocol, c: ModelValue) -> set[tuple[str, Message]]:
     """The messages that a client may send by steps that a role takes at once, in this state or in the one before."""
     client, found = after.client[c], set[tuple[str, Message]]()
-    # A recovery that aborts has written back the entries that it found before the entry that it cannot decide on.
+    # A recovery that aborts has written back the entries that it found before the undecidable one.
     if client.status in (Status.OPEN, Status.IN_RECOVERY, Status.CLOSING_RECOVERED, Status.ABORTED):
         assert client.seen is not None
         recovery = client.status is not Status.OPEN
@@ -201,7 +202,7 @@ def _take_write(system: System, step: Taken, c: ModelValue) -> None:
     if write.version != expected:
         raise Difference(f"the version that {who} wants to replace", expected, write.version)
     taken = write.version == system.version or not after.protections.conditional_updates
-    # Where the answer comes at once, the protocol forgets a refused update.
+    # If the answer comes at once, the protocol discards a refused update.
     wanted = after.meta.metadata if update is None else update.metadata
     if (taken or update is not None) and actual_metadata(write.metadata) != expected_metadata(wanted):
         raise Difference(f"the metadata that {who} writes", expected_metadata(wanted), actual_metadata(write.metadata))
@@ -258,11 +259,11 @@ def _time_out_adds(system: System, c: str, failed: Sequence[str]) -> None:
 
 
 def _replace_bookies(system: System, step: Taken, c: ModelValue, ensemble: Sequence[ModelValue]) -> list[str]:
-    """Give a client the bookies that the protocol takes. Returns the failed ones, in the order of the ensemble."""
+    """Give a client the bookies that the protocol takes. Return the failed ones, in the order of the ensemble."""
     who, before = name(c), ensemble_of(step.before.client_ensemble(c))
     failed = {name(b) for b in step.before.failed_bookies(c)}
     fresh = [b for b in ensemble_of(ensemble) if b not in before]
-    if not fresh:  # a change that was refused at once, of which nothing is left: any will do
+    if not fresh:  # a change that was refused at once and left no trace: any bookies are accepted
         system.list_bookies(who, tuple(name(b) for b in step.after.bookies))
         return [b for b in before if b in failed]
     left = system.left.get(who, frozenset())
@@ -291,8 +292,9 @@ def _client_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None
 
 
 def _client_closes_ledger(system: System, step: Taken, c: ModelValue) -> None:
-    """The caller closes the ledger. With unconfirmed entries the role can close only once it has given the entries up:
-    bookies do not answer in time, and there are no others. The bookies may answer later all the same."""
+    """The caller closes the ledger. With unconfirmed entries the role can close only after it has given the entries up:
+    bookies do not answer in time, and there are no others. The bookies may still answer later.
+    """
     who = name(c)
     if step.before.client[c].pending_add_ops:
         system.list_bookies(who, ())
@@ -305,7 +307,7 @@ def _client_closes_ledger(system: System, step: Taken, c: ModelValue) -> None:
 
 
 def _outstanding_adds(system: System, c: str) -> list[tuple[Number, str, Message]]:
-    """Adds of a client that are not answered, as far as it knows, in their order: their numbers and bookies."""
+    """Adds of a client that are unanswered, as far as it knows, in order: their numbers and bookies."""
     found = [(each.number, each.bookie, each.message) for each in system.outbox.get(c, ())]
     for channels in (
         ((channel, number) for channel, (number, _) in system.flying.items()),
@@ -340,7 +342,7 @@ def _client_receives_fence_response(system: System, step: Taken, c: ModelValue, 
 
 
 def _client_receives_read(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
-    """The protocol looks for reads that timed out when a response comes. So the reads of the role time out then."""
+    """The protocol looks for reads that timed out when a response arrives. So the reads of the role time out then."""
     who, client = name(c), step.before.client[c]
     for channel in [*system.lost]:
         message = channel[2]
@@ -377,7 +379,7 @@ def _recovery_changes_ensemble(system: System, step: Taken, c: ModelValue) -> No
 
 
 def _nothing(system: System, step: Taken, **_: Any) -> None:
-    """The role has taken this step already: its messages and its state are compared later."""
+    """The role has taken this step already. Its messages and its state are compared later."""
 
 
 # -- readers ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Whether the roles are in the state of the protocol.
+"""Compares the state of the roles with that of the protocol.
 
-The functions below give the variables that are compared; :data:`NOT_COMPARED` names those that are not, with reasons.
-A role does at once what the protocol may do later (see `actions`): the role is compared with the protocol as it is
-after that.
+The functions below give the variables that are compared; :data:`NOT_COMPARED` names the others, with reasons. A role
+does at once what the protocol may do later (see `actions`), so it is compared with the protocol as it will be after
+that.
 """
 
 from __future__ import annotations

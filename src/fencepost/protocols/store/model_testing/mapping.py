@@ -1,9 +1,9 @@
 """The mapping between values of the protocol and values of the store.
 
-Entries count from 1 in the protocol and from 0 in the store; a LAC of 0 is -1 there. As the write set of an entry
-begins one bookie further on than that of the entry before it, an ensemble of the store begins one bookie further on
-than the protocol's: so every entry has the same write set in both. An entry of the protocol is a number; in the store
-it is as many bytes of that value, so that entries differ in their lengths.
+Entries count from 1 in the protocol and from 0 in the store; a LAC of 0 is -1 there. The write set of an entry begins
+one bookie further on than that of the entry before it. So an ensemble of the store is rotated by one against the
+protocol's, and every entry has the same write set in both. An entry of the protocol is a number; in the store it is as
+many bytes of that value, so that entries differ in length.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def data_of(number: int) -> bytes:
 
 
 def length_to(last_entry: int) -> int:
-    """Bytes of data of a ledger that ends at this entry of the protocol."""
+    """The number of bytes of a ledger that ends at this entry of the protocol."""
     return last_entry * (last_entry + 1) // 2
 
 
@@ -78,7 +78,7 @@ def expected_metadata(metadata: LedgerMetadata | None) -> Any:
 
 
 def actual_metadata(metadata: LedgerMetadata | None) -> Any:
-    """The same values of metadata of the store; the metadata themselves where they can be none of the protocol."""
+    """The same values of metadata of the store, or the metadata themselves if the protocol cannot have them."""
     if metadata is None:
         return None
     fragments = tuple((f.first_entry_id + 1, tuple(f.ensemble)) for f in metadata.fragments)
@@ -91,8 +91,7 @@ def actual_metadata(metadata: LedgerMetadata | None) -> Any:
 
 
 def entry_in(body: bytes | None, entry_id: int | None = None) -> Entry | None:
-    """The entry of the protocol that a body holds. Raises :class:`NoCounterpart` if it is none that was ever
-    written."""
+    """The entry of the protocol that a body holds. Raises :class:`NoCounterpart` if it was never written."""
     if body is None:
         return None
     found = DIGESTS.open_entry(body, LEDGER, entry_id)
@@ -118,8 +117,8 @@ def protocol_request(request: Request) -> Message:
 
 
 def protocol_response(asked: Message, response: Response) -> Message | None:
-    """The message of the protocol that a response to ``asked`` stands for; None for a response that leaves open whether
-    there is an entry.
+    """The message of the protocol that a response to ``asked`` stands for, or None for a response that leaves open
+    whether the entry exists.
 
     Raises :class:`NoCounterpart` if there is none.
     """

@@ -1,4 +1,4 @@
-"""The result of driving, in words and as JSON."""
+"""The result of driving, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def trace_to(driver: Driver, found: Found) -> Trace:
 
 
 def difference(found: Found) -> list[str]:
-    """The difference in lines: its step, its variable, and both values."""
+    """The difference as lines: its step, its variable, and both values."""
     step = _title(found.way[-1])
     return [
         f"After step {len(found.way)}, {step}:",

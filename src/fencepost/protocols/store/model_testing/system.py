@@ -1,9 +1,9 @@
-"""The roles of one behaviour and their environment: messages, bookies' disks, the metadata service. Nothing happens by
-itself.
+"""The roles of one behaviour and their environment: messages, bookies' disks, the metadata service. Nothing happens
+unless a handler makes it happen.
 
-A message of a client's role is in the client's outbox until the protocol sends it: a role does at once what the
-protocol may do later. A journal is synced as soon as it is written. A *fork* of a system goes on by itself; a role is
-copied when the first event happens to it, so that it can go several ways from its state.
+A message of a client's role stays in the client's outbox until the protocol sends it: a role does at once what the
+protocol may do later. A journal is synced as soon as it is written. A *fork* of a system continues independently. A
+role is copied at its first event in a fork, so it can continue in several ways from one state.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from fencepost.protocols.store.model_testing.mapping import (
 )
 
 _OBJECTS = (Writer, Recoverer, Reader, Readings, Bookie, Adds, MetadataView)
-"""Classes whose objects change, and are copied field by field."""
+"""Classes of mutable objects, which are copied field by field."""
 
 _SHARED = (Digests, PlainLoops)
-"""Classes whose objects stay as they are."""
+"""Classes of immutable objects, which are shared."""
 
 
 def copied(role: Any) -> Any:
-    """A copy of a role that goes on by itself. Values that cannot change are shared by both."""
+    """A copy of a role that continues independently. Immutable values are shared."""
     return _copied(role, {})
 
 
@@ -91,7 +91,7 @@ Channel = tuple[str, str, Message]
 
 
 class Difference(Exception):
-    """The roles have not done what the protocol does, or are in another state."""
+    """The roles have not followed the protocol, or are in another state."""
 
     def __init__(self, variable: str, expected: Any, actual: Any) -> None:
         super().__init__(variable, expected, actual)
@@ -101,8 +101,8 @@ class Difference(Exception):
 
 
 class Number(NamedTuple):
-    """The number of a request: among all of its client; and what its role knows it by, ``of``: the number of a request,
-    of a reading or of an attempt to add.
+    """The numbers of a request: among those of its client, and ``of``: its role's number of the request, of the reading
+    or of the attempt to add.
     """
 
     order: int
@@ -110,7 +110,7 @@ class Number(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Something that a client's role wants to send."""
+    """A message that a client's role will send."""
 
     bookie: str
     message: Message
@@ -130,7 +130,9 @@ class Settings(NamedTuple):
 
 
 class System:
-    """See above. Every message in flight has the number of its request, and its counterpart in the store."""
+    """The roles and their environment. Every message in flight has the number of its request, and its counterpart in
+    the store.
+    """
 
     def __init__(self, settings: Settings, bookies: tuple[str, ...], protections: Protections) -> None:
         self.settings = settings
@@ -142,21 +144,21 @@ class System:
         """Roles that are not shared with another system."""
         self.outbox: dict[str, tuple[Wanted, ...]] = {}
         self.wanted: dict[str, int] = {}
-        """The requests of each client so far; ``looked_at``: up to the last that was in its outbox after a step."""
+        """The requests of each client so far; ``looked_at``: the last that was in its outbox after a step."""
         self.looked_at: dict[str, int] = {}
         self.flying: dict[Channel, tuple[Number, Request | Response]] = {}
         self.lost: dict[Channel, Number] = {}
         self.dropped: dict[Channel, Number] = {}
-        """Messages that were on their way to a bookie that crashed, where the protocol does not know of losses."""
+        """Messages to a bookie that crashed while they were in flight, where the protocol does not model losses."""
         self.writes: dict[str, interface.WriteMetadata | interface.CreateMetadata] = {}
-        """Writes that are on their way to the metadata service; ``reads``: so are these."""
+        """Writes in flight to the metadata service; ``reads``: reads in flight."""
         self.reads: dict[str, int] = {}
         self.answers: dict[str, tuple[int, interface.Outcome, int]] = {}
         """Answers of the metadata service that clients have not received yet."""
         self.timers: dict[str, tuple[tuple[Any, int], ...]] = {}
-        """The keys of the timers of clients that are set, and when each is due."""
+        """The timers of clients that are set: their keys, and when each is due."""
         self.found: dict[str, bytes] = {}
-        """What has been sent to readers."""
+        """The entries that have been sent to readers."""
         self.results: dict[str, tuple[interface.Result, ...]] = {}
         self.metadata: LedgerMetadata | None = None
         self.version = 0
@@ -164,7 +166,7 @@ class System:
         """The bookies that have left the ensemble of each client."""
 
     def fork(self) -> System:
-        """A system in the same state, which goes on by itself."""
+        """A system in the same state, which continues independently."""
         other = System.__new__(System)
         for name, value in self.__dict__.items():
             other.__dict__[name] = dict(value) if type(value) is dict else value
@@ -174,7 +176,7 @@ class System:
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def role(self, who: str) -> Any:
-        """A role that is not shared with another system, for an event."""
+        """The role, not shared with another system, so that it can handle an event."""
         if who not in self.own:
             self.roles[who] = copied(self.roles[who])
             if who in self.stored:
@@ -187,7 +189,7 @@ class System:
         self.own.add(who)
 
     def add_writer(self, who: str) -> None:
-        """A client is to create the ledger."""
+        """Add a client that creates the ledger."""
         ensemble_size, write_quorum, ack_quorum = self.settings.quorums
         settings = WriterSettings(
             ensemble_size,
@@ -200,12 +202,12 @@ class System:
         self._add(who, Writer(LEDGER, settings, self.protections))
 
     def add_recoverer(self, who: str) -> None:
-        """A client is to recover the ledger."""
+        """Add a client that recovers the ledger."""
         settings = RecovererSettings(PASSWORD, self.settings.reads_in_flight)
         self._add(who, Recoverer(LEDGER, settings, self.protections))
 
     def add_reader(self, who: str) -> None:
-        """A client is to read."""
+        """Add a client that reads."""
         self._add(who, Reader(LEDGER, ReaderSettings(PASSWORD), self.protections))
 
     def replace_bookie(self, b: str) -> None:
@@ -218,7 +220,7 @@ class System:
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     def ask(self, b: str, request: Request) -> Response:
-        """Let a bookie take a request; its response."""
+        """Let a bookie handle a request, and return its response."""
         event: interface.Event = interface.Asked(1, 1, request)
         if type(request) is AddEntry:
             event = interface.AskedToAdd(1, (AddRequests(((1, request),)),))
@@ -230,8 +232,8 @@ class System:
         return answers[0]
 
     def _give_bookie(self, b: str, event: interface.Event, request: Request | None = None) -> list[Response]:
-        """Let an event happen to a bookie, that a request came if there is one, and its disk do its work; the responses
-        that the bookie sends.
+        """Give a bookie an event, with the request that arrived if there is one, and let its disk do its work. Return
+        the responses that the bookie sends.
         """
         role, sent = self.role(b), list[Response]()
         stored, events = self.stored[b], deque([event])
@@ -268,7 +270,7 @@ class System:
     # -- clients -------------------------------------------------------------------------------------------------------
 
     def give(self, c: str, event: interface.Event, now: int = 0) -> None:
-        """Let an event happen to a client."""
+        """Give a client an event."""
         detour = list[interface.Send]()
         for effect in self.role(c).receive(event, now):
             if type(effect) is interface.Send:
@@ -303,7 +305,8 @@ class System:
 
     def _is_detour(self, c: str, request: Request) -> bool:
         """Whether a role asks for something that the protocol knows without asking, or that makes no difference there:
-        the length of a ledger that is recovered, and the LAC that an ordinary reader begins with."""
+        the length of a ledger that is recovered, and the LAC that an ordinary reader begins with.
+        """
         reads_length = type(request) is ReadEntry and not request.fence and isinstance(self.roles[c], Recoverer)
         return reads_length or type(request) is ReadLac
 
@@ -321,7 +324,7 @@ class System:
         self.outbox[c] = (*self.outbox.get(c, ()), Wanted(b, message, Number(order, of), request))
 
     def call(self, c: str, operation: str, *arguments: Any) -> int:
-        """Let the caller of a client call an operation; the token of its result."""
+        """Let the caller of a client call an operation. Return the token of its result."""
         token = len(self.results.get(c, ())) + 1
         self.give(c, interface.Call(token, operation, arguments))
         return token
@@ -331,7 +334,7 @@ class System:
         self.give(c, interface.Append(len(self.results.get(c, ())) + 1, (data,)))
 
     def read(self, c: str, entry_id: int) -> None:
-        """Let the caller of a reader want an entry."""
+        """Let the caller of a reader request an entry."""
         self.give(c, interface.ReadEntries(len(self.results[c]) + 1, entry_id, entry_id))
 
     def list_bookies(self, c: str, bookies: tuple[str, ...]) -> None:
@@ -339,13 +342,13 @@ class System:
         self.give(c, interface.BookiesChanged(bookies))
 
     def fire(self, c: str) -> None:
-        """Fire all timers of a client that are set by now."""
+        """Fire all timers of a client that are set now."""
         timers, self.timers[c] = self.timers.get(c, ()), ()
         for key, due in timers:
             self.give(c, interface.TimerFired(key), due)
 
     def error_of(self, c: str) -> interface.Error | None:
-        """The error of the last call of a client that ended; None if it has none, or no call has ended."""
+        """The error of the last call of a client that ended, or None."""
         results = self.results.get(c)
         return results[-1].error if results else None
 
@@ -383,7 +386,7 @@ class System:
         self.answered(c, to if source == c else source, number, message, None)
 
     def answered(self, c: str, b: str, number: Number, message: Message, response: Response | None) -> None:
-        """A bookie answers a client, or (None) the client gives up waiting for it."""
+        """A bookie answers a client, or (None) the client gives up waiting."""
         txn = number.of
         if isinstance(message, (AddEntryRequest, AddEntryResponse)):
             code = None if response is None else response.code
@@ -404,8 +407,9 @@ class System:
     # -- the metadata service ------------------------------------------------------------------------------------------
 
     def answer_write(self, c: str, outcome: interface.Outcome, txn: int, version: int = -1) -> None:
-        """Answer the write of a client. Where the outcome is unknown, or the write was refused, the client reads the
-        metadata again."""
+        """Answer the write of a client. If the outcome is unknown, or the write was refused, the client reads the
+        metadata again.
+        """
         self.give(c, interface.MetadataAnswer(txn, outcome, version))
         if outcome is interface.Outcome.UNKNOWN:
             self.fire(c)
@@ -413,7 +417,8 @@ class System:
 
     def answer_read(self, c: str, seen: tuple[LedgerMetadata, int] | None = None) -> None:
         """Answer the read of the metadata that a client waits for, if there is one. ``seen``: the metadata that it
-        reads where these are not the current ones."""
+        reads, if not the current ones.
+        """
         txn = self.reads.pop(c, None)
         if txn is None:
             return

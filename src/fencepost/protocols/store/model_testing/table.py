@@ -1,4 +1,4 @@
-"""Behaviours from a table of states: every transition, or the ways to a sample of states."""
+"""Behaviours from a table of states: every transition, or the paths to a sample of states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.protocols.store.store import Store as Protocol
 from fencepost.states.manifest import StateSpace
 
 MOST = 1_000_000
-"""Transitions that one process drives; more are for Spark."""
+"""The maximum number of transitions that one process drives. Spark drives more."""
 
 DRIVEN = "store"
 """The protocol whose actions are those of the roles."""
@@ -78,10 +78,10 @@ class Tree:
         self.fingerprints = fingerprints[self.order]
         self._table = table.combine_chunks().select(["parent", "action", "parameters"])
         self.over: dict[int, Edge] = {}
-        """Steps that lead to a state in place of the one by which it was discovered."""
+        """Steps that lead to a state instead of the one by which it was discovered."""
 
     def steps(self, states: Iterable[int]) -> list[Edge]:
-        """The last steps of the ways to these states."""
+        """The last steps of the paths to these states."""
         wanted = sorted(set(states))
         if not wanted:
             return []
@@ -95,12 +95,12 @@ class Tree:
         return [self.over.get(edge.target, edge) for edge in steps]
 
     def ways(self, states: Iterable[int]) -> list[Edge]:
-        """All steps of the ways to these states."""
+        """All steps of the paths to these states."""
         return ways(self.steps, states)
 
 
 def ways(steps: Any, states: Iterable[int]) -> list[Edge]:
-    """The steps of the ways to some states; ``steps`` gives the last ones."""
+    """The steps of the paths to some states; ``steps`` gives the last ones."""
     found: dict[int, Edge] = {}
     frontier = set(states)
     while frontier:
@@ -134,8 +134,9 @@ def every_transition(space: StateSpace, protections: Protections | None = None) 
 
 
 def with_other_ways(driver: Driver, result: DriveResult, edges: Iterable[Edge], tree: Any) -> DriveResult:
-    """Drive the transitions from unreached states by other ways, as long as there are any. ``edges``: at least those
-    from and to unreached states."""
+    """Drive the transitions from unreached states by other paths, while there are any. ``edges``: at least those from
+    and to unreached states.
+    """
     edges = list(edges)
     while result.unreached:
         unreached = result.unreached
@@ -156,7 +157,7 @@ def with_other_ways(driver: Driver, result: DriveResult, edges: Iterable[Edge], 
 
 
 def sample(space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> DriveResult:
-    """Drive the ways to so many states of a table that a seed chooses, in this process."""
+    """Drive the paths to a number of states of a table that a seed chooses, in this process."""
     driver, tree = Driver(protocol_of(space), protections), Tree(space)
     chosen = tree.fingerprints[np.argsort(ranks(tree.fingerprints, seed))[:count]]
     return along(driver, tree.ways(chosen.tolist()))

@@ -24,7 +24,7 @@ from fencepost.semantics.state import LOW
 Row = tuple[int, ...]
 
 MOST_FOUND = 20
-"""Differences whose whole ways are kept: the shortest ones."""
+"""The number of differences whose whole paths are kept: the shortest ones."""
 
 
 class Edge(NamedTuple):
@@ -37,7 +37,7 @@ class Edge(NamedTuple):
 
 
 class Part(msgspec.Struct):
-    """Some transitions to drive, and the ways to the states that these leave: a tree of steps. Both by source state."""
+    """Some transitions to drive, and the paths to their source states: a tree of steps. Both by source state."""
 
     edges: dict[int, list[Edge]]
     tree: dict[int, list[Edge]]
@@ -63,8 +63,9 @@ class Part(msgspec.Struct):
 
 
 class Found(msgspec.Struct):
-    """A difference: the way to it, whose last step is the one after which the difference shows, the variable, its
-    expected value and its actual value."""
+    """A difference: the path to it, whose last step is the one after which the difference shows; the variable, its
+    expected value and its actual value.
+    """
 
     way: list[Edge]
     variable: str
@@ -73,15 +74,15 @@ class Found(msgspec.Struct):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Differences of one kind are counted together: those of one action and one variable."""
+        """The action and the variable. Differences of one kind are counted together."""
         return self.way[-1].action, self.variable
 
 
 class DriveResult(msgspec.Struct):
-    """The result of driving. ``covered``: transitions that the roles have taken, by actions; ``skipped``: transitions
-    that no role takes, by reasons; ``failed``: the skipped transitions and the differing ones; ``unreached``: states
-    to which there was no way without a failed step; ``beyond``: the number of transitions from these states.
-    ``kinds``: how many differences of each kind.
+    """The result of driving. ``covered``: transitions that the roles have taken, by action. ``skipped``: transitions
+    that no role takes, by reason. ``failed``: the skipped and the differing transitions. ``unreached``: states with no
+    path without a failed step. ``beyond``: the number of transitions from these states. ``kinds``: the number of
+    differences of each kind.
     """
 
     covered: Counter[str] = msgspec.field(default_factory=Counter)
@@ -115,7 +116,7 @@ class DriveResult(msgspec.Struct):
 
 
 class _Way:
-    """A step on the way from the initial state, and those before it."""
+    """A step on the path from the initial state, and those before it."""
 
     __slots__ = ("before", "edge")
 
@@ -133,7 +134,7 @@ def _whole(way: _Way | None) -> list[Edge]:
 
 
 def drive_part(driver: Driver, part: Part) -> DriveResult:
-    """Drive every transition of a part, each once, and the steps on the ways to them."""
+    """Drive every transition of a part, each once, and the steps on the paths to them."""
     began, result = time.perf_counter(), DriveResult()
     row, system = driver.begin()
     to_go: list[tuple[int, Row, System, _Way | None]] = [(driver.fingerprint(row), row, system, None)]
