@@ -18,37 +18,36 @@ HEAD = """# Mutants of the protocols
 
 A *mutant* is a protocol with one rule changed: a `require` dropped, a comparison shifted, a condition made true or
 false, an operand or a bound dropped, a field not written, a message or another effect left out.
-`python -m bench.mutants PROTOCOL` makes every one of them from the source, and asks who notices. This page is its
-output.
+`python -m bench.mutants PROTOCOL` makes all mutants of a protocol from its source, and finds out what notices each. This
+page is its output. A mutant can be noticed by
 
-- *configuration*: one that is shipped says something else than it does without the change: another property is
-  violated, or none, or the protocol raises.
-- *refinement*: a step is none of the protocol that it refines.
+- *configuration*: the result of a shipped configuration changes. It violates another property, or none, or the protocol
+  raises.
+- *refinement*: a step is not allowed by the refined protocol.
 - *simulator*: the same rule, run by roles in the simulator, breaks a promise. *traces*: the trace of such a run is
-  refused. They are asked only about rules that roles run, and only if no configuration notices.
-- *counts*: only the number of states, of levels or of steps is another one. It is the weakest notice: the mutant
-  forbids something that is harmless, or allows it, and no promise is broken where it was looked at. Tests compare
-  states and levels.
-- *nothing*: all configurations say the same, with the same counts. Each has its reason below.
+  refused. These two are used only for rules that roles run, and only if no configuration notices.
+- *counts*: only the number of states, levels or steps changes. This is the weakest evidence: the mutant forbids or
+  allows something harmless, and no promise was broken in the states searched. Tests compare states and levels.
+- *nothing*: all configurations have the same result and the same counts. The reason for each is below.
 
-A few quick configurations look at every mutant, up to the first that notices: tens of thousands of states, half a
-second. After that, what none of them notices is looked at by the simulator, and by the others that are not dear: those
-that do not end within `--states` look at as many levels as do. A configuration looks at a mutant only if it runs the
-line that is changed. One that is noticed by its counts is not looked at again (but with `--again`): more would notice
-it by a property. Limits are numbers of states and levels, a mutant is searched up to twice as far as the protocol, and
-the speed of a machine decides nothing, but where the Python of a mutant does not end (30 CPU seconds, *counts*).
-`tests/protocols/test_mutants.py` plants faults by hand besides, where two guards stand behind one another both of them.
+A few quick configurations check every mutant, until one notices: tens of thousands of states, half a second. If none
+does, the simulator checks it, and then the other configurations that are not too expensive. Those that do not end within
+`--states` check as many levels as do. A configuration checks a mutant only if it runs the changed line. A mutant noticed
+by its counts is not checked again (except with `--again`), although more of them would then be noticed by a property.
+Limits are numbers of states and levels, and a mutant is searched up to twice as far as the protocol. So the speed of a
+machine has no influence, except if the Python of a mutant does not end (30 CPU seconds, *counts*).
+`tests/protocols/test_mutants.py` also has mutants made by hand. Where one guard repeats another, they change both.
 """
 
 
 def reasons() -> dict[str, dict[str, str]]:
-    """Why a mutant is noticed by nothing, by protocol and the name of the mutant."""
+    """Why nothing notices a mutant, by protocol and the name of the mutant."""
     found: dict[str, dict[str, str]] = tomllib.loads(REASONS.read_text())
     return found
 
 
 def page(results: Results, why: Mapping[str, Mapping[str, str]]) -> str:
-    """The page: a table of all protocols that were run, and what nothing noticed, with its reason."""
+    """The page: a table of all protocols that were run, and the mutants that nothing noticed, each with its reason."""
     lines = [HEAD, "| protocol | mutants | " + " | ".join(BY) + " |", "|" + "---|" * (2 + len(BY))]
     rest: list[str] = []
     open_yet: list[str] = []
