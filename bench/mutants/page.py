@@ -17,9 +17,9 @@ REASONS = Path(__file__).with_name("reasons.toml")
 HEAD = """# Mutants of the protocols
 
 A *mutant* is a protocol with one rule changed: a `require` dropped, a comparison shifted, a condition made true or
-false, an operand or a bound dropped, a field not written, a message or another effect left out.
-`python -m bench.mutants PROTOCOL` makes all mutants of a protocol from its source, and finds out what notices each. This
-page is its output. A mutant can be noticed by
+false, an operand or a bound dropped, a field not written, a message or another effect left out. `python -m
+bench.mutants PROTOCOL` makes all mutants of a protocol from its source, and finds out what notices each. This page is
+its output. A mutant can be noticed by
 
 - *configuration*: the result of a shipped configuration changes. It violates another property, or none, or the protocol
   raises.
@@ -31,11 +31,11 @@ page is its output. A mutant can be noticed by
 - *nothing*: all configurations have the same result and the same counts. The reason for each is below.
 
 A few quick configurations check every mutant, until one notices: tens of thousands of states, half a second. If none
-does, the simulator checks it, and then the other configurations that are not too expensive. Those that do not end within
-`--states` check as many levels as do. A configuration checks a mutant only if it runs the changed line. A mutant noticed
-by its counts is not checked again (except with `--again`), although more of them would then be noticed by a property.
-Limits are numbers of states and levels, and a mutant is searched up to twice as far as the protocol. So the speed of a
-machine has no influence, except if the Python of a mutant does not end (30 CPU seconds, *counts*).
+does, the simulator checks it, and then the other configurations that are not too expensive. Those that do not end
+within `--states` check as many levels as do. A configuration checks a mutant only if it runs the changed line. A mutant
+noticed by its counts is not checked again (except with `--again`), although more of them would then be noticed by a
+property. Limits are numbers of states and levels, and a mutant is searched up to twice as far as the protocol. So the
+speed of a machine has no influence, except if the Python of a mutant does not end (30 CPU seconds, *counts*).
 `tests/protocols/test_mutants.py` also has mutants made by hand. Where one guard repeats another, they change both.
 """
 
