@@ -41,7 +41,7 @@ ENDLESS = "max(iter(int, 1))"
 def test_an_expression_that_never_ends(lamp: Explorer, expression: str) -> None:
     assert watched(lamp, "on", expression, "broken") == [
         ("False", None),
-        ("", "it is not evaluated any more: it takes longer than 0.25 seconds for the states of this history"),
+        ("", "it is no longer evaluated: it takes longer than 0.25 seconds for the states of this history"),
         ("False", None),
     ]  # fmt: skip
     # It is not tried again with every step, and what is asked next is answered.
@@ -170,7 +170,7 @@ def test_a_fork_server_that_was_stopped_is_started_anew(harmful: Explorer, monke
 
 
 def test_who_ends_its_own_process_is_told_so(harmful: Explorer) -> None:
-    said = "it is not evaluated any more: the author's Python ended its process"
+    said = "it is no longer evaluated: the author's Python ended its process"
     assert watched(harmful, "self.ends()", "n") == [("", said), ("0", None)]
     with pytest.raises(OptionError, match="the author's Python ended its process"):
         harmful.find({"session": harmful.name, "at": 0, "expression": "self.ends()"})
@@ -178,7 +178,7 @@ def test_who_ends_its_own_process_is_told_so(harmful: Explorer) -> None:
 
 def test_no_copy_of_a_worker_answers_in_its_place(harmful: Explorer) -> None:
     """Not even for root, to whom no limit of processes applies."""
-    assert "no process is begun here" in watched(harmful, "self.forks()")[0][0]
+    assert "no process may be started here" in watched(harmful, "self.forks()")[0][0]
     for n in range(5):
         assert watched(harmful, "self.copies()", f"n + {n}", f"n + {n + 100}")[1:] == [
             (str(n), None),

@@ -12,7 +12,7 @@ from fencepost import OptionError, Protocol, SearchOptions
 from fencepost.behaviours import to_itf
 from fencepost.behaviours.json import behaviour
 from fencepost.behaviours.reading import protocol_of, read, replayed
-from fencepost.explorer.find import Finding, look_for
+from fencepost.explorer.find import Finding, find_state
 from fencepost.explorer.session import Node, Session
 from fencepost.explorer.views import BLOCK, _change, view
 from fencepost.language.loading import load
@@ -221,7 +221,7 @@ def test_files_that_hold_no_such_behaviour(defect: fencepost.Result) -> None:
 
 
 def sought(session: Session, expression: str, start: Node | None = None) -> Finding:
-    return look_for(session, expression, start, LIMITS, lambda progress: None)
+    return find_state(session, expression, start, LIMITS, lambda progress: None)
 
 
 @pytest.mark.parametrize(
@@ -291,12 +291,12 @@ def test_find_starts_from_any_initial_state() -> None:
 def test_a_search_is_limited_and_can_be_stopped() -> None:
     session = Session(Ticking())
     limits = SearchOptions(workers=1, max_states=2_000)
-    assert "limit of 2,000 states" in look_for(session, "False", None, limits, lambda progress: None).said
+    assert "limit of 2,000 states" in find_state(session, "False", None, limits, lambda progress: None).said
 
     def stop(progress: object) -> None:
         raise KeyboardInterrupt
 
-    assert look_for(session, "False", None, SearchOptions(workers=1), stop).said.startswith("Stopped")
+    assert find_state(session, "False", None, SearchOptions(workers=1), stop).said.startswith("Stopped")
 
 
 def test_a_long_diagram_is_drawn_in_parts() -> None:

@@ -20,7 +20,7 @@ from fencepost.report.validation import explaining
 from fencepost.spark import coverage as on_spark
 from fencepost.spark import validate
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.validate import Request, Told, stretches_of, told_by, traces_of, validate_task, visit_task
+from fencepost.spark.validate import Request, TaskResult, results_of, stretches_of, traces_of, validate_task, visit_task
 from fencepost.states.manifest import StateSpace
 from fencepost.traces import RunsFile, TraceError, TraceWriter, read
 from fencepost.traces.validation import registry
@@ -115,8 +115,8 @@ def batches(rows: Sequence[tuple[str, str, str, int, int, str, str, str, str]], 
         yield pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows[at : at + size]])
 
 
-def told(events: Iterator[pa.RecordBatch]) -> list[Told]:
-    return told_by([row for batch in validate_task(Request(CONFORMANCE), events) for row in batch.to_pylist()])
+def told(events: Iterator[pa.RecordBatch]) -> list[TaskResult]:
+    return results_of([row for batch in validate_task(Request(CONFORMANCE), events) for row in batch.to_pylist()])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

@@ -33,7 +33,7 @@ from fencepost.semantics import Deadline, LimitReached, State, Stepper
 SMALL_STATES = 10_000
 SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
 """The most that ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and
-:class:`interpreted.Most`. Not seconds, so that the protocol alone decides which explorer answers.
+:class:`interpreted.Limits`. Not seconds, so that the protocol alone decides which explorer answers.
 """
 
 
@@ -162,7 +162,7 @@ def _try_small(
 
     stepper = _stepper(protocol, invariants, options, deadline)
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
-    explored = interpreted.explore(stepper, brief, most=interpreted.Most(**SMALL))
+    explored = interpreted.explore(stepper, brief, limits=interpreted.Limits(**SMALL))
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
         deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
     if deadline.reached is not None:

@@ -101,16 +101,16 @@ class Explorer:
         finding = self.search.finding if self.search is not None else None
         return {**about(self.session.protocol), "session": self.name, "search": search_view(finding)}
 
-    def begin(self, given: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where a page begins: at a path, with a file, or where the session begins."""
         tip, at = self.start
-        if given.get("file") is not None:
-            tip = self.session.graft(replayed(read(_text(given["file"], MAX_BODY)), self.session.stepper))
+        if arguments.get("file") is not None:
+            tip = self.session.graft(replayed(read(_text(arguments["file"], MAX_BODY)), self.session.stepper))
             at = tip.line[0]
-        elif given.get("path"):
-            tip, at = self._follow(_text(given["path"], MAX_BODY))
+        elif arguments.get("path"):
+            tip, at = self._follow(_text(arguments["path"], MAX_BODY))
         self.session.visit(tip)
-        return self._view(given, tip, at)
+        return self._view(arguments, tip, at)
 
     def _follow(self, text: str) -> tuple[Node, Node]:
         """The node that a path leads to, and the node of its line to show."""
@@ -118,40 +118,40 @@ class Explorer:
         tip = self.session.follow(path)
         return tip, tip.line[int(place)] if NUMBER.fullmatch(place) and int(place) <= tip.depth else tip
 
-    def look(self, given: dict[str, Any]) -> dict[str, Any]:
+    def look(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Show another state of the line to ``tip``, or of the line walked last through it."""
-        at = self._node(given, "at")
-        tip = self._node(given, "tip") if given.get("tip") is not None else at.end
+        at = self._node(arguments, "at")
+        tip = self._node(arguments, "tip") if arguments.get("tip") is not None else at.end
         if at not in tip.line:
             raise OptionError("these two states are not on one line")
         self.session.visit(tip)
-        return self._view(given, tip, at)
+        return self._view(arguments, tip, at)
 
-    def take(self, given: dict[str, Any]) -> dict[str, Any]:
+    def take(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Take one step. If the same step was taken before, the line continues as it did then."""
-        at, move = self._node(given, "at"), given.get("move")
+        at, move = self._node(arguments, "at"), arguments.get("move")
         if (
             not isinstance(move, list)
             or not move
             or not all(type(number) is int and abs(number) <= MOST for number in move)
         ):
-            raise OptionError("a step is given by its numbers")
+            raise OptionError("a step is a list of numbers")
         node = self.session.take(at, (move[0], tuple(move[1:])))
-        return self._view({**given, "known": min(_count(given, "known"), node.depth)}, node.end, node)
+        return self._view({**arguments, "known": min(_count(arguments, "known"), node.depth)}, node.end, node)
 
-    def find(self, given: dict[str, Any]) -> dict[str, Any]:
+    def find(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Begin a search for a state, from one state or from the start. Only one search runs at a time."""
         if self.search is not None and self.search.finding.running:
             raise OptionError("a search is running already: stop it first")
-        start = self._node(given, "at") if given.get("at") is not None else None
-        expression = _text(given.get("expression"), MAX_EXPRESSION)
+        start = self._node(arguments, "at") if arguments.get("at") is not None else None
+        expression = _text(arguments.get("expression"), MAX_EXPRESSION)
         # report an error in the expression at once
         self._watcher.watch(expression, [start or self.session.starts[0]])
         self.search = self._searcher.search(expression, start, self.limits)
         self.search.wait(0.2)  # most searches end within this time
-        return self.found(given)
+        return self.found(arguments)
 
-    def found(self, given: dict[str, Any]) -> dict[str, Any]:
+    def found(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The progress of the search and, once it has found a path, the node at the end of the path."""
         finding = self.search.finding if self.search is not None else None
         answer: dict[str, Any] = {"search": search_view(finding)}
@@ -163,31 +163,31 @@ class Explorer:
             answer["node"] = node.number
         return answer
 
-    def stop(self, given: dict[str, Any]) -> dict[str, Any]:
+    def stop(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Stop the search."""
         if self.search is not None:
             self.search.stop()
             self.search.wait(0.2)
-        return self.found(given)
+        return self.found(arguments)
 
-    def kept(self, given: dict[str, Any]) -> Trace:
+    def saved(self, arguments: dict[str, Any]) -> Trace:
         """The behaviour to a node, to be saved in one of the :data:`FORMS`."""
-        return self.session.trace(self._node(given, "tip"))
+        return self.session.trace(self._node(arguments, "tip"))
 
-    def _node(self, given: dict[str, Any], name: str) -> Node:
-        if given.get("session") != self.name:
-            raise Elsewhere("this page belongs to an earlier session")
-        return self.session.node(_count(given, name))
+    def _node(self, arguments: dict[str, Any], name: str) -> Node:
+        if arguments.get("session") != self.name:
+            raise OtherSession("this page belongs to an earlier session")
+        return self.session.node(_count(arguments, name))
 
-    def _view(self, given: dict[str, Any], tip: Node, at: Node) -> dict[str, Any]:
-        watches = given.get("watches", [])
+    def _view(self, arguments: dict[str, Any], tip: Node, at: Node) -> dict[str, Any]:
+        watches = arguments.get("watches", [])
         if not isinstance(watches, list) or len(watches) > MAX_WATCHES:
             raise OptionError(f"there can be {MAX_WATCHES} expressions at a time")
-        known = min(_count(given, "known"), tip.depth + 1)
+        known = min(_count(arguments, "known"), tip.depth + 1)
         texts = [_text(watch, MAX_EXPRESSION) for watch in watches]
         self._watcher.only(texts)
         watched = {text: self._watched(text, tip.line) for text in texts}
-        return view(self.session, tip, at, known=known, drawn=str(given.get("drawn", "")), watched=watched)
+        return view(self.session, tip, at, known=known, drawn=str(arguments.get("drawn", "")), watched=watched)
 
     def _watched(self, text: str, line: list[Node]) -> list[Evaluation] | str:
         try:
@@ -196,7 +196,7 @@ class Explorer:
             return str(error)
 
 
-class Elsewhere(OptionError):
+class OtherSession(OptionError):
     """A request of a page that was opened in another session. The page then reloads its path."""
 
 
@@ -213,19 +213,19 @@ FORMS: dict[str, tuple[Callable[[Trace], str], str, str]] = {
 """The formats in which a path can be saved: the function that writes it, its media type, the suffix of the file."""
 
 
-def _count(given: dict[str, Any], name: str) -> int:
-    number = given.get(name, 0)
+def _count(arguments: dict[str, Any], name: str) -> int:
+    number = arguments.get(name, 0)
     if type(number) is not int or not 0 <= number <= MOST:
         raise OptionError(f"{name} is a number")
     return number
 
 
-def _text(given: Any, limit: int) -> str:
-    if not isinstance(given, str):
+def _text(value: Any, limit: int) -> str:
+    if not isinstance(value, str):
         raise OptionError("text is needed")
-    if len(given) > limit:
+    if len(value) > limit:
         raise OptionError(f"this is longer than {limit:,} characters")
-    return given
+    return value
 
 
 # -- HTTP -------------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def address(explorer: Explorer, port: int) -> str:
 def application(explorer: Explorer, port: int) -> ASGIApp:
     """The page and its API. Answers only requests to ``port`` of this machine that have the explorer's token."""
 
-    def asked(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Request], Any]:
+    def endpoint_of(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
             if request.headers.get("content-type", "").partition(";")[0] != "application/json":
                 return _failed("requests are JSON", 415)
@@ -248,34 +248,34 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
                 body += piece
                 if len(body) > MAX_BODY:
                     return _failed(f"this is larger than {MAX_BODY >> 20} MiB", 413)
-            return await run_in_threadpool(answered, answer, bytes(body))
+            return await run_in_threadpool(respond, answer, bytes(body))
 
         return endpoint
 
-    def answered(answer: Callable[[dict[str, Any]], dict[str, Any]], body: bytes) -> Response:
+    def respond(answer: Callable[[dict[str, Any]], dict[str, Any]], body: bytes) -> Response:
         try:
-            given = loads(body or b"{}")
-            if not isinstance(given, dict):
+            arguments = loads(body or b"{}")
+            if not isinstance(arguments, dict):
                 raise OptionError("a request is an object")
             with explorer.lock:
-                return Response(dumps(answer(given)), media_type="application/json")
-        except Elsewhere as error:
+                return Response(dumps(answer(arguments)), media_type="application/json")
+        except OtherSession as error:
             return _failed(str(error), 409)
         except FencepostError as error:
             return _failed(str(error), 400)
         except Exception as error:
             return _failed(f"a fault in Fencepost: {type(error).__name__}: {error}", 500)
 
-    def kept(request: Request) -> Response:
+    def saved(request: Request) -> Response:
         form, tip = request.path_params["form"], request.query_params.get("tip", "")
         if form not in FORMS:
             return PlainTextResponse("there is no such file", 404)
         if not NUMBER.fullmatch(tip):
             return PlainTextResponse("tip is a number", 400)
-        given = {"session": request.query_params.get("session"), "tip": int(tip)}
+        arguments = {"session": request.query_params.get("session"), "tip": int(tip)}
         try:
             with explorer.lock:
-                trace = explorer.kept(given)
+                trace = explorer.saved(arguments)
         except FencepostError as error:
             return PlainTextResponse(str(error), 400)
         write, kind, suffix = FORMS[form]
@@ -297,16 +297,16 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
     answers = ("about", "begin", "look", "take", "find", "found", "stop")
     routes = [Route(path, file(*about_it), methods=["GET"]) for path, about_it in _STATIC.items()]
     routes.append(Route("/report.css", style, methods=["GET"]))
-    routes.append(Route("/keep/{form}", kept, methods=["GET"]))
-    routes += [Route(f"/api/{name}", asked(getattr(explorer, name)), methods=["POST"]) for name in answers]
-    return OnlyFromHere(Starlette(routes=routes), port, explorer.token)
+    routes.append(Route("/keep/{form}", saved, methods=["GET"]))
+    routes += [Route(f"/api/{name}", endpoint_of(getattr(explorer, name)), methods=["POST"]) for name in answers]
+    return LocalOnly(Starlette(routes=routes), port, explorer.token)
 
 
 def _failed(message: str, status: int) -> Response:
     return Response(dumps({"error": message}), status, media_type="application/json")
 
 
-class OnlyFromHere:
+class LocalOnly:
     """Refuses requests to another address, from another page, or without the token."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
@@ -344,21 +344,21 @@ class OnlyFromHere:
 
         await self.app(scope, receive, with_headers)
 
-    def _is_token(self, given: str | None) -> bool:
-        return given is not None and secrets.compare_digest(given.encode(), self.token)
+    def _is_token(self, token: str | None) -> bool:
+        return token is not None and secrets.compare_digest(token.encode(), self.token)
 
     def _refused(self, headers: list[tuple[str, str]]) -> str | None:
         hosts = [value for name, value in headers if name == "host"]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
-            return "refused: this page is for this machine alone"
+            return "refused: this page is for this machine only"
         for name, value in headers:
             if name == "origin" and value != f"http://{hosts[0]}":
-                return "refused: another page asked"
+                return "refused: another page sent this request"
             if name == "sec-fetch-site" and value not in ("same-origin", "none"):
                 # A link from another page may open this page, and nothing else.
                 navigates = ("sec-fetch-mode", "navigate") in headers and ("sec-fetch-dest", "document") in headers
                 if not navigates:
-                    return "refused: another page asked"
+                    return "refused: another page sent this request"
         return None
 
 

@@ -18,7 +18,7 @@ from fencepost.checker.engines.interface import Progress, Report
 from fencepost.checker.engines.options import SearchOptions
 from fencepost.errors import FencepostError, Misbehaved, OptionError, ProtocolRaised
 from fencepost.explorer import sandbox
-from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker, ended_by
+from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker, why_ended
 from fencepost.explorer.session import Node, Session
 from fencepost.language.context import Disabled, current
 from fencepost.language.declarations import initial, invariant
@@ -27,7 +27,7 @@ from fencepost.language.truths import truth
 from fencepost.semantics import State
 from fencepost.text.numbers import plural
 
-SOUGHT = "the_sought_state"
+TARGET = "the_sought_state"
 """The name of the invariant that is false in the state that is searched for."""
 
 GRACE = 1.0
@@ -43,7 +43,7 @@ STOPPED = "Stopped before it began."
 DIED = "The search failed: {}."
 
 
-def hunted(protocol: Protocol, expression: Expression, start: State | None) -> Protocol:
+def with_target(protocol: Protocol, expression: Expression, start: State | None) -> Protocol:
     """``protocol`` with one more invariant, which is false where ``expression`` is true. It begins at ``start``, if
     given.
 
@@ -71,7 +71,7 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
     declared: dict[str, Any] = {
         "__module__": type(protocol).__module__,
         "name": protocol.name,
-        SOUGHT: invariant(not_here),
+        TARGET: invariant(not_here),
     }
     if start is not None:
         setups = protocol.declared("initial")
@@ -97,16 +97,20 @@ class Finding:
     way: tuple[int, list[Move]] | None = None
 
 
-def look_for(session: Session, expression: str, start: Node | None, options: SearchOptions, report: Report) -> Finding:
+def find_state(
+    session: Session, expression: str, start: Node | None, options: SearchOptions, report: Report
+) -> Finding:
     """Find the nearest state, from ``start`` or from the initial states, in which an expression is true. Returns when
     the search is over.
 
     A search ends early if ``report`` raises :class:`KeyboardInterrupt`. Raises :class:`fencepost.OptionError` if the
     expression cannot be parsed. Any other error is in the result.
     """
-    sought = hunted(session.protocol, Expression(expression, session.protocol), None if start is None else start.state)
+    sought = with_target(
+        session.protocol, Expression(expression, session.protocol), None if start is None else start.state
+    )
     try:
-        result = check(sought, invariants=[SOUGHT], options=options, report=report)
+        result = check(sought, invariants=[TARGET], options=options, report=report)
         way = None
         if result.violation is not None and result.violation.trace is not None:
             trace = result.violation.trace
@@ -133,7 +137,7 @@ def _summary(result: Result, whence: str) -> str:
             return "It is true here already." if whence == "from here" else "It is true in the initial state."
         return f"Found {steps} step{'s' * (steps != 1)} {whence}: no way is shorter."
     if isinstance(result.error, ProtocolRaised):
-        if result.error.where == SOUGHT and isinstance(result.error.__cause__, Misbehaved):
+        if result.error.where == TARGET and isinstance(result.error.__cause__, Misbehaved):
             return f"Nothing can be found: {result.error.__cause__}."
         return f"The protocol raised before it was found: {result.error}"
     if result.failure is not None:
@@ -156,7 +160,7 @@ def searching(session: Session) -> Job:
         sandbox.without_programs()
 
         def report(progress: Progress) -> None:
-            sandbox.end_copy(own)
+            sandbox.exit_if_forked(own)
             if line.poll():
                 raise KeyboardInterrupt
             line.send(Finding(True, progress.doing, progress.distinct, progress.depth, progress.seconds))
@@ -167,12 +171,12 @@ def searching(session: Session) -> Job:
                 if asked is None:  # a request to stop a search that is over
                     continue
                 expression, start, links, options = asked
-                copy.learn(links)
+                copy.add(links)
                 try:
-                    found = look_for(session, expression, None if start is None else copy[start], options, report)
+                    found = find_state(session, expression, None if start is None else copy[start], options, report)
                 except OptionError as error:
                     found = Finding(False, str(error))
-                sandbox.end_copy(own)
+                sandbox.exit_if_forked(own)
                 line.send(found)
 
     return job
@@ -189,11 +193,11 @@ class Searcher:
         self._worker: Worker | None = None
 
     def search(self, expression: str, start: Node | None, options: SearchOptions) -> Search:
-        """Start a search for a state; see :func:`look_for`. ``options`` limit its time and memory."""
+        """Start a search for a state; see :func:`find_state`. ``options`` limit its time and memory."""
         if self._worker is not None and self._worker.ended:
             self._worker = None
         worker = self._worker = self._worker or self._forkserver.start(self._job)
-        links = [] if start is None else worker.news([start], self._copied)
+        links = [] if start is None else worker.missing_links([start], self._copied)
         return Search(worker, (expression, None if start is None else start.number, links, options), options)
 
 
@@ -254,4 +258,4 @@ class Search:
                     why = "Not found within the limits: the search took more memory than it may."
                     break
         ended = self._worker.end()
-        self._finding = replace(self._finding, running=False, said=why or DIED.format(ended_by(ended)))
+        self._finding = replace(self._finding, running=False, said=why or DIED.format(why_ended(ended)))

@@ -57,7 +57,7 @@ class ForkServer:
         self._pid = _forked()
         if not self._pid:
             try:
-                _let_go(keep=its.fileno())
+                _release_sockets(keep=its.fileno())
                 _serve(its, self._jobs)
             finally:
                 os._exit(0)  # exit handlers of this process must not run in its copies
@@ -72,21 +72,21 @@ class ForkServer:
                 pid = self._started(job, its)
             except (OSError, struct.error):  # the author's Python may have killed it: a worker has its user's rights
                 os.kill(self._pid, signal.SIGKILL)
-                self._let_end()
+                self._stop_server()
                 self._begin()
                 try:
                     pid = self._started(job, its)
                 except (OSError, struct.error):
-                    raise SystemFailure("the process that starts others ends again and again") from None
+                    raise SystemFailure("the process that starts workers keeps ending") from None
         if pid < 0:
-            raise SystemFailure("there can be no process to work in: is the machine out of memory?")
+            raise SystemFailure("no process can be started: is the machine out of memory?")
         return Worker(self, mine, pid)
 
     def _started(self, job: int, its: Connection) -> int:
         socket.send_fds(self._line, [_REQUEST.pack(b"+", job)], [its.fileno()])
         return int(_ANSWER.unpack(self._line.recv(_ANSWER.size))[0])
 
-    def _let_end(self) -> None:
+    def _stop_server(self) -> None:
         self._line.close()
         os.waitpid(self._pid, 0)
         self._pid = 0
@@ -105,7 +105,7 @@ class ForkServer:
         """End every worker."""
         with self._lock:
             if self._pid:
-                self._let_end()
+                self._stop_server()
 
 
 class Worker:
@@ -118,7 +118,7 @@ class Worker:
         self._forkserver = forkserver
         self._knows: set[int] = set()
 
-    def news(self, nodes: Sequence[Node], known: int) -> list[Link]:
+    def missing_links(self, nodes: Sequence[Node], known: int) -> list[Link]:
         """The links on the paths to these nodes that the worker does not have yet, parents first. It already has the
         nodes with numbers below ``known``.
         """
@@ -148,13 +148,13 @@ class Worker:
             return 0
 
 
-def ended_by(number: int) -> str:
+def why_ended(number: int) -> str:
     """Why a worker has ended, in words. ``number``: the signal, or 0 if it exited."""
     if number == 0:
         return "the author's Python ended its process"
     if number == signal.SIGKILL:
-        return "its process was ended, perhaps for want of memory"
-    return f"its process was ended by signal {number} ({signal.strsignal(number)})"
+        return "its process was killed, perhaps because memory ran out"
+    return f"its process was killed by signal {number} ({signal.strsignal(number)})"
 
 
 class Copy(dict[int, Node]):
@@ -164,7 +164,7 @@ class Copy(dict[int, Node]):
         super().__init__((node.number, node) for node in session.nodes)
         self.session = session
 
-    def learn(self, links: Sequence[Link]) -> None:
+    def add(self, links: Sequence[Link]) -> None:
         """Add nodes that were sent, by walking to them."""
         for number, parent, move in links:
             self[number] = self.session.child(self[parent], move)
@@ -178,10 +178,10 @@ def _forked() -> int:
         try:
             return os.fork()
         except OSError as error:
-            raise SystemFailure(f"there can be no process to work in: {error.strerror}") from None
+            raise SystemFailure(f"no process can be started: {error.strerror}") from None
 
 
-def _let_go(keep: int) -> None:
+def _release_sockets(keep: int) -> None:
     """Release every other socket. The other end sees a socket close only after all copies of it are closed."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/dev/fd"):

@@ -59,7 +59,7 @@ def without_programs() -> None:
     _refuse_processes()
 
 
-def end_copy(own: int) -> None:
+def exit_if_forked(own: int) -> None:
     """Exit if this process is a fork of ``own``. Only the original process may answer."""
     if os.getpid() != own:
         os._exit(1)
@@ -70,7 +70,7 @@ def _refuse_processes() -> None:
 
     def hook(event: str, arguments: object) -> None:
         if event in ("os.fork", "os.forkpty", "os.posix_spawn"):
-            raise PermissionError(errno.EPERM, "no process is begun here")
+            raise PermissionError(errno.EPERM, "no process may be started here")
 
     sys.addaudithook(hook)
 

@@ -144,7 +144,7 @@ class Sought:
 
 
 @dataclass(frozen=True)
-class Promise:
+class Temporal:
     """A temporal property. ``when``: how the current lasso violates it, in words. None if it does not, or without a
     lasso.
     """
@@ -176,7 +176,7 @@ class Session:
             )
         self.judge, self.sought = cache(self._judge), cache(self._sought)
         self._expression = lru_cache(MAX_EXPRESSIONS)(lambda text: Expression(text, protocol))
-        self._temporal: dict[int, list[Promise]] = {}
+        self._temporal: dict[int, list[Temporal]] = {}
 
     def node(self, number: int) -> Node:
         """The node of this number. Raises :class:`OptionError` if there is none."""
@@ -374,22 +374,22 @@ class Session:
                     true[root.name] = (*true.get(root.name, ()), root.title.removeprefix(root.name))
         return [Sought(name, doc, true.get(name, ())) for name, doc in docs.items()]
 
-    def temporal(self, tip: Node) -> list[Promise]:
+    def temporal(self, tip: Node) -> list[Temporal]:
         """The temporal properties, each judged if the line of ``tip`` is a lasso. Properties that are off by default
         are left out.
         """
         found = self._temporal.get(tip.number)
         if found is None:
             trace = self.trace(tip) if self.loop(tip) is not None else None
-            promised = {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
-            found = [self._promise(root, trace) for root in promised.values()]
+            roots = {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
+            found = [self._temporal_of(root, trace) for root in roots.values()]
             if trace is not None:
                 self._temporal = {tip.number: found}
         return found
 
-    def _promise(self, root: Root, trace: Trace | None) -> Promise:
+    def _temporal_of(self, root: Root, trace: Trace | None) -> Temporal:
         broken = looked_at(trace, root.kind, root.name) if trace is not None else None
-        return Promise(root.name, root.declared.doc.split("\n\n")[0], None if broken is None else broken.when)
+        return Temporal(root.name, root.declared.doc.split("\n\n")[0], None if broken is None else broken.when)
 
     def broken(self, node: Node) -> list[str]:
         """The invariants that do not hold at a node, but did, as far as is known, before the step to it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.explorer import sandbox
-from fencepost.explorer.forkserver import Copy, ForkServer, Worker, ended_by
+from fencepost.explorer.forkserver import Copy, ForkServer, Worker, why_ended
 from fencepost.explorer.session import MAX_EXPRESSIONS, Evaluation, Node, Session
 
 SECONDS = 2.0
@@ -25,8 +25,8 @@ MEMORY = 1 << 30
 PATIENCE = 60.0
 """Seconds after which a worker is killed even if it uses no processor time: an author's function may block."""
 
-SLOW = "it is not evaluated any more: it takes longer than {:g} seconds for the states of this history"
-DIED = "it is not evaluated any more: {}"
+SLOW = "it is no longer evaluated: it takes longer than {:g} seconds for the states of this history"
+DIED = "it is no longer evaluated: {}"
 
 
 def evaluating(session: Session) -> Any:
@@ -38,7 +38,7 @@ def evaluating(session: Session) -> Any:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 text, numbers, links = line.recv()
-                copy.learn(links)
+                copy.add(links)
                 # The system kills the process after this time, whatever it is doing.
                 signal.setitimer(signal.ITIMER_PROF, SECONDS)
                 try:
@@ -46,7 +46,7 @@ def evaluating(session: Session) -> Any:
                 except OptionError as error:
                     answer = str(error)
                 signal.setitimer(signal.ITIMER_PROF, 0)
-                sandbox.end_copy(own)
+                sandbox.exit_if_forked(own)
                 line.send(answer)
 
     return job
@@ -85,7 +85,7 @@ class Watcher:
             worker = self._worker = self._worker or self._forkserver.start(self._job)
             late = False
             with contextlib.suppress(EOFError, OSError):
-                worker.line.send((text, [node.number for node in nodes], worker.news(nodes, self._copied)))
+                worker.line.send((text, [node.number for node in nodes], worker.missing_links(nodes, self._copied)))
                 late = not worker.line.poll(PATIENCE)
                 if not late:
                     answer: list[tuple[str, bool]] | str = worker.line.recv()
@@ -97,5 +97,5 @@ class Watcher:
             late = ended == signal.SIGPROF or late
             if late:
                 break
-        self._ended[text] = SLOW.format(SECONDS) if late else DIED.format(ended_by(ended))
+        self._ended[text] = SLOW.format(SECONDS) if late else DIED.format(why_ended(ended))
         raise OptionError(self._ended[text])

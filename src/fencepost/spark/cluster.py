@@ -76,7 +76,7 @@ class Cluster:
 
         def check() -> None:
             try:
-                session.must_answer(self.master)
+                session.require_answer(self.master)
             except SystemFailure as error:
                 self._unreachable = error
                 failed()

@@ -30,9 +30,9 @@ def every_transition(spark: Any, space: StateSpace, protections: Protections | N
     must_have_edges(space)
     protocol = protocol_of(space)
     work = partial(_driven, protocol.constants, protections)
-    result = _together(driving.every_edge(spark, space, work))
+    result = _merged(driving.every_edge(spark, space, work))
     if result.unreached and result.beyond <= MOST:
-        edges = _edges_about(spark, space, result.unreached)
+        edges = _edges_of(spark, space, result.unreached)
         result = with_other_ways(Driver(protocol, protections), result, edges, Tree(space))
     return result
 
@@ -40,7 +40,7 @@ def every_transition(spark: Any, space: StateSpace, protections: Protections | N
 def sample(spark: Any, space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> DriveResult:
     """Drive the paths to ``count`` states of a table that a seed chooses: the same states as in one process."""
     work = partial(_driven, protocol_of(space).constants, protections)
-    return _together(driving.paths_to(spark, space, partial(ranks, seed=seed), count, work))
+    return _merged(driving.paths_to(spark, space, partial(ranks, seed=seed), count, work))
 
 
 def _driven(
@@ -55,14 +55,14 @@ def _driven(
     return pickle.dumps(drive_part(driver, part.needed()))
 
 
-def _together(results: Sequence[bytes]) -> DriveResult:
+def _merged(results: Sequence[bytes]) -> DriveResult:
     whole = DriveResult()
     for each in results:
         whole.add(pickle.loads(each))
     return whole
 
 
-def _edges_about(spark: Any, space: StateSpace, states: set[int]) -> list[Edge]:
+def _edges_of(spark: Any, space: StateSpace, states: set[int]) -> list[Edge]:
     """The edges from and to some states."""
     from pyspark.sql import functions as f
 

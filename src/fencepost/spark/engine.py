@@ -300,7 +300,7 @@ class SparkExecutor(Executor):
 
     def _resume(self) -> None:
         """Restore everything as it was at the end of the checkpoint's level."""
-        search, own, place = self.search, self.workspace, self.options.checkpoint
+        search, workspace, place = self.search, self.workspace, self.options.checkpoint
         stepper = search.stepper
         if place is not None and str(open_storage(place).place) != self.files.place:
             raise SystemFailure(
@@ -316,10 +316,10 @@ class SparkExecutor(Executor):
                 raise ValueError("values are numbered otherwise")
         except (ValueError, KeyError, TypeError) as error:
             raise refused(self.files.place, f"does not fit this version of the protocol: {error}") from None
-        restore(own.tables, checkpoint.tables(self.files, manifest))
-        own.fit()
-        own.number_initial()
-        search.restore(manifest.kept(own.decode(manifest.found)))
+        restore(workspace.tables, checkpoint.tables(self.files, manifest))
+        workspace.fit()
+        workspace.number_initial()
+        search.restore(manifest.kept(workspace.decode(manifest.found)))
         search.take(Level(manifest.queue))
         self.source = manifest.source
         self.level, self.frontier = manifest.level, list(manifest.frontier)
@@ -386,7 +386,7 @@ class SparkExecutor(Executor):
         """Record the states and steps of the current level."""
         plan = self._plan(True)
         task, name = record_task(plan, recording.terms), f"{self._level_name}: steps of {plan.states:,} states"
-        reports = self._run([(OneStage(task), plan.partitions)], ("noting down steps",), name, plan.small)
+        reports = self._run([(OneStage(task), plan.partitions)], ("recording steps",), name, plan.small)
         recording.add(self.workspace, plan, reports)
 
     def _plan(self, actions: bool) -> Plan:
@@ -461,8 +461,8 @@ class SparkExecutor(Executor):
 
     def _account(self, plan: Plan, reports: Iterable[stages.Report]) -> None:
         """Make the level just built the current one: add the counts, complete parked states, pass on violations."""
-        search, own = self.search, self.workspace
-        counted = own.work[0]
+        search, workspace = self.search, self.workspace
+        counted = workspace.work[0]
         figures = {"states": plan.states, **dict.fromkeys(FIGURES, 0.0)}
         self.figures.append(figures)
         built: list[stages.Built] = []
@@ -502,11 +502,11 @@ class SparkExecutor(Executor):
             if report.parked is not None:
                 failed += self._complete(plan, *report.parked)
                 _keep_least(violated, self._violated())
-                error = own.raised_at()
+                error = workspace.raised_at()
                 if error is not None:
-                    at = fingerprint_at(own.new, error.at, self.wide)
+                    at = fingerprint_at(workspace.new, error.at, self.wide)
                     raised = Raised(error.error, at) if raised is None or at < raised.at else raised
-                    own.raised = None
+                    workspace.raised = None
         self._meet(violated, broken, deadlocks)
         search.take(Level(sum(file.rows for file in self.frontier), failed, raised))
         if most_received > FULL_OWNER:
@@ -516,17 +516,17 @@ class SparkExecutor(Executor):
         """Complete the states that fell off a trie in one task. Returns the number of those in which the author's
         Python raised.
         """
-        own, search = self.workspace, self.search
+        workspace, search = self.workspace, self.search
         low, high, ref, cells = level.read_parked(self.files, file, rows, plan)
-        own.clear()
-        positions = own.lay_out(low, high, level.converted(cells, plan.layouts[-1], self.layouts[self._layout()]))
-        own.complete(lambda: search.watch(search.result.distinct, search.queue))
-        metas = own.new.meta[positions]
+        workspace.clear()
+        positions = workspace.lay_out(low, high, level.converted(cells, plan.layouts[-1], self.layouts[self._layout()]))
+        workspace.complete(lambda: search.watch(search.result.distinct, search.queue))
+        metas = workspace.new.meta[positions]
         inside = metas >= 0
         if inside.any():
             outcomes = reference_outcome(ref[inside]) if self.table is not None else None
             self._add_to_frontier(positions[inside], outcomes)
-        np.add.at(own.work[0].new_count, reference_outcome(ref[inside]), 1)
+        np.add.at(workspace.work[0].new_count, reference_outcome(ref[inside]), 1)
         self.files.remove(file)
         return int((metas == PARKED).sum())
 
@@ -604,12 +604,12 @@ class SparkExecutor(Executor):
 
     def _save(self) -> None:
         """Save the current level as a checkpoint, if checkpoints are on."""
-        own, options = self.workspace, self.options
+        workspace, options = self.workspace, self.options
         if options.checkpoint is None and options.resume is None:
             return
         if self.saved_level == self.level or not self.runs or not self.is_level_complete:
             return
-        content = msgspec.msgpack.encode(snapshot(own.tables))
+        content = msgspec.msgpack.encode(snapshot(workspace.tables))
         name = level.unique_name(self.level, "tables", 0)
         self.files.write(name, content)
         kept = self.search.kept()
@@ -619,7 +619,7 @@ class SparkExecutor(Executor):
             engine="spark",
             level=self.level,
             slots=slot_entries(self.search.stepper.store),
-            found=own.encode(kept.found),
+            found=workspace.encode(kept.found),
             layouts=list(self.layouts),
             frontier=list(self.frontier),
             runs=[list(runs) for runs in self.runs],

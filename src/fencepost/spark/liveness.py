@@ -148,7 +148,7 @@ class Judge:
             written.append(Partition(report.file, report.states, first))
             first += -(-report.states // 64) * 64
         plan = msgspec.structs.replace(plan, partitions=tuple(written))
-        doing = ("reading", "numbering", "sorting", "turning round")
+        doing = ("reading", "numbering", "sorting", "reversing")
         reports = self.job(f"laying out the steps between {many}", doing, graph.stages_of_steps(plan))
         steps = _of(graph.StepsWritten, reports)
         out, into = (tuple(report.steps for report in steps if report.out == is_out) for is_out in (True, False))

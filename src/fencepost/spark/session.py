@@ -202,7 +202,7 @@ def _submitted(words: list[str]) -> tuple[dict[str, str], str | None]:
     return found, file
 
 
-def must_answer(master: str) -> None:
+def require_answer(master: str) -> None:
     """Raise :class:`fencepost.SystemFailure` if no master answers. Spark itself would retry for two minutes and then
     give another reason.
     """
@@ -230,7 +230,7 @@ def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
     from pyspark.sql import SparkSession
 
     require_java()
-    must_answer(master)
+    require_answer(master)
     inherited = configuration()
     python = conf.get("spark.pyspark.python") or inherited.get("spark.pyspark.python") or sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", python)

@@ -267,11 +267,11 @@ class Distributed(simulate.Simulation):
     def __init__(self, stepper: Stepper, options: SimulationOptions, report: Report | None) -> None:
         super().__init__(stepper, options, report)
         self.cluster = Cluster(options.master, options.conf, options.debug)
-        self.elsewhere = self._walkers(0, 1)
-        self.counted.append(self.elsewhere)
+        self.remote = self._walkers(0, 1)
+        self.counted.append(self.remote)
         self.share = FIRST_SHARE
         self.begun = 0
-        self.rehearsal: Job | None = None
+        self.warm_up: Job | None = None
         self._learned, self._last_look = False, (self.started, 0.0)
         self.most_parked = self.lanes * self.workers
         self.figures: list[dict[str, float]] = []
@@ -283,13 +283,13 @@ class Distributed(simulate.Simulation):
         super().close()
         self.cluster.close()
 
-    def enough(self) -> bool:
+    def hands_over(self) -> bool:
         """Whether tasks should take over: Spark has started, each core has run a task without walks, and a cluster
         pays.
         """
-        if self.rehearsal is None and self.cluster.is_ready():
-            self.rehearsal = self._submit([[] for _ in range(self.cluster.cores)])
-        return self.rehearsal is not None and self.rehearsal.wait(0) and self.learned()
+        if self.warm_up is None and self.cluster.is_ready():
+            self.warm_up = self._submit([[] for _ in range(self.cluster.cores)])
+        return self.warm_up is not None and self.warm_up.wait(0) and self.learned()
 
     def learned(self) -> bool:
         """Whether there was a second in which less than half of the time was spent asking Python. Before that, a
@@ -313,14 +313,14 @@ class Distributed(simulate.Simulation):
         """Take the walks from number ``first`` up to ``last``, unless a limit is reached first."""
         self.cluster.start_in_background()
         try:
-            if not self.enough():
+            if not self.hands_over():
                 super().walk(first, last)
                 first = int(self.control[END])
-            if self.rehearsal is not None and self.result.limit is None and first < self.end(last):
-                self._finish_round(self.rehearsal)
+            if self.warm_up is not None and self.result.limit is None and first < self.end(last):
+                self._finish_round(self.warm_up)
         finally:
-            if self.rehearsal is not None:
-                self.rehearsal.cancel()
+            if self.warm_up is not None:
+                self.warm_up.cancel()
         left = [(first, last)]
         parked = np.zeros((0, 2), np.int64)
         while self.result.limit is None and (left or len(parked)):
@@ -414,7 +414,7 @@ class Distributed(simulate.Simulation):
 
     def _add(self, reports: list[Walked]) -> tuple[Array, list[Span]]:
         """Add the counts of tasks. Returns the walks that parked, in ascending order, and those that were not begun."""
-        sum_of, figures = self.elsewhere, {"walks": 0.0, "steps": 0.0, "parked": 0.0, "seconds": 0.0}
+        sum_of, figures = self.remote, {"walks": 0.0, "steps": 0.0, "parked": 0.0, "seconds": 0.0}
         parked: list[Array] = [np.zeros((0, 2), np.int64)]
         for report in reports:
             which, how_many = stages.dense(report.chosen)

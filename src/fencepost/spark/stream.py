@@ -23,7 +23,7 @@ from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
-from fencepost.spark.validate import TEXT, TOLD, Request, Told, event_of, row_of, told_by, validator_of
+from fencepost.spark.validate import RESULT, TEXT, Request, TaskResult, event_of, results_of, row_of, validator_of
 from fencepost.traces import RunsFile
 from fencepost.traces.validation.outcome import Outcome
 from fencepost.traces.validation.tail import Tail
@@ -65,9 +65,9 @@ def follow(
         raised: list[str] = []
 
         def batch(frame: Any, number: int) -> None:
-            told = told_by(frame.collect())
-            raised.extend(each.raised for each in told if each.raised is not None)
-            found = [each.outcome for each in told if each.outcome is not None]
+            results = results_of(frame.collect())
+            raised.extend(each.raised for each in results if each.raised is not None)
+            found = [each.outcome for each in results if each.outcome is not None]
             if found:
                 report(found)
 
@@ -143,7 +143,7 @@ class Feeder:
 
 
 def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limits, shares: int) -> Any:
-    """A stream of verdicts, as :data:`TOLD` has them, on the events in Parquet files that are added to folders."""
+    """A stream of verdicts, as :data:`RESULT` has them, on the events in Parquet files that are added to folders."""
     from pyspark.sql import functions as f
 
     events: Any = None
@@ -160,7 +160,7 @@ def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limit
     share = f.when(f.col("subject").isNull(), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
     shared = events.withColumn("share", f.explode(share)).select("run", "share", *_COLUMNS)
     return shared.groupBy("run", "share").applyInPandasWithState(
-        partial(watch_task, request, limits), TOLD, "kept binary", "append", "ProcessingTimeTimeout"
+        partial(watch_task, request, limits), RESULT, "kept binary", "append", "ProcessingTimeTimeout"
     )
 
 
@@ -182,11 +182,11 @@ def watch_task(
             rows = zip(*(frame[name].tolist() for name in _COLUMNS), strict=True)
             watch.feed((event_of(*row) for row in rows), now)
     try:
-        told = [row_of(Told(outcome)) for outcome in watch.look(now)]
+        results = [row_of(TaskResult(outcome)) for outcome in watch.look(now)]
     except ProtocolRaised as error:
-        told = [row_of(Told(raised=str(error)))]
+        results = [row_of(TaskResult(raised=str(error)))]
     state.update((_encode(watch.kept),))
     if watch.is_waiting:
         state.setTimeoutDuration(int(EVERY * 1000))
-    for row in told:
+    for row in results:
         yield row.to_pandas()

@@ -44,8 +44,8 @@ BATCH = 16_384
 MOST_GAPS = 3
 """The most incarnations with missing events that an error names."""
 
-TOLD = "told binary"
-"""The schema of a task's rows: each is a :class:`Told`."""
+RESULT = "result binary"
+"""The schema of a task's rows: each is a :class:`TaskResult`."""
 
 TEXT = (
     "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters"
@@ -73,7 +73,7 @@ class Request(msgspec.Struct, frozen=True):
         return registry.found(self.conformance)
 
 
-class Told(msgspec.Struct):
+class TaskResult(msgspec.Struct):
     """A result of a task: the outcome of a trace; with coverage, the visits of all its traces; or what the conformance
     raised when asked what is over.
     """
@@ -104,15 +104,17 @@ def validated(
 
     whole = events(spark, paths)
     known = lives(whole).cache()
-    runs = {row.run for row in collect("what there is", lambda: known.select("run").distinct(), *("reading",) * 2)}
+    runs = {row.run for row in collect("finding runs", lambda: known.select("run").distinct(), *("reading",) * 2)}
     must_be_there("run", request.runs, runs)
     if not runs:
         raise TraceError(f"there is no event in {', '.join(paths)}")
-    must_be_whole(collect("whether they are whole", lambda: gaps(known), *("looking for gaps",) * 3))
-    told = told_by(collect("step by step", lambda: verdicts(whole, request), "reading", "sorting", "validating"))
-    outcomes = [each.outcome for each in told if each.outcome is not None]
+    require_complete(collect("checking for gaps", lambda: gaps(known), *("looking for gaps",) * 3))
+    results = results_of(
+        collect("validating traces", lambda: verdicts(whole, request), "reading", "sorting", "validating")
+    )
+    outcomes = [each.outcome for each in results if each.outcome is not None]
     visits = Visits()
-    for each in told:
+    for each in results:
         if each.visits is not None:
             visits.add(each.visits)
     if request.subjects:
@@ -229,7 +231,7 @@ def gaps(lives: Any) -> Any:
     return broken.unionByName(missing).orderBy("run", "node", "incarnation")
 
 
-def must_be_whole(rows: Sequence[Any]) -> None:
+def require_complete(rows: Sequence[Any]) -> None:
     """Raise :class:`fencepost.traces.TraceError` if there are rows of :func:`gaps`."""
     problems = []
     for row in rows[:MOST_GAPS]:
@@ -256,8 +258,8 @@ def must_be_whole(rows: Sequence[Any]) -> None:
 
 
 def verdicts(whole: Any, request: Request) -> Any:
-    """One row for each trace, as :data:`TOLD` has it."""
-    return traces(whole, request).mapInArrow(partial(validate_task, request), TOLD)
+    """One row for each trace, as :data:`RESULT` has it."""
+    return traces(whole, request).mapInArrow(partial(validate_task, request), RESULT)
 
 
 def visited(whole: Any, request: Request) -> Any:
@@ -290,7 +292,7 @@ validators: dict[str, Validator] = {}
 """The validators of this process, by conformance."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_told_decoder = msgspec.msgpack.Decoder(Told)
+_result_decoder = msgspec.msgpack.Decoder(TaskResult)
 
 
 def validator_of(request: Request) -> Validator:
@@ -309,9 +311,9 @@ def validate_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterat
     on_verdict = coverage.add if coverage is not None else None
     for run, subject, rows in traces_of(batches):
         trace = partial(_events_of, rows)
-        yield row_of(Told(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict)))
+        yield row_of(TaskResult(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict)))
     if coverage is not None:
-        yield row_of(Told(visits=coverage.visits))
+        yield row_of(TaskResult(visits=coverage.visits))
 
 
 def visit_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -358,11 +360,11 @@ def _events_of(rows: Sequence[Sequence[Any]]) -> list[Event]:
     return [event_of(*row) for row in rows]
 
 
-def row_of(told: Told) -> pa.RecordBatch:
+def row_of(result: TaskResult) -> pa.RecordBatch:
     """A result as a row."""
-    return pa.record_batch([pa.array([msgspec.msgpack.encode(told)], pa.binary())], names=["told"])
+    return pa.record_batch([pa.array([msgspec.msgpack.encode(result)], pa.binary())], names=["result"])
 
 
-def told_by(rows: Sequence[Any]) -> list[Told]:
+def results_of(rows: Sequence[Any]) -> list[TaskResult]:
     """The results in rows."""
-    return [_told_decoder.decode(bytes(row["told"])) for row in rows]
+    return [_result_decoder.decode(bytes(row["result"])) for row in rows]

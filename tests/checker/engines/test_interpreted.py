@@ -149,5 +149,7 @@ def test_a_space_with_large_levels_is_left_to_the_compiled_engine_early() -> Non
             self.cells = (*self.cells[:i], 1, *self.cells[i + 1 :])
 
     stepper = Stepper(Wide())
-    explored = interpreted.explore(stepper, SearchOptions(), most=interpreted.Most(calls=5_000, queued=300, orbits=1))
+    explored = interpreted.explore(
+        stepper, SearchOptions(), limits=interpreted.Limits(calls=5_000, queued=300, orbits=1)
+    )
     assert explored.limit == "the limit of 300 states in one level" and explored.distinct < 1_000

@@ -26,7 +26,7 @@ from fencepost.checker.compiler.arrays import Array
 from fencepost.checker.compiler.layout import unpacked
 from fencepost.checker.engines.interface import Found
 from fencepost.checker.engines.options import SavedOptions, asked, difference
-from fencepost.checker.engines.search import Kept, Search
+from fencepost.checker.engines.search import SavedSearch, Search
 from fencepost.errors import SystemFailure
 from fencepost.files.digest import Digest, digest, is_sealed, running, sealed
 from fencepost.files.storage import Lock, folder_of, sync_folder
@@ -126,9 +126,9 @@ class Saved(msgspec.Struct, kw_only=True):
                 "max_states",
             )  # fmt: skip
 
-    def kept(self, found: list[Found]) -> Kept:
+    def kept(self, found: list[Found]) -> SavedSearch:
         """The part of it that a resumed search takes over. ``found``: its findings, decoded."""
-        return Kept(
+        return SavedSearch(
             self.depth, self.distinct, self.generated, self.queue, self.seconds, dict(enumerate(self.taken)),
             dict(enumerate(self.new)), found, self.reported, self.seeks, self.exact,
         )  # fmt: skip
@@ -149,7 +149,7 @@ class Manifest(Saved, kw_only=True):
     outcomes: list[tuple[int, list[int]]]
 
 
-def saved(search: Search, source: str, properties: list[str], kept: Kept) -> dict[str, Any]:
+def saved(search: Search, source: str, properties: list[str], kept: SavedSearch) -> dict[str, Any]:
     """The fields of :class:`Saved` except ``format``, ``slots`` and ``found``. ``source``: the digest of the protocol's
     source when the search began. ``properties``: the titles of the checked ones.
     """

@@ -49,7 +49,7 @@ def complete(search: Search, table: TableWriter) -> None:
     """
     result = search.result
 
-    def tell(written: int, of: int) -> None:
+    def report_written(written: int, of: int) -> None:
         search.report_doing(f"writing states: {written:,} of {of:,}")
 
     if result.failure is None:
@@ -59,7 +59,7 @@ def complete(search: Search, table: TableWriter) -> None:
         if ended is None and result.found and not result.complete:
             ended = f"{result.found[0].name} is violated"
         try:
-            result.table = table.finish(result.complete, ended, tell)
+            result.table = table.finish(result.complete, ended, report_written)
             return
         except SystemFailure as error:
             result.failure = error

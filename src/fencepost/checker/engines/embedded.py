@@ -137,14 +137,14 @@ class Embedded(Executor):
     @uncollected()
     def expand(self) -> bool:
         """Expand the frontier into the next level."""
-        workspace, found = self.workspace, self.search
+        workspace, search = self.workspace, self.search
         workspace.turn_over()
         self.old_numbers, self.new_numbers = self.new_numbers, np.zeros(0, np.int64)
         self.is_expanding, self.is_linked, self.expanded = True, False, 0
         if not self._expand_all():
             return False
-        if found.recording is not None:
-            self._record(found.recording)
+        if search.recording is not None:
+            self._record(search.recording)
         self._write_steps()
         self._complete()
         self._end_level()
@@ -155,17 +155,17 @@ class Embedded(Executor):
 
     def _expand_all(self) -> bool:
         """Expand the frontier, pausing to complete parked states. Returns whether it was finished."""
-        own, total = self.workspace, self.search.queue
+        workspace, total = self.workspace, self.search.queue
         at = 0
         while at < total:
-            bound = sum(own.tables.most_outcomes)
+            bound = sum(workspace.tables.most_outcomes)
             block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
             # Most new paths of a level are met in its first round. Once those are known, few states are parked.
-            end = total if at else min(total, block * own.workers)
+            end = total if at else min(total, block * workspace.workers)
             begin = time.monotonic()
             done = self._run_workers(self.order[:end], at, block)
-            own.seconds["expand"] += time.monotonic() - begin
-            self.expanded = at = min(end, at + done * block * own.workers)
+            workspace.seconds["expand"] += time.monotonic() - begin
+            self.expanded = at = min(end, at + done * block * workspace.workers)
             self._complete()
             if at < total and self.shared.stop[0]:
                 return False
@@ -175,15 +175,24 @@ class Embedded(Executor):
         """Run the kernel on every core, starting at index ``first`` of the level, until it returns. Watches limits
         meanwhile. Returns the number of rounds done.
         """
-        own = self.workspace
+        workspace = self.workspace
         self.shared.ready[:] = 0
         self.shared.stop[:] = 0
-        levels, steps = own.levels((order, self.order_fp)), own.tables.stepwise or None
+        levels, steps = workspace.levels((order, self.order_fp)), workspace.tables.stepwise or None
         futures: list[Future[int]] = [
-            own.pool.submit(
-                kernel.expand, t, own.compiled, levels, own.work[t], own.labels[t], steps, self.shared, first, block
+            workspace.pool.submit(
+                kernel.expand,
+                t,
+                workspace.compiled,
+                levels,
+                workspace.work[t],
+                workspace.labels[t],
+                steps,
+                self.shared,
+                first,
+                block,
             )
-            for t in range(own.workers)
+            for t in range(workspace.workers)
         ]
         return int(awaited(futures, self.shared.stop, self._watch)[0])
 
@@ -192,62 +201,63 @@ class Embedded(Executor):
 
     def _watch(self) -> None:
         """Check the limits in the middle of a level, and report progress."""
-        found, discovered = self.search, self.workspace.discovered()
-        expanded = min(found.queue, self.expanded + int(self.shared.stop[1]))
-        if found.watch(found.result.distinct + discovered, found.queue + discovered - expanded):
+        search, discovered = self.search, self.workspace.discovered()
+        expanded = min(search.queue, self.expanded + int(self.shared.stop[1]))
+        if search.watch(search.result.distinct + discovered, search.queue + discovered - expanded):
             self.shared.stop[0] = 1
 
     def _end_level(self) -> None:
         """All states of the level are built: sort it, and log how each of its states was discovered."""
-        own, found = self.workspace, self.search
+        workspace, search = self.workspace, self.search
         begin = time.monotonic()
-        counts = own.counts()
+        counts = workspace.counts()
         starts = np.concatenate([[0], np.cumsum(counts)])
         log = self.log[: int(starts[-1])]
         for future in [
-            own.pool.submit(self._link, t, counts[t], log[starts[t] : starts[t + 1]]) for t in range(own.workers)
+            workspace.pool.submit(self._link, t, counts[t], log[starts[t] : starts[t + 1]])
+            for t in range(workspace.workers)
         ]:
             future.result()
         self.is_linked = True
         # The paths to what was met lead through the previous level, which is still sorted.
         self._meet_all()
-        found.judge()
-        if any(own.failed):
+        search.judge()
+        if any(workspace.failed):
             self.save()  # the previous level: a level with states that could not be judged is not saved
         self.links.add(log)
         # Only now: if the disk has no room for links, the previous level can still be saved. After this it cannot.
         self.manifest = None
-        is_first = not found.result.depth
+        is_first = not search.result.depth
         frontier = self._put_in_order()
         self.bases = [int(s) for s in starts[:-1]]
         self.is_expanding = False
         if self.writer is not None:
-            self.writer.add_level([self._fingerprints_of(t, counts[t]) for t in range(own.workers)], log)
+            self.writer.add_level([self._fingerprints_of(t, counts[t]) for t in range(workspace.workers)], log)
         self._pass_on(frontier)
         if (
             frontier or not is_first
-        ) and not found.has_raised:  # states that could not be judged are no part of the frontier
+        ) and not search.has_raised:  # states that could not be judged are no part of the frontier
             self._remember()
-        own.seconds["order"] += time.monotonic() - begin
+        workspace.seconds["order"] += time.monotonic() - begin
         self._write_states()
 
     def _pass_on(self, frontier: int) -> None:
         """Pass the level just built to the search. ``frontier``: how many of its states are to be expanded."""
-        own, found = self.workspace, self.search
-        has_leaves = found.expands_next
-        found.take(Level(frontier, failed=sum(own.failed), raised=own.raised_at()))
-        if found.options.checking and has_leaves:
-            for place in range(0, found.queue, max(1, found.queue // SAMPLE)):
-                audit(own.tables, own.new, int(self.order[place]))
+        workspace, search = self.workspace, self.search
+        has_leaves = search.expands_next
+        search.take(Level(frontier, failed=sum(workspace.failed), raised=workspace.raised_at()))
+        if search.options.checking and has_leaves:
+            for place in range(0, search.queue, max(1, search.queue // SAMPLE)):
+                audit(workspace.tables, workspace.new, int(self.order[place]))
 
     def _link(self, t: int, count: int, part: Array) -> None:
         """Log the number of the parent, and the outcome that led to it, for each of a worker's states."""
-        own, base = self.workspace, t * self.workspace.region
+        workspace, base = self.workspace, t * self.workspace.region
         if self.search.result.depth:
             bases = np.array(self.bases, np.int64)
-            kernel.write_links(own.levels(), own.work[t], bases, self.old_numbers, part)
+            kernel.write_links(workspace.levels(), workspace.work[t], bases, self.old_numbers, part)
         else:
-            part[:] = own.new.ref[base : base + count]
+            part[:] = workspace.new.ref[base : base + count]
 
     def _fingerprints_of(self, t: int, count: int) -> Array:
         new, begin = self.workspace.new, t * self.workspace.region
@@ -256,18 +266,18 @@ class Embedded(Executor):
 
     def _put_in_order(self) -> int:
         """Sort the states to be expanded by fingerprint. Returns their number."""
-        own = self.workspace
+        workspace = self.workspace
         inside = [
             int(w.counts[encoding.COUNT] - w.counts[encoding.OUT]) - failed
-            for w, failed in zip(own.work, own.failed, strict=True)
+            for w, failed in zip(workspace.work, workspace.failed, strict=True)
         ]
         places = np.concatenate([[0], np.cumsum(inside)])
 
         def sort(t: int) -> None:
             if inside[t]:
-                kernel.order_level(own.levels((self.order, self.order_fp)), own.work[t], int(places[t]))
+                kernel.order_level(workspace.levels((self.order, self.order_fp)), workspace.work[t], int(places[t]))
 
-        for future in [own.pool.submit(sort, t) for t in range(own.workers)]:
+        for future in [workspace.pool.submit(sort, t) for t in range(workspace.workers)]:
             future.result()
         return int(places[-1])
 
@@ -275,13 +285,13 @@ class Embedded(Executor):
         """The number of states found of an incomplete level, and the number of frontier states expanded."""
         if not self.is_expanding:
             return 0, 0
-        own = self.workspace
-        found = own.discovered()
+        workspace = self.workspace
+        found = workspace.discovered()
         if self.search.result.depth and not self.is_linked:
-            bases = np.zeros(own.workers, np.int64)
-            for work in own.work:
+            bases = np.zeros(workspace.workers, np.int64)
+            for work in workspace.work:
                 ignored = np.empty(int(work.counts[encoding.COUNT]), np.int64)
-                kernel.write_links(own.levels(), work, bases, self.old_numbers, ignored)
+                kernel.write_links(workspace.levels(), work, bases, self.old_numbers, ignored)
         self._meet_all()
         return found, self.expanded
 
@@ -289,35 +299,35 @@ class Embedded(Executor):
 
     def _meet_all(self) -> None:
         """Pass on the violations and witnesses of the level being built."""
-        own, meet = self.workspace, self.search.meet
-        for root, position in own.violations():
-            meet(Evidence(root, (int(own.new.fp[position]), int(own.new.fp_high[position])), position))
-        for work in own.work:
+        workspace, meet = self.workspace, self.search.meet
+        for root, position in workspace.violations():
+            meet(Evidence(root, (int(workspace.new.fp[position]), int(workspace.new.fp_high[position])), position))
+        for work in workspace.work:
             for number in np.flatnonzero(work.best_order >= 0).tolist():
-                place, step = int(work.best_order[number]), own.step(int(work.best_outcome[number]))
+                place, step = int(work.best_order[number]), workspace.step(int(work.best_outcome[number]))
                 root = self.search.stepper.roots[number]
                 meet(Evidence(root, (place, step[0], *step[1]), ~int(self.order[place]), step))
-        stuck = [int(w.counts[encoding.DEADLOCK]) for w in own.work if w.counts[encoding.DEADLOCK] >= 0]
+        stuck = [int(w.counts[encoding.DEADLOCK]) for w in workspace.work if w.counts[encoding.DEADLOCK] >= 0]
         if stuck and self.search.options.deadlock:
             meet(Evidence(None, (), ~int(self.order[min(stuck)])))
-        own.forget_violations()
+        workspace.forget_violations()
 
     def path(self, at: int) -> StatePath:
         """The path to a state of the level built last, at a position; for ``~position``, of the previous level.
 
         During a level its states are reached by their references, afterwards by their numbers.
         """
-        own = self.workspace
+        workspace = self.workspace
         if at < 0:
-            return own.path(*self._path_to_frontier(~at))
+            return workspace.path(*self._path_to_frontier(~at))
         if not self.is_expanding:
-            return own.path(*self._path_to_frontier(at))
-        ref = int(own.new.ref[at])
+            return workspace.path(*self._path_to_frontier(at))
+        ref = int(workspace.new.ref[at])
         outcome, parent = encoding.reference_outcome(ref), encoding.reference_parent(ref)
         if outcome == encoding.INITIAL:
-            return own.path(parent, [])
+            return workspace.path(parent, [])
         start, outcomes = self._path_to_frontier(parent)
-        return own.path(start, [*outcomes, outcome])
+        return workspace.path(start, [*outcomes, outcome])
 
     def _path_to_frontier(self, position: int) -> tuple[int, list[int]]:
         """The initial state and the outcomes that lead to a state of the newest complete level."""
@@ -338,148 +348,161 @@ class Embedded(Executor):
 
     def _record(self, recording: Recording) -> None:
         """Record the level just expanded, for liveness."""
-        own, begin = self.workspace, time.monotonic()
+        workspace, begin = self.workspace, time.monotonic()
         order = self.order[: self.search.queue]
-        record_level(recording, lambda: (own.compiled, own.old), own.work[0], order, self._ask_of_frontier)
-        own.seconds["record"] = own.seconds.get("record", 0.0) + time.monotonic() - begin
+        record_level(
+            recording, lambda: (workspace.compiled, workspace.old), workspace.work[0], order, self._ask_of_frontier
+        )
+        workspace.seconds["record"] = workspace.seconds.get("record", 0.0) + time.monotonic() - begin
 
     def _ask_of_frontier(self, root: int, position: int) -> None:
         """Evaluate a temporal predicate in Python, in a state of the level just expanded."""
-        own = self.workspace
+        workspace = self.workspace
         try:
-            own.tables.ask(root, own.tables.ids(own.old.cells[position]))
+            workspace.tables.ask(root, workspace.tables.ids(workspace.old.cells[position]))
         except ProtocolRaised as error:
             self.search.result.raised_at = self.search.found("raised", error.where, ~position)
             raise
-        own.fit()
-        own.compiled = own.tables.compiled()
+        workspace.fit()
+        workspace.compiled = workspace.tables.compiled()
 
     def _write_states(self) -> None:
         """Write the level just built to the table, while the parents are still in memory."""
-        own, found = self.workspace, self.search
-        if found.table is None or not found.queue:
+        workspace, search = self.workspace, self.search
+        if search.table is None or not search.queue:
             return
 
         def blocks() -> Iterator[tuple[Array, Array | None, Array | None, Array]]:
-            for begin in range(0, found.queue, BLOCK_ROWS):
-                positions = self.order[begin : min(begin + BLOCK_ROWS, found.queue)]
-                refs = own.new.ref[positions]
-                first = found.result.depth == 1
-                parents = None if first else own.old.fp[encoding.reference_parent(refs)]
-                roots = None if first else own.tables.outcome_root[encoding.reference_outcome(refs)]
-                yield own.new.fp[positions], parents, roots, unpacked(own.new.cells[positions], own.tables.places)
+            for begin in range(0, search.queue, BLOCK_ROWS):
+                positions = self.order[begin : min(begin + BLOCK_ROWS, search.queue)]
+                refs = workspace.new.ref[positions]
+                first = search.result.depth == 1
+                parents = None if first else workspace.old.fp[encoding.reference_parent(refs)]
+                roots = None if first else workspace.tables.outcome_root[encoding.reference_outcome(refs)]
+                yield (
+                    workspace.new.fp[positions],
+                    parents,
+                    roots,
+                    unpacked(workspace.new.cells[positions], workspace.tables.places),
+                )
 
         begin = time.monotonic()
-        found.table.add_level(blocks())
-        own.seconds["states"] = own.seconds.get("states", 0.0) + time.monotonic() - begin
+        search.table.add_level(blocks())
+        workspace.seconds["states"] = workspace.seconds.get("states", 0.0) + time.monotonic() - begin
 
     def _write_steps(self) -> None:
         """Write the steps out of the level just expanded to the table."""
-        own, found = self.workspace, self.search
-        if found.table is None or found.table.edges is None:
+        workspace, search = self.workspace, self.search
+        if search.table is None or search.table.edges is None:
             return
         begin = time.monotonic()
-        roots = np.arange(len(found.stepper.roots), dtype=np.uint16)
+        roots = np.arange(len(search.stepper.roots), dtype=np.uint16)
         nothing_is_fair = np.zeros((len(roots), 0), np.uint64)
-        for at in range(0, found.queue, BLOCK_ROWS):
-            positions = self.order[at : min(at + BLOCK_ROWS, found.queue)]
-            counts, targets, taken, _ = steps_of(own.compiled, own.old, own.work[0], positions, roots, nothing_is_fair)
-            found.table.add_edges(np.repeat(own.old.fp[positions], counts), targets, taken)
-        own.seconds["states"] = own.seconds.get("states", 0.0) + time.monotonic() - begin
+        for at in range(0, search.queue, BLOCK_ROWS):
+            positions = self.order[at : min(at + BLOCK_ROWS, search.queue)]
+            counts, targets, taken, _ = steps_of(
+                workspace.compiled, workspace.old, workspace.work[0], positions, roots, nothing_is_fair
+            )
+            search.table.add_edges(np.repeat(workspace.old.fp[positions], counts), targets, taken)
+        workspace.seconds["states"] = workspace.seconds.get("states", 0.0) + time.monotonic() - begin
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _resume(self, reader: CheckpointReader) -> None:
         """Restore everything as it was at the end of the checkpoint's level."""
-        own, found, kept, elsewhere = self.workspace, self.search, reader.manifest, self.checkpoint
+        workspace, search, kept, elsewhere = self.workspace, self.search, reader.manifest, self.checkpoint
         if elsewhere is not None and Path(elsewhere).resolve() != reader.directory.resolve():
             raise SystemFailure(
                 f"a resumed run goes on saving to {reader.directory}; leave out {{checkpoint}}", "checkpoint"
             )
-        kept.verify(reader.directory, found, own.properties)
-        own.number_initial()
-        columns = reader.restore(found.stepper.store)
-        own.tables.recall(kept.outcomes)
-        own.fit()
+        kept.verify(reader.directory, search, workspace.properties)
+        workspace.number_initial()
+        columns = reader.restore(search.stepper.store)
+        workspace.tables.recall(kept.outcomes)
+        workspace.fit()
         for block in reader.fingerprints():
-            lows, highs = (block[::2].copy(), block[1::2].copy()) if own.wide else (block, block)
-            for t, work in enumerate(own.work):
-                kernel.make_room(work, own.wide, int(work.counts[encoding.USED]) + len(lows))
-                kernel.insert_all(work.table, work.counts, lows, highs, t, own.workers, own.wide)
-        if sum(int(w.counts[encoding.USED]) for w in own.work) != sum(kept.levels):
+            lows, highs = (block[::2].copy(), block[1::2].copy()) if workspace.wide else (block, block)
+            for t, work in enumerate(workspace.work):
+                kernel.make_room(work, workspace.wide, int(work.counts[encoding.USED]) + len(lows))
+                kernel.insert_all(work.table, work.counts, lows, highs, t, workspace.workers, workspace.wide)
+        if sum(int(w.counts[encoding.USED]) for w in workspace.work) != sum(kept.levels):
             raise SystemFailure(
                 f"the checkpoint in {reader.directory} is damaged: it holds a state twice; start again without it"
             )
         for log in reader.links():
             self.links.add(log)
-        self.new_numbers = reserve(own.region * own.workers, np.int64)
-        found.restore(kept.kept(own.decode(kept.found)))
-        step = max(1, BLOCK_ROWS // max(1, own.tables.permutations))
+        self.new_numbers = reserve(workspace.region * workspace.workers, np.int64)
+        search.restore(kept.kept(workspace.decode(kept.found)))
+        step = max(1, BLOCK_ROWS // max(1, workspace.tables.permutations))
         slots = [slot for slot, _ in columns]
         for numbers, rows in reader.frontier():
             for begin in range(0, len(rows), step):
-                ids = np.zeros((len(rows[begin : begin + step]), len(found.stepper.store.slots)), np.uint32)
+                ids = np.zeros((len(rows[begin : begin + step]), len(search.stepper.store.slots)), np.uint32)
                 for column, (slot, values) in enumerate(columns):
                     ids[:, slot] = np.array(values, np.uint32)[rows[begin : begin + step, column]]
-                self.new_numbers[own.lay_out_ids(ids, slots)] = numbers[begin : begin + step]
+                self.new_numbers[workspace.lay_out_ids(ids, slots)] = numbers[begin : begin + step]
             # Block by block: the first blocks teach the tables nearly every path, and have few rows.
             self._complete()
         self._forget_failed()
-        own.forget_violations()  # the checkpoint already has them among its findings
+        workspace.forget_violations()  # the checkpoint already has them among its findings
         self._pass_on(self._put_in_order())
-        if found.has_raised:
+        if search.has_raised:
             return  # the checkpoint stays as it is
         # Only now: until here nothing in the directory has changed.
         self.source, self.writer = kept.source, Writer(reader.directory, reader)
         self._remember()
-        self.saved_depth = found.result.depth
+        self.saved_depth = search.result.depth
 
     def _forget_failed(self) -> None:
         """Uncount states of the checkpoint's level that cannot be judged. If they were the last before a limit on
         depth, their actions were not evaluated before; now they are, and one raises. No action counts as having
         discovered such a state.
         """
-        own, log = self.workspace, self.links.level(len(self.links) - 1)
-        for t, count in enumerate(own.counts()):
-            begin = t * own.region
-            for place in np.flatnonzero(own.new.meta[begin : begin + count] == encoding.PARKED).tolist():
+        workspace, log = self.workspace, self.links.level(len(self.links) - 1)
+        for t, count in enumerate(workspace.counts()):
+            begin = t * workspace.region
+            for place in np.flatnonzero(workspace.new.meta[begin : begin + count] == encoding.PARKED).tolist():
                 outcome = int(encoding.link_outcome(log[self.new_numbers[begin + place]]))
                 if outcome != encoding.INITIAL:
-                    self.search.earlier.new[own.step(outcome)[0]] -= 1
+                    self.search.earlier.new[workspace.step(outcome)[0]] -= 1
 
     def _remember(self) -> None:
         """Prepare the part of a checkpoint about the level that just ended."""
         if self.writer is None:
             return
-        own, found = self.workspace, self.search
-        own.note_exactness()
-        kept = found.kept()
-        outcomes = [(root, list(choices)) for root, choices in map(own.step, range(own.tables.outcomes))]
+        workspace, search = self.workspace, self.search
+        workspace.note_exactness()
+        kept = search.kept()
+        outcomes = [(root, list(choices)) for root, choices in map(workspace.step, range(workspace.tables.outcomes))]
         self.manifest = Manifest(
-            **saved(found, self.source, own.properties, kept),
+            **saved(search, self.source, workspace.properties, kept),
             format=FORMAT,
-            found=own.encode(kept.found),
+            found=workspace.encode(kept.found),
             levels=list(self.writer.levels),
             outcomes=outcomes,
         )
 
     def save(self) -> None:
         """Save the last complete level if it is not saved yet: between levels the new one, else the previous one."""
-        own, manifest = self.workspace, self.manifest
+        workspace, manifest = self.workspace, self.manifest
         if self.writer is None or manifest is None or manifest.depth == self.saved_depth:
             return
-        arena, numbers = (own.old, self.old_numbers) if self.is_expanding else (own.new, self.new_numbers)
+        arena, numbers = (workspace.old, self.old_numbers) if self.is_expanding else (workspace.new, self.new_numbers)
         order = self.order[: manifest.queue]
 
         def rows() -> Iterator[tuple[Array, Array]]:
             bases = np.array(self.bases, np.int64)
             for begin in range(0, len(order), BLOCK_ROWS):
                 positions = order[begin : begin + BLOCK_ROWS]
-                number = numbers[positions] if numbers.size else positions % own.region + bases[positions // own.region]
+                number = (
+                    numbers[positions]
+                    if numbers.size
+                    else positions % workspace.region + bases[positions // workspace.region]
+                )
                 yield number, arena.cells[positions, : manifest.words]
 
         begin = time.monotonic()
-        manifest.words, manifest.places = own.tables.layout.words, own.tables.places.tolist()
+        manifest.words, manifest.places = workspace.tables.layout.words, workspace.tables.places.tolist()
         manifest.slots = slot_entries(self.search.stepper.store)
         self.writer.save(manifest, rows)
         self.saved_depth, self.saved_at = manifest.depth, time.monotonic()
@@ -497,8 +520,8 @@ class Embedded(Executor):
 
     def profile(self) -> dict[str, object]:
         """Figures for the profile of the result."""
-        own = self.workspace
-        own.note_exactness()
-        profile: dict[str, Any] = own.profile()
+        workspace = self.workspace
+        workspace.note_exactness()
+        profile: dict[str, Any] = workspace.profile()
         profile["memory"]["links"] = self.links.resident
         return profile

@@ -117,8 +117,8 @@ class TableWriter(Protocol):
     def add_edges(self, sources: Array, targets: Array, roots: Array) -> None:
         """Add steps: the fingerprints they lead from and to, and the numbers of their roots."""
 
-    def finish(self, complete: bool, ended: str | None, tell: Callable[[int, int], None]) -> Table:
-        """Complete the table. Calls ``tell`` with the number of states encoded so far, and the total."""
+    def finish(self, complete: bool, ended: str | None, report: Callable[[int, int], None]) -> Table:
+        """Complete the table. Calls ``report`` with the number of states encoded so far, and the total."""
 
     def discard(self) -> None:
         """Remove what was written, except for what a search can go on with."""

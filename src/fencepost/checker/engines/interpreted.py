@@ -26,7 +26,7 @@ from fencepost.semantics.state import LOW
 
 
 @dataclass(frozen=True)
-class Most:
+class Limits:
     """Limits checked between levels: calls of the author's Python, states in one level, and states whose orbits are
     searched.
     """
@@ -36,10 +36,10 @@ class Most:
     orbits: int
 
 
-def explore(stepper: Stepper, options: SearchOptions, most: Most | None = None) -> Exploration:
-    """As :func:`fencepost.checker.engines.reference.explore`, with the same result, within the limits ``most``."""
+def explore(stepper: Stepper, options: SearchOptions, limits: Limits | None = None) -> Exploration:
+    """As :func:`fencepost.checker.engines.reference.explore`, with the same result, within the limits ``limits``."""
     search = Search(stepper, options)
-    search.run(Interpreted(search, most))
+    search.run(Interpreted(search, limits))
     return conclusion.conclude(search)
 
 
@@ -85,9 +85,9 @@ class _Reached:
 class Interpreted(Reference):
     """Expands levels with cached evaluations."""
 
-    def __init__(self, search: Search, most: Most | None) -> None:
+    def __init__(self, search: Search, limits: Limits | None) -> None:
         super().__init__(search)
-        self.most = most
+        self.limits = limits
         self.tries: dict[int, _Trie | Evaluation] = {}
         self.mapped = search.stepper.of_kind(MAPPING)
         self.properties = [*self.constraints, *self.judged, *self.mapped]
@@ -158,7 +158,7 @@ class Interpreted(Reference):
 
     def expand(self) -> bool:
         """Expand a level, unless a limit is reached."""
-        self.search.result.limit = self._most_reached()
+        self.search.result.limit = self._limit_reached()
         return self.search.result.limit is None and super().expand()
 
     def _admit(self, found: int, row: Row, link: Link | None) -> bool:
@@ -259,17 +259,17 @@ class Interpreted(Reference):
                 self._meet(broken, link[0], link)
         return True
 
-    def _most_reached(self) -> str | None:
-        """The limit of :class:`Most` that was reached, or None."""
-        most, calls = self.most, self.stepper.evaluations
-        if most is None:
+    def _limit_reached(self) -> str | None:
+        """The limit of :class:`Limits` that was reached, or None."""
+        limits, calls = self.limits, self.stepper.evaluations
+        if limits is None:
             return None
-        if calls >= most.calls:
-            return f"the limit of {most.calls:,} calls of Python"
-        if self.search.queue >= most.queued:
-            return f"the limit of {most.queued:,} states in one level"
-        if self.symmetry is not None and self.symmetry.searched >= most.orbits:
-            return f"the limit of {most.orbits:,} states whose orbits were looked for"
+        if calls >= limits.calls:
+            return f"the limit of {limits.calls:,} calls of Python"
+        if self.search.queue >= limits.queued:
+            return f"the limit of {limits.queued:,} states in one level"
+        if self.symmetry is not None and self.symmetry.searched >= limits.orbits:
+            return f"the limit of {limits.orbits:,} states whose orbits were looked for"
         return None
 
 

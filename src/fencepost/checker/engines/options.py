@@ -121,8 +121,8 @@ class SearchOptions(Options):
             )  # fmt: skip
         if stepper is not None and self.symmetry and stepper.refinements:
             raise OptionError(
-                f"{next(iter(stepper.refinements))} is judged step by step, and its mapping may tell members apart:"
-                " leave out {symmetry}, or the refinement, by naming what is to be checked with {invariants}",
+                f"{next(iter(stepper.refinements))} is judged step by step, and its mapping may distinguish members:"
+                " leave out {symmetry}, or the refinement, by naming the properties to check with {invariants}",
                 "symmetry", "invariants",
             )  # fmt: skip
 

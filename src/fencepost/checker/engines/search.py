@@ -82,7 +82,7 @@ class Tally(NamedTuple):
 
 
 @dataclass
-class Kept:
+class SavedSearch:
     """Everything that a search knows at the end of a level except its states. A checkpoint keeps it.
 
     ``seconds``: how long the search has taken. ``queue``: the number of states to be expanded. ``seeks``: whether the
@@ -180,7 +180,7 @@ class Search:
         self.queue = 0
         self.has_raised = False
         self._met: dict[str, Evidence] = {}
-        self.earlier = Kept()
+        self.earlier = SavedSearch()
         self.started = time.monotonic()
         self._reported_at = self._looked_at = 0.0
         self._most_reported = 0
@@ -372,11 +372,11 @@ class Search:
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
-    def kept(self) -> Kept:
+    def kept(self) -> SavedSearch:
         """What a checkpoint keeps of the search besides its states."""
         self.count()
         result = self.result
-        return Kept(
+        return SavedSearch(
             depth=result.depth,
             distinct=result.distinct,
             generated=result.generated,
@@ -390,7 +390,7 @@ class Search:
             exact=self.symmetry is None or self.symmetry.exact,
         )
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: SavedSearch) -> None:
         """Restore the state before the last level of a checkpoint. The executor builds that level from the checkpoint
         and passes it to :meth:`take` like any other, so its states are judged as in a search without interruption.
         """

@@ -280,14 +280,14 @@ class Simulation:
             self._run_workers()
             self._complete(groups)
             self._end_when_met()
-            if self.enough():
+            if self.hands_over():
                 self.control[encoding.END] = min(self.control[encoding.END], self.control[encoding.NEXT])
             if self.control[encoding.NEXT] >= self.control[encoding.END] and all(
                 (w.walk < 0).all() for w in self.walkers
             ):
                 break
 
-    def enough(self) -> bool:
+    def hands_over(self) -> bool:
         """Whether to begin no more walks here."""
         return False
 
@@ -322,7 +322,7 @@ class Simulation:
             self.watch()
             self._end_when_met()
             # Parked walks have waited long enough.
-            if self.enough() or any(w.counts[encoding.PARKS] for w in self.work):
+            if self.hands_over() or any(w.counts[encoding.PARKS] for w in self.work):
                 self.control[encoding.STOP] = 1
 
         awaited(futures, self.control[encoding.STOP :], look)

@@ -1,5 +1,5 @@
-// The page of the explorer. All that it knows of the protocol comes from the server; here it is put in its place, and keys and clicks
-// become requests. One request is under way at a time; of several looks that wait, the last one counts.
+// The page of the explorer. Everything about the protocol comes from the server. This script puts it on the page, and turns keys and
+// clicks into requests. One request runs at a time. Of several waiting requests for a state, only the last one is sent.
 
 const $ = id => document.getElementById(id);
 const make = (tag, { text, html, ...attributes } = {}, ...children) => {
@@ -12,16 +12,16 @@ const make = (tag, { text, html, ...attributes } = {}, ...children) => {
 };
 
 let session = "";
-let shown = null;          // the last view, as it came
-let items = [];            // the history of the line
-let offers = [];           // what can be taken, in the order it is shown
+let shown = null;          // the last view from the server
+let items = [];            // the history of the current line
+let offers = [];           // the steps that can be taken, in the order shown
 let chosen = 0;
-let drawn = "";            // the key of the diagram that is shown
+let drawn = "";            // the key of the diagram on the page
 let watches = [];
-let stored = "";           // where watches are kept between visits
-let answered = null;       // the state at which a search was answered, for as long as that is said
+let stored = "";           // the key of the watches in local storage
+let answered = null;       // the state where a search ended, while its result is shown
 
-// -- asking -----------------------------------------------------------------------------------------------------------
+// -- requests ---------------------------------------------------------------------------------------------------------
 
 let line = Promise.resolve();
 let latest = 0;
@@ -43,7 +43,7 @@ const context = known => ({ known, drawn, watches });
 
 async function attempt(work) {
   try { return await work(); } catch (error) {
-    tell(error instanceof TypeError ? "Fencepost does not answer: is it still running?" : error.message, true);
+    notify(error instanceof TypeError ? "Fencepost does not answer: is it still running?" : error.message, true);
     return null;
   }
 }
@@ -80,7 +80,7 @@ function show(view) {
   $("cards").innerHTML = view.state;
   reveal($("cards").querySelector("tr.changed"), $("state"), 52);
   if (answered !== null && view.at !== answered) { answered = null; $("said").textContent = ""; }
-  $("again").textContent = view.again ?? (view.place ? "what the last step changed is marked" : "");
+  $("again").textContent = view.again ?? (view.place ? "changes of the last step are marked" : "");
   window.history.replaceState(null, "", `${location.pathname}#${view.path}${view.place < view.length - 1 ? `@${view.place}` : ""}`);
   for (const link of document.querySelectorAll("[data-keep]")) link.href = `keep/${link.dataset.keep}?session=${session}&tip=${view.tip}`;
   document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);
@@ -129,7 +129,7 @@ function draw() {
   }
 }
 
-// A diagram that is a little too wide is made a little smaller; one that is much too wide is scrolled.
+// Shrink a diagram that is a little too wide. One that is much too wide is scrolled.
 function fit() {
   for (const picture of $("diagram").querySelectorAll("svg")) {
     const { width, height } = picture.viewBox.baseVal;
@@ -161,7 +161,7 @@ function mark(place) {
   for (const button of document.querySelectorAll("[data-go]")) button.disabled = ends[button.dataset.go];
 }
 
-// In a diagram that is wider than its panel, what the step does is brought into sight.
+// If the diagram is wider than its panel, scroll to what the step does.
 function aside() {
   const box = $("diagram"), outer = box.getBoundingClientRect();
   const parts = [...box.querySelectorAll(".arrow.on, .note.on")].map(part => part.getBoundingClientRect());
@@ -171,7 +171,7 @@ function aside() {
   else if (left < outer.left) box.scrollLeft += left - outer.left;
 }
 
-// The titles of the steps stay in sight while such a diagram is moved sideways.
+// Keep the titles of the steps visible while the diagram scrolls sideways.
 function slide() {
   const box = $("diagram");
   for (const picture of box.querySelectorAll("svg")) {
@@ -190,7 +190,7 @@ function reveal(child, box, above = 0) {
 function next() {
   offers = [];
   const groups = shown.actors.map(({ by, actions }) => make("div", {}, make("h3", { text: by || "nobody in particular" }), ...actions.flatMap(act)));
-  const end = shown.stuck ? [make("p", { class: "none", text: offers.length ? "Nothing that can happen here changes anything." : "Nothing can happen here any more." })] : [];
+  const end = shown.stuck ? [make("p", { class: "none", text: offers.length ? "No step from here changes anything." : "No step is possible from here." })] : [];
   $("next").replaceChildren(...end, ...groups);
   $("count").textContent = offers.length ? `${offers.length} ${offers.length === 1 ? "step" : "steps"}` : "";
   choose(0, false);
@@ -235,9 +235,9 @@ function judge() {
     make("span", { class: "mark", text: "✗" }), make("span", { class: "name", text: one.name }), make("span", { class: "since", text: `${one.when}, for ever` }))));
   const rest = shown.temporal.filter(one => !broken.includes(one)).map(one => one.name).join(", ");
   $("promise").hidden = !shown.temporal.length;
-  $("promise").textContent = broken.length ? `${rest ? `The loop does not break ${rest}. ` : ""}Whether the loop is fair is judged by check.`
+  $("promise").textContent = broken.length ? `${rest ? `The loop does not break ${rest}. ` : ""}Only check judges whether the loop is fair.`
     : lasso ? `The loop does not break ${rest}.`
-    : `${rest} ${many ? "are" : "is"} about whole behaviours: judged by check, and here only for a walk that comes back to where it was.`;
+    : `${rest} ${many ? "are" : "is"} about whole behaviours: judged by check, and here only if the walk comes back to an earlier state.`;
   $("watches").replaceChildren(...shown.watches.map((watch, number) => make("li", {},
     make("span", { class: "mark", text: "=" }), make("span", { class: "name", text: watch.text }), make("button", { type: "button", class: "drop", "data-drop": number, "aria-label": `Stop watching ${watch.text}`, text: "×" }),
     watch.error ? make("span", { class: "error", text: watch.error }) : make("span", { class: "now", text: watch.now }),
@@ -264,7 +264,7 @@ function turns() {
 }
 
 let quiet = 0;
-function tell(text, wrong = false) {
+function notify(text, wrong = false) {
   $("message").textContent = text;
   $("message").classList.toggle("wrong", wrong);
   clearTimeout(quiet);
@@ -291,10 +291,10 @@ function branch(way, place = shown.place) {
 }
 
 async function copy() {
-  try { await navigator.clipboard.writeText(location.href); tell("The link is copied."); } catch { tell(location.href); }
+  try { await navigator.clipboard.writeText(location.href); notify("Link copied."); } catch { notify(location.href); }
 }
 
-// -- asking what is true ----------------------------------------------------------------------------------------------
+// -- watches and searches ---------------------------------------------------------------------------------------------
 
 const again = () => look(shown.place);
 
@@ -308,7 +308,7 @@ function watch() {
 }
 
 function remember() {
-  try { localStorage.setItem(stored, JSON.stringify(watches)); } catch { /* without it they last as long as the page */ }
+  try { localStorage.setItem(stored, JSON.stringify(watches)); } catch { /* then they last as long as the page */ }
 }
 
 async function find(at) {
@@ -335,7 +335,7 @@ async function follow(reply) {
 
 function stop() {
   if ($("stop").hidden) return;
-  $("said").textContent = "Stopping …";  // at once, whatever the engine is doing
+  $("said").textContent = "Stopping …";  // immediately, whatever the engine is doing
   $("stop").disabled = true;
   return attempt(() => ask("stop"));
 }
@@ -373,7 +373,7 @@ $("help").addEventListener("click", () => $("keys").showModal());
 $("file").addEventListener("change", async event => {
   const file = event.target.files[0];
   event.target.value = "";
-  if (file && await begin({ file: await file.text() }) !== null) tell(`${file.name}: ${items.length} states`);
+  if (file && await begin({ file: await file.text() }) !== null) notify(`${file.name}: ${items.length} states`);
 });
 $("expression").addEventListener("keydown", event => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); find(shown.at); }
@@ -390,13 +390,13 @@ const KEYS = {
 
 function number(n) {
   if (offers[n - 1]) take(offers[n - 1].move);
-  else tell(offers.length ? `There is no step ${n} here: the last is ${offers.length}.` : "No step can be taken here.");
+  else notify(offers.length ? `There is no step ${n} here: the last is ${offers.length}.` : "No step is possible here.");
 }
 
 document.addEventListener("keydown", event => {
   if (!shown || event.altKey || event.ctrlKey || event.metaKey || $("keys").open) return;
   if (event.target.closest("input, textarea, select") && event.target.id !== "file") return;
-  if (event.key === "Enter" && event.target.closest("button, summary, a")?.checkVisibility()) return;  // what has the focus is what is pressed
+  if (event.key === "Enter" && event.target.closest("button, summary, a")?.checkVisibility()) return;  // Enter presses the focused element
   if (/^[1-9]$/.test(event.key)) { number(Number(event.key)); } else if (KEYS[event.key]) KEYS[event.key](); else return;
   event.preventDefault();
 });
@@ -406,7 +406,7 @@ $("diagram").addEventListener("scroll", () => { if ($("diagram").scrollLeft !== 
 window.addEventListener("resize", () => { fit(); if (shown) mark(shown.place); });
 window.addEventListener("hashchange", () => { if (location.hash.length > 1) begin({ path: decodeURIComponent(location.hash.slice(1)) }); });
 
-// -- the beginning ----------------------------------------------------------------------------------------------------
+// -- start ------------------------------------------------------------------------------------------------------------
 
 select("next");
 const about = await attempt(() => ask("about"));
@@ -414,6 +414,6 @@ if (about) {
   introduce(about);
   const path = decodeURIComponent(location.hash.slice(1));
   await begin(path ? { path } : {});
-  if (!shown) { await begin({}); }  // a link that leads nowhere: its error stays to be read
+  if (!shown) { await begin({}); }  // the link leads nowhere; its error stays visible
   if (about.search?.running) follow(about);
 }
