@@ -243,8 +243,8 @@ def test_a_search_spoils_nothing_for_the_next(expression: str) -> None:
 
 def titles(session: Session, found: Finding) -> list[str]:
     """The steps of the way that was found."""
-    assert found.way is not None
-    number, moves = found.way
+    assert found.path is not None
+    number, moves = found.path
     node = session.node(number)
     for move in moves:
         node = session.child(node, move)
@@ -275,7 +275,7 @@ def test_find_looks_for_a_condition() -> None:
 
 def test_find_meets_what_the_protocol_raises() -> None:
     found = sought(Session(Lamp(faulty=True)), "pressed == 2")
-    assert found.way is None
+    assert found.path is None
     assert "this is not for the lamp" in found.said
 
 
@@ -283,9 +283,9 @@ def test_find_starts_from_any_initial_state() -> None:
     session = Session(Coin())
     for start in session.starts:
         found = sought(session, f"heads != {start.state.variables()['heads']}", start)
-        assert found.way is not None
-        assert found.way[0] == start.number
-        assert len(found.way[1]) == 1
+        assert found.path is not None
+        assert found.path[0] == start.number
+        assert len(found.path[1]) == 1
 
 
 def test_a_search_is_limited_and_can_be_stopped() -> None:

@@ -155,8 +155,8 @@ class Explorer:
         """The progress of the search and, once it has found a path, the node at the end of the path."""
         finding = self.search.finding if self.search is not None else None
         answer: dict[str, Any] = {"search": search_view(finding)}
-        if finding is not None and finding.way is not None:
-            number, moves = finding.way
+        if finding is not None and finding.path is not None:
+            number, moves = finding.path
             node = self.session.node(number)
             for move in moves:
                 node = self.session.child(node, move)

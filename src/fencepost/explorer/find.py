@@ -86,7 +86,7 @@ class Finding:
     """The progress of a search. ``said``: while it runs, what it does other than searching; afterwards, the result in
     words.
 
-    ``way``: the shortest path to the state that was found, as the number of the node where it begins, and the steps.
+    ``path``: the shortest path to the state that was found, as the number of the node where it begins, and the steps.
     """
 
     running: bool
@@ -94,7 +94,7 @@ class Finding:
     distinct: int = 0
     depth: int = 0
     seconds: float = 0.0
-    way: tuple[int, list[Move]] | None = None
+    path: tuple[int, list[Move]] | None = None
 
 
 def find_state(
@@ -111,14 +111,14 @@ def find_state(
     )
     try:
         result = check(sought, invariants=[TARGET], options=options, report=report)
-        way = None
+        path = None
         if result.violation is not None and result.violation.trace is not None:
             trace = result.violation.trace
             end = session.graft(trace) if start is None else session.along(start, trace.steps)
             first = end.line[0] if start is None else start
-            way = (first.number, [node.move for node in end.line[first.depth + 1 :]])
+            path = (first.number, [node.move for node in end.line[first.depth + 1 :]])
         said = _summary(result, "from the start" if start is None else "from here")
-        return Finding(False, said, result.distinct_states, result.depth, result.seconds, way)
+        return Finding(False, said, result.distinct_states, result.depth, result.seconds, path)
     except KeyboardInterrupt:
         return Finding(False, STOPPED)
     except (FencepostError, MemoryError) as error:
@@ -127,15 +127,15 @@ def find_state(
         return Finding(False, f"The search failed, which is a fault of Fencepost: {type(error).__name__}: {error}")
 
 
-def _summary(result: Result, whence: str) -> str:
+def _summary(result: Result, origin: str) -> str:
     looked = plural(result.distinct_states, "state")
     if result.violation is not None:
         if result.violation.trace is None:
             return f"Nothing was searched: the assumption {result.violation.name} is false for these constants."
         steps = len(result.violation.trace.steps)
         if not steps:
-            return "It is true here already." if whence == "from here" else "It is true in the initial state."
-        return f"Found {steps} step{'s' * (steps != 1)} {whence}: no way is shorter."
+            return "It is true here already." if origin == "from here" else "It is true in the initial state."
+        return f"Found {steps} step{'s' * (steps != 1)} {origin}: no way is shorter."
     if isinstance(result.error, ProtocolRaised):
         if result.error.where == TARGET and isinstance(result.error.__cause__, Misbehaved):
             return f"Nothing can be found: {result.error.__cause__}."
@@ -145,7 +145,7 @@ def _summary(result: Result, whence: str) -> str:
     if result.interrupted:
         return f"Stopped. It is true in none of the {looked} that were looked at."
     if result.complete:
-        return f"It is never true {whence}: all {looked} were looked at."
+        return f"It is never true {origin}: all {looked} were looked at."
     return f"Not found within the limits ({result.limit}): it is true in none of the {looked} that were looked at."
 
 

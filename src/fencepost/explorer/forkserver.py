@@ -124,12 +124,12 @@ class Worker:
         """
         found: list[Link] = []
         for node in nodes:
-            way: list[Link] = []
+            path: list[Link] = []
             while node.parent is not None and node.number >= known and node.number not in self._knows:
-                way.append((node.number, node.parent.number, node.move))
+                path.append((node.number, node.parent.number, node.move))
                 self._knows.add(node.number)
                 node = node.parent
-            found += way[::-1]
+            found += path[::-1]
         return found
 
     def end(self) -> int:

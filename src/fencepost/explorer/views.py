@@ -305,5 +305,5 @@ def search_view(finding: Finding | None) -> dict[str, Any] | None:
         "distinct": finding.distinct,
         "depth": finding.depth,
         "seconds": round(finding.seconds, 1),
-        "found": finding.way is not None,
+        "found": finding.path is not None,
     }
