@@ -63,10 +63,10 @@ class SlotEntry(msgspec.Struct):
     constant: bool
 
 
-def refused(place: Path | str, why: str, mend: str = "", *options: str) -> SystemFailure:
-    """The error for a checkpoint that cannot be resumed. ``why`` and ``mend``, the remedy, may name ``options``."""
-    mend = mend and f"{mend}, or "
-    return SystemFailure(f"the checkpoint in {place} {why}; {mend}start again without {{resume}}", "resume", *options)
+def refused(place: Path | str, why: str, remedy: str = "", *options: str) -> SystemFailure:
+    """The error for a checkpoint that cannot be resumed. ``why`` and ``remedy`` may name ``options``."""
+    remedy = remedy and f"{remedy}, or "
+    return SystemFailure(f"the checkpoint in {place} {why}; {remedy}start again without {{resume}}", "resume", *options)
 
 
 class Saved(msgspec.Struct, kw_only=True):
