@@ -227,6 +227,7 @@ def test_only_spark_keeps_steps(tmp_path: Path) -> None:
         check(Lock(), engine="embedded", checkpoint=tmp_path)
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("spark")
 def test_on_a_real_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "FEWEST_ROWS", 2)

@@ -95,6 +95,7 @@ def test_a_master_elsewhere_needs_a_common_folder() -> None:
     refused(run(*CHECK, "--engine", "spark", "--master", "spark://127.0.0.1:1"), 151, "--checkpoint DIR")
 
 
+@pytest.mark.campaign
 def test_executors_without_fencepost(tmp_path: Path) -> None:
     shadow = tmp_path / "shadow" / "fencepost"
     shadow.mkdir(parents=True)

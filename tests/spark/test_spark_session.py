@@ -99,6 +99,7 @@ def test_an_older_pyspark_is_refused_in_one_line(version: str, monkeypatch: pyte
         session.require_spark()
 
 
+@pytest.mark.campaign
 def test_what_defaults_and_spark_submit_say_is_what_spark_gets(tmp_path: Path) -> None:
     """Two virtual machines: one is spark-submit's, the other is started with the defaults of a cluster."""
     script = tmp_path / "script.py"

@@ -119,7 +119,7 @@ def test_switches_are_the_protections_of_the_rules() -> None:
 
 
 def test_plain_python_agrees() -> None:
-    shallow = SearchOptions(workers=1, max_depth=4)
+    shallow = SearchOptions(workers=1, max_depth=3)
     given: dict[str, Any] = {"directories": 2, "old_directories": True, "journal_adds_varies": True}
     plain, compiled = (check(BootingStore(**given), engine=e, options=shallow) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states
@@ -194,7 +194,11 @@ def variant(**changes: Any) -> type[Protocol]:
     return Variant
 
 
-@pytest.mark.parametrize(("original", "constants", "states"), ORIGINAL, ids=[next(iter(row[0])) for row in ORIGINAL])
+@pytest.mark.parametrize(
+    ("original", "constants", "states"),
+    campaign_if(lambda row: row[2] > 16, ORIGINAL),
+    ids=[next(iter(row[0])) for row in ORIGINAL],
+)
 def test_the_original_is_too_narrow(original: dict[str, Any], constants: dict[str, Any], states: int) -> None:
     mapping = {**DECLARED.mapping, **NOTED.get(next(iter(original)), {})}
     narrow = variant(constants={**DECLARED.constants, **original}, mapping=mapping)

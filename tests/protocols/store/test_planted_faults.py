@@ -262,6 +262,7 @@ def test_a_planted_fault_is_found(
     check(Store(**constants), invariants=[finds], options=Options(workers=1)).must_violate(finds)
 
 
+@pytest.mark.campaign
 def test_a_step_is_told_that_comes_late_in_a_level_of_which_python_was_asked_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

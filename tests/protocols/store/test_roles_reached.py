@@ -39,6 +39,7 @@ def test_the_page_has_all_events_and_effects() -> None:
     assert listed().keys() == kinds()
 
 
+@pytest.mark.campaign
 def test_what_the_page_says_is_explored_is(monkeypatch: pytest.MonkeyPatch) -> None:
     explored: set[str] = set()
 

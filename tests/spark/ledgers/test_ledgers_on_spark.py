@@ -125,6 +125,7 @@ def test_a_batch_has_every_column_of_every_entry(spark: Any, cluster: Any) -> No
     spark.conf.unset(FILTERS)
 
 
+@pytest.mark.campaign
 def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
