@@ -373,6 +373,7 @@ def test_nothing_jumps_and_nothing_overflows(browser: Browser, ledger: Page, wid
         browser.look(1280, 800)
 
 
+@pytest.mark.campaign
 def test_a_thousand_steps_and_three_hundred_slots(browser: Browser) -> None:
     """Where a session is long and a state is large everything can still be used."""
     with served(Wide()) as page:

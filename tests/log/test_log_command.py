@@ -264,6 +264,7 @@ def test_a_log_is_deleted_only_by_who_says_so(store: str) -> None:
     assert "there is no log e" in command(store, "delete", "e", "--yes", code=1)
 
 
+@pytest.mark.campaign
 def test_a_bookie_is_killed_under_a_writer_and_the_writer_goes_on(tmp_path: Path) -> None:
     """What it wrote is there, once and in order; and what all of them traced is a behaviour of the protocol."""
     with cluster(tmp_path, bookies=4) as (uri, bookies):

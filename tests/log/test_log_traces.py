@@ -230,6 +230,7 @@ def test_a_log_that_was_made_and_never_written_is_untouched() -> None:
     assert validated([Event("metadata", 1, 2, "metadata_written", LOG, {"version": 0, "session": "1"})]).accepted
 
 
+@pytest.mark.campaign
 def test_the_protocol_that_traces_are_held_to_keeps_what_it_promises() -> None:
     """Up to a level: a wrong count of what was trimmed shows deepest, at the 14th; and past it are four times as many
     states as before.

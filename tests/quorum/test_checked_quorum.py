@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from campaigns import campaign_if
 
 from fencepost import SearchOptions
 from fencepost.api.check import check
@@ -56,7 +57,7 @@ def test_a_large_quorum_keeps_its_promises_for_a_while(name: str) -> None:
     assert result.violation is None and result.distinct_states == states
 
 
-@pytest.mark.parametrize("name", VIOLATED)
+@pytest.mark.parametrize("name", campaign_if(lambda name: name == "unsynced-counted", VIOLATED))
 def test_without_a_protection_a_promise_is_broken(name: str) -> None:
     result = check("quorum", configuration=name)
     assert result.violation is not None

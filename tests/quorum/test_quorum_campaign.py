@@ -127,6 +127,7 @@ def test_a_wait_for_a_new_leader_ends_with_the_first_change_that_it_acknowledges
     assert waits([10.0, 20.0, 30.0], [9.0, 10.02, 11.0, 12.0, 20.5]) == [1.0, 0.5]
 
 
+@pytest.mark.campaign
 def test_a_short_campaign_finds_nothing(tmp_path):
     kinds = (KILL, FREEZE, ISOLATE, DEAF, ALL)
     while True:

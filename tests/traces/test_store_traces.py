@@ -56,7 +56,9 @@ def in_order(verdict: Verdict) -> list[tuple[str, int, int]]:
     return [(event.node, event.incarnation, event.seq) for event, _, _ in verdict.path]
 
 
-@pytest.mark.parametrize("off", [(), ("write_back_before_close",), ("fenced_bookies_refuse",)])
+@pytest.mark.parametrize(
+    "off", [(), ("write_back_before_close",), pytest.param(("fenced_bookies_refuse",), marks=pytest.mark.campaign)]
+)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_two_random_orders_that_the_causes_allow_have_the_verdict_of_the_first(
     profile: str, off: tuple[str, ...]

@@ -186,6 +186,7 @@ def test_a_walk_is_one_of_the_author_s_python(name: str, number: int) -> None:
     assert [(root, tuple(choices)) for root, choices in found.path] == path
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("number", range(40))
 def test_walks_of_random_protocols(number: int) -> None:
     protocol = seeded(number).build()

@@ -544,6 +544,7 @@ def test_bookies_are_alike_only_where_there_is_one_ensemble() -> None:
         check(protocol, symmetry=True)
 
 
+@pytest.mark.campaign
 def test_shipped_protocols_pass_their_own_check() -> None:
     for name, config, depth in (
         ("ledger-chaining", "published", 6),

@@ -205,6 +205,7 @@ def test_a_writer_goes_on_with_its_open_ledger(tmp_path: Path, uri: str) -> None
     run(main())
 
 
+@pytest.mark.campaign
 def test_two_workers_share_the_ledgers_and_one_is_the_auditor(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
         with bookies(tmp_path, uri) as standing, autorecovery(uri, "one") as one, autorecovery(uri, "two") as two:
@@ -232,6 +233,7 @@ async def is_auditor(nodes: UnderReplication, name: str) -> bool:
     return await nodes.auditor() == name
 
 
+@pytest.mark.campaign
 def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path, uri: str) -> None:
     """It has copied some of the entries; its lock goes with its session, and the other copies all."""
 
@@ -482,6 +484,7 @@ def test_metrics_are_served(tmp_path: Path, uri: str) -> None:
     run(main())
 
 
+@pytest.mark.campaign
 def test_one_that_hangs_longer_than_its_session_begins_anew(tmp_path: Path, uri: str) -> None:
     """The auditor is stopped in its tracks: the other takes over. It goes on, and is the auditor again when the other
     is ended.

@@ -133,6 +133,7 @@ class Entries:
             assert found == hashes
 
 
+@pytest.mark.campaign
 def test_another_program_fills_the_disk(disk: Path, tmp_path: Path) -> None:
     async def test(uri: str) -> None:
         entries, other = Entries(), Program(disk)
@@ -172,7 +173,7 @@ def test_another_program_fills_the_disk(disk: Path, tmp_path: Path) -> None:
         asyncio.run(test(uri))
 
 
-@pytest.mark.parametrize("journals_adds", [True, False])
+@pytest.mark.parametrize("journals_adds", [pytest.param(True, marks=pytest.mark.campaign), False])
 def test_a_fast_writer_fills_the_disk(disk: Path, tmp_path: Path, journals_adds: bool) -> None:
     """It is filled before anybody looks at its room: nothing but a write without room tells of it."""
     more = {"diskCheckInterval": 3_000, "journalWriteData": str(journals_adds).lower()}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from ledger.bookie.serving import run
 from ledger.bookie.standing_bookies import bookie, metadata_service, started
 from patience import PATIENCE
@@ -231,8 +232,8 @@ def test_the_journal_may_be_switched_on_after_an_unclean_end_without_it(tmp_path
     run(main())
 
 
-@pytest.mark.parametrize("end", ["kill", "end"])
-@pytest.mark.parametrize("lost", ["journal", "ledgers", "journal and ledgers", "all files"])
+@pytest.mark.parametrize("end", ["kill", pytest.param("end", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("lost", ["ledgers", *campaign_if(bool, ["journal", "journal and ledgers", "all files"])])
 def test_a_bookie_that_has_lost_a_directory_repairs_itself_if_it_is_told_to(
     tmp_path: Path, uri: str, lost: str, end: str
 ) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from patience import PATIENCE
 
 from fencepost.ledger.cluster.ports import free_ports, is_free
@@ -15,6 +16,7 @@ from fencepost.ledger.cluster.ports import free_ports, is_free
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.campaign
 def test_nothing_acknowledged_is_lost_and_everything_comes_back(tmp_path: Path) -> None:
     first, *_ = free_ports([0], {0})
     while not all(is_free(first + number) for number in range(5)):

@@ -23,6 +23,7 @@ def kinds() -> set[str]:
     } - {"Event", "Effect"}
 
 
+@pytest.mark.campaign
 def test_the_simulator_reaches_all(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: set[str] = set()
     receive = StoreEnvironment.receive

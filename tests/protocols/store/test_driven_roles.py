@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 
 from fencepost import ModelValue, check, errors, sometimes
 from fencepost.checker.engines.options import SearchOptions
@@ -113,11 +114,16 @@ READS_AHEAD: dict[str, Any] = ONE_BOOKIE | TWO_ENTRIES | {"reads_in_flight": 2}
 @pytest.mark.parametrize(
     "constants",
     [
-        {"bookies": 3, "ensemble_size": 3, "send_limit": 2} | LOSSLESS,
         CRASH,
-        {"bookies": 2, "clients": 1, "write_quorum": 1, "ack_quorum": 1, "send_limit": 3, "inflight_limit": 3},
-        ONE_COPY | TWO_ENTRIES | {"choose_ensembles": True},
-        {"bookies": 4, "clients": 1},
+        *campaign_if(
+            bool,
+            [
+                {"bookies": 3, "ensemble_size": 3, "send_limit": 2} | LOSSLESS,
+                {"bookies": 2, "clients": 1, "write_quorum": 1, "ack_quorum": 1, "send_limit": 3, "inflight_limit": 3},
+                ONE_COPY | TWO_ENTRIES | {"choose_ensembles": True},
+                {"bookies": 4, "clients": 1},
+            ],
+        ),
     ],
 )
 def test_roles_follow_the_first_transitions_of_larger_spaces(constants: dict[str, Any]) -> None:
@@ -318,9 +324,7 @@ def alike(variable: str) -> str:
     [
         "fenced_bookies_refuse",
         "conditional_updates",
-        "recovery_keeps_fragments",
-        "write_back_before_close",
-        "recovery_freezes_lac",
+        *campaign_if(bool, ["recovery_keeps_fragments", "write_back_before_close", "recovery_freezes_lac"]),
     ],
 )
 def test_roles_without_a_protection_are_found_out(tmp_path: Path, protection: str) -> None:
