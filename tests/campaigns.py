@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-MANY_STATES = 300_000
+MANY_STATES = 200_000
 """A state space with more of them takes a second or longer."""
 
 

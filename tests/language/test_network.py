@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 import pytest
+from campaigns import campaign_if
 from hypothesis import given
 from plain import Plain, look, run, ways
 
@@ -204,7 +205,11 @@ EVERY_WAY = [dict(zip(OPTIONS, on, strict=True)) for on in itertools.product((Fa
 EVERY_WAY = [flags for flags in EVERY_WAY if flags["lossy"] or flags["timeouts"]]
 
 
-@pytest.mark.parametrize("flags", EVERY_WAY, ids=lambda flags: "+".join(n for n, on in flags.items() if on))
+@pytest.mark.parametrize(
+    "flags",
+    campaign_if(lambda flags: 1 < sum(flags.values()) < len(flags), EVERY_WAY),
+    ids=lambda flags: "+".join(n for n, on in flags.items() if on),
+)
 def test_every_operation_in_every_nearby_state(flags: dict[str, bool]) -> None:
     protocol = protocol_with(2, flags)
     todo = [(Plain(protocol), Model(flags))]

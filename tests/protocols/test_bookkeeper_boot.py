@@ -177,6 +177,7 @@ def test_named_configurations(name: str) -> None:
     assert (length(result) or result.distinct_states) == CONFIGURATIONS[name]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", WITH_IT)
 def test_what_a_configuration_shows_is_missed_is_enough(name: str) -> None:
     """The same configuration with the one protection that it lacks holds."""

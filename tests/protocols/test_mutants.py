@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
 
 from bench.mutants import protocols
 from bench.mutants.__main__ import main
@@ -547,11 +546,9 @@ another one stands behind; the next row has both removed."""
 
 
 @pytest.fixture(scope="module")
-def told(request: pytest.FixtureRequest) -> dict[str, str]:
-    """What is said of each fault that a test asks for."""
-    tests: list[Any] = [each for each in request.session.items if each.originalname == "test_a_fault_in_a_rule_is_told"]
-    faults = [item.callspec.params["fault"] for item in tests]
-    asked = json.dumps([PLANTED[fault][:3] for fault in faults])
+def told() -> dict[str, str]:
+    """What is said of each fault that is planted."""
+    asked = json.dumps([row[:3] for row in PLANTED.values()])
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("plant.py"))],
         input=asked,
@@ -559,10 +556,11 @@ def told(request: pytest.FixtureRequest) -> dict[str, str]:
         text=True,
         check=True,
     )
-    return dict(zip(faults, [json.loads(line) for line in done.stdout.splitlines()], strict=True))
+    return dict(zip(PLANTED, [json.loads(line) for line in done.stdout.splitlines()], strict=True))
 
 
-@pytest.mark.parametrize("fault", campaign_if(lambda fault: PLANTED[fault][0] != "ledger-chaining", PLANTED))
+@pytest.mark.campaign
+@pytest.mark.parametrize("fault", PLANTED)
 def test_a_fault_in_a_rule_is_told(fault: str, told: dict[str, str]) -> None:
     assert told[fault] == PLANTED[fault][3]
 
@@ -684,6 +682,7 @@ def test_traces_without_a_mutant_are_accepted(protocol: str) -> None:
     assert validate(subject, first["events"]) == "accepted"
 
 
+@pytest.mark.campaign
 def test_a_sample_is_noticed_or_has_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -214,6 +214,9 @@ class Tried:
     why: str | None
 
 
+pytestmark = pytest.mark.campaign
+
+
 @pytest.fixture(scope="module")
 def tried() -> list[Tried]:
     """All changes to all traces."""

@@ -196,7 +196,9 @@ def test_a_ledger_in_limbo_says_nothing_of_what_is_missing_and_takes_no_adds(tmp
     run(main())
 
 
-@pytest.mark.parametrize("settings", [("journalWriteData=true",), WITHOUT_JOURNAL])
+@pytest.mark.parametrize(
+    "settings", [("journalWriteData=true",), pytest.param(WITHOUT_JOURNAL, marks=pytest.mark.campaign)]
+)
 def test_a_bookie_that_has_lost_nothing_repairs_nothing(tmp_path: Path, uri: str, settings: tuple[str, ...]) -> None:
     """A clean end has flushed everything; and with the journal, so has no end at all."""
 

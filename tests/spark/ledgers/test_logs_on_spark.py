@@ -67,6 +67,7 @@ def test_a_batch_of_a_log_has_data_times_and_keys(spark: Any, cluster: Any) -> N
     assert reason(failed.value) == "option startingOffsets is 99999:0: ledger 99999 is not in log orders"
 
 
+@pytest.mark.campaign
 def test_a_stream_of_a_log_goes_on_across_ledgers_trims_and_starts(spark: Any, cluster: Any, tmp_path: Path) -> None:
     told: Counter[bytes] = Counter()
     is_over = threading.Event()
