@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pyspark
 import pytest
 from spark.conftest import Here
-from work_units import SPARK, work_unit
+from work_units import SPARK, OneSession, work_unit
 
 import fencepost
 from fencepost import OptionError, SearchOptions, SparkOptions, SystemFailure, check
@@ -206,3 +207,10 @@ def test_all_that_need_a_session_go_to_one_worker(request: pytest.FixtureRequest
     files = {item.nodeid.partition("::")[0] for item in request.session.items if "spark" in item.fixturenames}  # type: ignore[attr-defined]
     assert {work_unit(file) for file in files} <= {SPARK}
     assert work_unit("tests/spark/test_files.py") == "tests/spark/test_files.py"
+
+
+def test_pages_that_take_long_go_to_any_worker() -> None:
+    scope = partial(OneSession._split_scope, OneSession.__new__(OneSession))
+    first, second = (f"tests/docs/test_store_pages.py::test[{page}]" for page in ("one", "two"))
+    assert scope(first) != scope(second)
+    assert scope("tests/spark/test_files.py::one") == scope("tests/spark/test_files.py::two")
