@@ -1,1 +1,3 @@
-"""The common parts of the simulators: virtual time, a disk of bytes, many seeds, and traces of simulated processes."""
+"""Shared parts of the simulators: virtual time, byte-level disks, campaigns of seeds, and traces of simulated
+processes.
+"""

@@ -1,9 +1,9 @@
-"""A disk, byte by byte: what is written is safe only once it is synced, and not even then from damage.
+"""A byte-level disk: writes are safe only after a sync, and never safe from damage.
 
-A write changes what is read at once, and what survives a loss of power only when a sync has ended. Until then each
-sector of 512 bytes that was written survives or does not, whatever became of those before it, and one may be torn. So
-it is with the names of files: each that was made or removed since the folder was synced is there after a loss of power
-or not. Power may be lost between any two uses of a disk, and syncs fail.
+A write is visible to reads at once, but survives a power loss only after a sync has ended. Until then, each written
+sector of 512 bytes survives or not, independently of the others, and may be torn. The same goes for file names: each
+name created or removed since the last sync of the folder may or may not exist after a power loss. Power may fail
+between any two uses of a disk, and syncs may fail.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from fencepost.files.folders import SECTOR, NoRoom, Part, Room
 
 
 class PowerLoss(BaseException):
-    """A process is gone: it does nothing more, whatever it had been about to do."""
+    """The process is gone. Raised in the middle of its work, to stop it."""
 
 
 class DiskFull(OSError):
-    """There is no room for all that was to be written; a part of it may have been."""
+    """Not enough space for a write; part of it may have been written."""
 
     def __init__(self, name: str) -> None:
         super().__init__(errno.ENOSPC, f"no room for {name}")
 
 
 class SimFile:
-    """A file: what is read from it, what of it would survive now, and the sectors that are written and not synced."""
+    """A file: its visible contents, the part that would survive a power loss now, and the written, unsynced sectors."""
 
     __slots__ = ("content", "dirty", "durable")
 
@@ -37,7 +37,7 @@ class SimFile:
         self.dirty: set[int] = set()
 
     def write(self, offset: int, data: bytes) -> None:
-        """Change the bytes from an offset on."""
+        """Write bytes at an offset."""
         end = offset + len(data)
         if offset > len(self.content):
             self.content.extend(bytes(offset - len(self.content)))
@@ -45,13 +45,13 @@ class SimFile:
         self.dirty.update(range(offset // SECTOR, -(-end // SECTOR)))
 
     def begin_sync(self) -> frozenset[int]:
-        """The sectors that a sync which begins now makes durable."""
+        """The sectors that a sync beginning now makes durable."""
         return frozenset(self.dirty)
 
     def end_sync(self, sectors: frozenset[int]) -> None:
-        """These sectors are durable."""
+        """Make these sectors durable."""
         ordered = sorted(sectors)
-        if ordered and ordered[-1] - ordered[0] < len(ordered):  # each follows the one before: most often they do
+        if ordered and ordered[-1] - ordered[0] < len(ordered):  # consecutive, the usual case
             self._keep(ordered[0], len(ordered) * SECTOR)
         else:
             for sector in ordered:
@@ -59,12 +59,12 @@ class SimFile:
         self.dirty -= sectors
 
     def fail_sync(self, sectors: frozenset[int], random: Random) -> None:
-        """A sync failed. Each of its sectors may be durable or not, and the disk takes them all for clean."""
+        """Fail a sync. Each of its sectors may be durable or not, but the disk considers all of them clean."""
         self.end_sync(frozenset(s for s in sorted(sectors) if random.random() < 0.5))
         self.dirty -= sectors
 
     def lose_power(self, random: Random) -> None:
-        """Of what is not synced any part survives: all, nothing, or some sectors, whole or torn."""
+        """Lose power: of the unsynced sectors, all, none or some survive, and some are torn."""
         surviving = (0.0, 1.0, 0.5, 0.9)[int(random.random() * 4)]
         for sector in sorted(self.dirty):
             if random.random() < surviving:
@@ -74,21 +74,21 @@ class SimFile:
         self.content[:] = self.durable
 
     def truncate(self, length: int) -> None:
-        """Cut the file off, or make it longer by zeros, durably."""
+        """Cut the file off, or extend it by zeros, durably."""
         for data in (self.content, self.durable):
             del data[length:]
             data.extend(bytes(length - len(data)))
         self.dirty = {s for s in self.dirty if s * SECTOR < length}
 
     def flip(self, bit: int) -> None:
-        """Damage one bit, as it is read and as it would survive."""
+        """Damage one bit, both visible and durable."""
         offset, mask = bit // 8, 1 << bit % 8
         self.content[offset] ^= mask
         if offset < len(self.durable):
             self.durable[offset] ^= mask
 
     def _keep(self, sector: int, size: int) -> None:
-        """The first bytes from a sector on become durable as they are read now."""
+        """Make bytes from the start of a sector on durable."""
         start = sector * SECTOR
         kept = self.content[start : start + size]
         if start > len(self.durable):
@@ -106,7 +106,7 @@ class SimHandle:
         self._file = file
 
     def append(self, data: bytes | Sequence[Part]) -> None:
-        """Write at the end. Raises :class:`DiskFull`, after a part of it."""
+        """Write at the end. Raises :class:`DiskFull` after writing what fits."""
         whole = data if isinstance(data, bytes) else b"".join(data)
         there = len(self._file.content)
         fits = whole[: max(0, self._disk.free) + max(0, there - self.end)]
@@ -118,11 +118,11 @@ class SimHandle:
             raise DiskFull(self.name)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes from an offset on."""
+        """Read bytes at an offset."""
         return bytes(self._file.content[offset : offset + size])
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer with bytes from an offset on."""
+        """Fill a buffer with bytes at an offset."""
         data = self.read(offset, len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -131,7 +131,7 @@ class SimHandle:
         return self.read_into(offset, buffer)
 
     def sync(self) -> None:
-        """All that was written is durable. Raises ``OSError`` if it is not."""
+        """Make everything written durable. Raises ``OSError`` if that fails."""
         self._disk.use()
         if self._disk.fails is not None:
             self._file.fail_sync(self._file.begin_sync(), self._disk.fails)
@@ -142,7 +142,7 @@ class SimHandle:
         self._disk.use()
 
     def preallocate(self, end: int) -> None:
-        """Take room up to an offset. Raises :class:`NoRoom`, and takes none then."""
+        """Allocate space up to an offset. Raises :class:`NoRoom`, and then allocates nothing."""
         there = len(self._file.content)
         if end - there > self._disk.free:
             raise NoRoom(self.name)
@@ -151,37 +151,37 @@ class SimHandle:
             self._disk.free -= end - there
 
     def truncate(self, length: int) -> None:
-        """Cut the file off, or make it longer by zeros, durably."""
+        """Cut the file off, or extend it by zeros, durably."""
         self._disk.free += len(self._file.content) - length
         self._file.truncate(length)
         self.end = length
 
 
 CAPACITY = 1 << 40
-"""Bytes that a disk has room for."""
+"""The size of a disk, in bytes."""
 
 NEVER = 1 << 60
-"""More uses of a disk than there are."""
+"""More uses of a disk than any run makes."""
 
 
 class SimDisk:
-    """A folder of files by name, and how much room is free."""
+    """A folder of files by name, with limited space."""
 
     def __init__(self) -> None:
         self.files: dict[str, SimFile] = {}
         self.free = CAPACITY
-        """Bytes that there is room for."""
+        """Free bytes."""
         self.left = NEVER
-        """How often it is used before the process that uses it is gone."""
+        """The number of uses before the process that uses it dies."""
         self.fails: Random | None = None
-        """By what chance something of the next sync is durable, which fails; None if it does not."""
+        """If set, the next sync fails, and this decides what is durable."""
         self._synced: dict[str, SimFile | None] = {}
-        """The files by those names that have changed since the folder was synced, as they were then."""
+        """For each name changed since the last sync of the folder, its file at that sync."""
 
-    # -- what every layer of files has --------------------------------------------------------------------------------
+    # -- the interface of every layer of files ------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """The files there are, in the order of their names."""
+        """The names of all files, sorted."""
         return sorted(self.files)
 
     def size(self, name: str) -> int:
@@ -189,7 +189,7 @@ class SimDisk:
         return len(self.files[name].content)
 
     def create(self, name: str) -> SimHandle:
-        """Make a file, which must not be there yet."""
+        """Create a file, which must not exist."""
         if name in self.files:
             raise FileExistsError(errno.EEXIST, name)
         self._name(name, SimFile())
@@ -197,11 +197,11 @@ class SimDisk:
         return self.open(name)
 
     def open(self, name: str, writable: bool = False) -> SimHandle:
-        """Open a file that is there."""
+        """Open an existing file."""
         return SimHandle(self, name, self.files[name])
 
     def rename(self, name: str, new: str) -> None:
-        """Give a file another name."""
+        """Rename a file."""
         file = self.files[name]
         self._name(name, None)
         self._name(new, file)
@@ -214,13 +214,13 @@ class SimDisk:
         self.use()
 
     def sync(self) -> None:
-        """The names of files are durable."""
+        """Make the names of files durable."""
         self.use()
         self._synced.clear()
         self.use()
 
     def room(self) -> Room:
-        """How much room there is."""
+        """The total and the free space."""
         return Room(CAPACITY, self.free)
 
     def _name(self, name: str, file: SimFile | None) -> None:
@@ -233,11 +233,11 @@ class SimDisk:
         else:
             self.files[name] = file
 
-    # -- what happens to a disk ---------------------------------------------------------------------------------------
+    # -- simulation ---------------------------------------------------------------------------------------------------
 
     def append(self, name: str, data: bytes) -> int:
-        """Write at the end of a file, which is made if there is none; the offset. Raises :class:`DiskFull`, after a
-        part of it.
+        """Append to a file, created if necessary; returns the offset. Raises :class:`DiskFull` after writing what
+        fits.
         """
         handle = self.open(name) if name in self.files else self.create(name)
         offset = handle.end
@@ -245,17 +245,17 @@ class SimDisk:
         return offset
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Bytes of a file."""
+        """Read bytes of a file."""
         return self.open(name).read(offset, size)
 
     def use(self) -> None:
-        """The disk is used. Raises :class:`PowerLoss` when nothing is left."""
+        """Count a use of the disk. Raises :class:`PowerLoss` when none are left."""
         self.left -= 1
         if self.left < 0:
             raise PowerLoss
 
     def kept(self) -> SimDisk:
-        """What is left of it in any case if power is lost now."""
+        """The contents that certainly survive a power loss now."""
         kept = SimDisk()
         for name, file in {**self.files, **self._synced}.items():
             if file is not None:
@@ -263,7 +263,7 @@ class SimDisk:
         return kept
 
     def lose_power(self, random: Random) -> None:
-        """Lose power: unsynced bytes survive in part, in every file, and so do names."""
+        """Lose power: unsynced bytes and names survive in part."""
         for name in sorted(self._synced):
             if random.random() < 0.5:
                 self._put(name, self._synced[name])
@@ -272,11 +272,11 @@ class SimDisk:
             self.files[name].lose_power(random)
 
     def wipe(self) -> None:
-        """The disk is replaced by an empty one."""
+        """Replace the disk by an empty one."""
         self.files.clear()
         self._synced.clear()
         self.heal()
 
     def heal(self) -> None:
-        """Nothing goes wrong with it from now on."""
+        """End all faults of this disk."""
         self.free, self.left, self.fails = CAPACITY, NEVER, None

@@ -1,6 +1,6 @@
-"""The clocks and the chances of the operating system, which are a run's own while it goes on.
+"""Replaces the operating system's clocks and random sources during a run.
 
-Whatever code asks for the time or for random bytes gets what the seed says, so that a run depends on nothing else.
+All code gets its time and random bytes from the run's schedule and seed, so the run depends on nothing else.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from fencepost.simulation.schedule import Schedule
 
 EPOCH = 1_750_000_000_000_000
-"""Microseconds from 1970 to the beginning of a run."""
+"""The start of a run, in microseconds since 1970."""
 
 
 @contextmanager
 def interposed(schedule: Schedule, seed: str) -> Iterator[None]:
-    """Have all that this process asks for be those of a run. Nothing else may go on in the process meanwhile."""
+    """Replace clocks and random sources within this context. Nothing else may run in the process meanwhile."""
     drawn = random.Random(f"{seed} bytes")
     instead: list[tuple[Any, str, Any]] = [
         (time, "time", lambda: (EPOCH + schedule.now) / 1_000_000),
@@ -28,7 +28,7 @@ def interposed(schedule: Schedule, seed: str) -> Iterator[None]:
         (time, "monotonic", lambda: schedule.now / 1_000_000),
         (time, "monotonic_ns", lambda: schedule.now * 1_000),
         (os, "urandom", drawn.randbytes),
-        (random, "_urandom", drawn.randbytes),  # of SystemRandom, and so of secrets
+        (random, "_urandom", drawn.randbytes),  # used by SystemRandom, and so by secrets
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in instead]
     state = random.getstate()

@@ -1,4 +1,4 @@
-"""The ways between simulated processes: how long what is sent takes, and which of them are clogged."""
+"""Links between simulated processes: delays and congestion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fencepost.simulation.schedule import Schedule
 
 
 class Links:
-    """Ways between processes, known by their names. ``slow`` is the share of what is sent that takes long."""
+    """Links between processes, identified by name. ``slow``: the share of slow messages."""
 
     def __init__(self, schedule: Schedule, random: Random, slow: float) -> None:
         self.schedule = schedule
@@ -17,16 +17,16 @@ class Links:
         self.clogged: dict[tuple[str, str], int] = {}
 
     def clog(self, source: str, dest: str, until: int) -> None:
-        """Nothing that is sent from ``source`` to ``dest`` arrives before a time."""
+        """Let nothing sent from ``source`` to ``dest`` arrive before a time."""
         self.clogged[source, dest] = max(until, self.clogged.get((source, dest), 0))
 
     def heal(self) -> None:
-        """From now on all ways are fast and free."""
+        """Make all links fast and free."""
         self.clogged.clear()
         self.slow = 0.0
 
     def arrival(self, source: str, dest: str, not_before: int) -> int:
-        """When something that is sent now arrives."""
+        """The arrival time of a message sent now."""
         chance = self.random()
         delay = 50 + int(chance * 400)
         if self.slow and self.random() < self.slow:

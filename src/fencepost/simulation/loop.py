@@ -1,7 +1,6 @@
-"""The event loop of one simulated process: asyncio's, as far as what runs on it uses one, on virtual time.
+"""The event loop of one simulated process: the parts of an asyncio loop that its code uses, on virtual time.
 
-Tasks and futures are hashed by numbers, and not by where they are in memory: a set of them has the same order in every
-run.
+Tasks and futures hash by number and not by address, so that a set of them has the same order in every run.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fencepost.simulation.schedule import Schedule
 
 
 class SimHandle:
-    """A call that the loop makes when its time has come."""
+    """A scheduled call."""
 
     __slots__ = ("arguments", "call", "context")
 
@@ -29,16 +28,16 @@ class SimHandle:
         self.context = context
 
     def cancel(self) -> None:
-        """Do not make it."""
+        """Cancel the call."""
         self.call = None
 
     def cancelled(self) -> bool:
-        """Whether it is not made any more."""
+        """Whether the call is cancelled."""
         return self.call is None
 
 
 class SimFuture(asyncio.Future[Any]):
-    """A future with a number."""
+    """A future that hashes by its number."""
 
     def __init__(self, number: int, loop: Any) -> None:
         super().__init__(loop=loop)
@@ -49,7 +48,7 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task with a number."""
+    """A task that hashes by its number."""
 
     def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **options: Any) -> None:
         self._number = number
@@ -60,8 +59,8 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimLoop:
-    """A loop. ``rate``: the microseconds of virtual time that are a second of its clock. When it ``has_ended``, its
-    process is gone: nothing that was to come happens.
+    """A loop. ``rate``: microseconds of virtual time per second of its clock. ``has_ended``: its process is gone, and
+    no pending call is made.
     """
 
     def __init__(self, schedule: Schedule, rate: float = 1_000_000) -> None:
@@ -69,25 +68,25 @@ class SimLoop:
         self.rate = rate
         self.has_ended = False
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        """Those that are not done: nobody else may hold them."""
+        """The unfinished tasks, referenced here because nobody else may."""
         self._numbers = count(1)
         self._handler: Callable[[Any, dict[str, Any]], object] | None = None
 
-    # -- what a process does about it ----------------------------------------------------------------------------------
+    # -- hooks for the process -----------------------------------------------------------------------------------------
 
     def lost_power(self) -> None:
-        """The process is gone, in the middle of what it did."""
+        """The process died in the middle of a call."""
         raise NotImplementedError
 
     def did(self) -> None:
-        """The process is about to do something."""
+        """The process is about to make a call."""
 
     def raised(self, error: Exception) -> None:
-        """A callback has raised an error."""
+        """A callback raised an error."""
         raise error
 
     def does(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Let the process do something, unless it has ended; it may end meanwhile."""
+        """Make a call as the process, unless it has ended. The process may end during the call."""
         if self.has_ended:
             return
         self.did()
@@ -105,12 +104,12 @@ class SimLoop:
             sys.set_asyncgen_hooks(*hooks)
 
     def _finalize(self, generator: AsyncGenerator[Any, None]) -> None:
-        """Nobody has an asynchronous generator any more that has not come to its end."""
+        """Close an asynchronous generator that was dropped before its end."""
         self.call_soon(lambda: self.create_task(cast(Any, generator.aclose())))
 
     def abandon(self) -> None:
-        """The run is over: cancel its tasks, so that nobody complains of them."""
-        self.has_ended = False  # or nothing could be closed
+        """The run is over: cancel its tasks, so that asyncio does not warn about them."""
+        self.has_ended = False  # otherwise nothing could be closed
         self.does(self._close_all)
         self.has_ended = True
 
@@ -119,13 +118,13 @@ class SimLoop:
         while self.tasks:
             coroutine: Any = self.tasks.popitem()[0].get_coro()
             with suppress(BaseException):
-                while True:  # what it awaits while it is cancelled is cancelled, too
+                while True:  # also cancel what it awaits while it is cancelled
                     coroutine.throw(asyncio.CancelledError())
 
-    # -- what asyncio's loops have -------------------------------------------------------------------------------------
+    # -- the interface of asyncio loops --------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """See :class:`asyncio.AbstractEventLoop`, as all below."""
+        """See :class:`asyncio.AbstractEventLoop`, as for all below."""
         return self.schedule.now / self.rate
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any, context: Context | None = None) -> SimHandle:
@@ -169,7 +168,7 @@ class SimLoop:
         return task
 
     def run_in_executor(self, executor: object, call: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """There are no threads: it is done at once."""
+        """Call at once: there are no threads."""
         future = self.create_future()
         try:
             future.set_result(call(*arguments))
@@ -194,4 +193,4 @@ class SimLoop:
             self._handler(self, context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Nobody has looked at what came of something, which is no fault here."""
+        """Ignore results that nobody retrieved, which are no fault here."""

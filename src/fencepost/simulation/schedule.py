@@ -1,4 +1,4 @@
-"""Virtual time for simulators: what is to happen, in the order in which it is to happen."""
+"""Virtual time for simulators: a queue of future calls, ordered by time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Schedule:
-    """Calls to come, each at its time in microseconds; those of one time in the order in which they were asked for."""
+    """Future calls, each at a time in microseconds. Calls at the same time are made in the order of scheduling."""
 
     __slots__ = ("_calls", "_count", "now")
 
@@ -20,17 +20,17 @@ class Schedule:
         self._count = 0
 
     def at(self, time: int, call: Callable[..., object], *arguments: Any) -> None:
-        """Call something at a time, which is not past."""
+        """Schedule a call at a time that is not past."""
         self._count += 1
         heappush(self._calls, (time, self._count, call, arguments))
 
     def after(self, delay: int, call: Callable[..., object], *arguments: Any) -> None:
-        """Call something in so many microseconds."""
+        """Schedule a call after ``delay`` microseconds."""
         self._count += 1
         heappush(self._calls, (self.now + delay, self._count, call, arguments))
 
     def step(self) -> bool:
-        """Make the next call; whether there was one."""
+        """Make the next call; returns whether there was one."""
         if not self._calls:
             return False
         self.now, _, call, arguments = heappop(self._calls)
@@ -38,7 +38,7 @@ class Schedule:
         return True
 
     def go_on(self, until: int) -> None:
-        """Make all calls up to a time, which it is then."""
+        """Make all calls up to a time, and advance to it."""
         while self._calls and self._calls[0][0] <= until:
             self.step()
         self.now = until
@@ -46,7 +46,7 @@ class Schedule:
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Nothing is logged meanwhile: what goes wrong in a run is wanted, and is told in its story."""
+    """Disable logging within this context: failures are intended here, and the story of the run reports them."""
     before = logging.root.manager.disable
     logging.disable()
     try:

@@ -1,4 +1,4 @@
-"""Many runs of a simulator: one for each seed, in several processes, up to the first that breaks a promise."""
+"""Campaigns of a simulator: one run per seed, in several processes, up to the first broken promise."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from fencepost.traces import RunsFile
 T = TypeVar("T")
 
 CHUNK = 20
-"""Seeds that a process takes at a time."""
+"""Seeds per task of a process."""
 
 TRACED_CHUNK = 200
-"""The same where they are traced: those are in one file."""
+"""Seeds per task if they are traced, in one file."""
 
 
 @dataclass(frozen=True)
 class Run(Generic[T]):
-    """The part of a run that is kept: its ``seed``, the ``hash`` of all that came of it, its ``time`` in virtual
-    microseconds, and ``counts`` that are added up. ``promise`` is the one that was broken, and ``what`` how; both are
-    empty if none was. ``outcome``: all that the simulator gives.
+    """The summary of a run: its ``seed``, the ``hash`` of all its events, its ``time`` in virtual microseconds, and
+    ``counts`` to add up. ``promise`` is the broken promise and ``what`` the reason; both are empty if none was broken.
+    ``outcome``: the simulator's full result.
     """
 
     seed: int
@@ -44,9 +44,9 @@ class Run(Generic[T]):
 
 @dataclass(frozen=True)
 class Campaign(Generic[T]):
-    """The seeds of a simulator, the protections that are on, and how many processes there are. ``traces``: a folder for
-    traces of all runs, ``NAME-seed-N``. ``counted``: the names of what runs count. A simulator says what a run is in a
-    class of its own.
+    """The seeds of a campaign, the active protections, and the number of processes. ``traces``: a folder for the traces
+    of all runs, named ``NAME-seed-N``. ``counted``: the names of a run's counts. Each simulator defines its runs in a
+    subclass.
     """
 
     seeds: range
@@ -57,7 +57,7 @@ class Campaign(Generic[T]):
 
     @property
     def name(self) -> str:
-        """The first word of the names of runs in traces."""
+        """The first word of the runs' names in traces."""
         raise NotImplementedError
 
     def simulated(self, seed: int, trace: SimTrace | None) -> Run[T]:
@@ -65,16 +65,16 @@ class Campaign(Generic[T]):
         raise NotImplementedError
 
     def packed(self, run: Run[T]) -> bytes:
-        """The bytes by which a run enters the hash of its campaign."""
+        """The bytes that a run adds to the hash of its campaign."""
         return bytes.fromhex(run.hash)
 
     def run_name(self, seed: int) -> str:
-        """The name of the run of a seed in traces."""
+        """The name of a seed's run in traces."""
         without = "".join(f"-without-{name}" for name in without_of(self.protections))
         return f"{self.name}{without}-seed-{seed}"
 
     def runs(self, start: int, stop: int, file: RunsFile | None) -> Iterator[Run[T]]:
-        """The runs of some seeds, up to the first that breaks a promise; traced to a file if there is one."""
+        """Run the seeds up to the first broken promise; trace them to ``file`` if given."""
         for seed in range(start, stop):
             run = self.simulated(seed, None if file is None else traced(file, self.run_name(seed)))
             yield run
@@ -84,11 +84,10 @@ class Campaign(Generic[T]):
 
 @dataclass
 class Tally(Generic[T]):
-    """The outcome of a campaign. ``failed`` is the run of the lowest seed that broke a promise; no seed after it
-    counts.
+    """The result of a campaign. ``failed``: the run of the lowest seed that broke a promise. Later seeds do not count.
 
-    ``seeds`` were run in so many ``virtual`` microseconds, with so many of what their ``counts`` say; ``hash`` is of
-    all their hashes. ``seconds`` is how long that took, ``interrupted`` whether it was ended early.
+    ``seeds``: the number of runs. ``virtual``: their total virtual microseconds. ``counts``: their total counts.
+    ``hash``: the hash of their hashes. ``seconds``: the elapsed time. ``interrupted``: whether it was stopped early.
     """
 
     campaign: Campaign[T]
@@ -102,12 +101,14 @@ class Tally(Generic[T]):
 
 
 def without_of(protections: Any) -> list[str]:
-    """The protections that are off."""
+    """The disabled protections."""
     return [name for name in protections._fields if not getattr(protections, name)]
 
 
 def run(campaign: Campaign[T], report: Callable[[Tally[T]], None] = lambda tally: None) -> Tally[T]:
-    """Run the seeds. The tally does not depend on the number of jobs. Ctrl-C ends it with what was done by then."""
+    """Run the seeds. The result does not depend on the number of jobs. Ctrl-C stops early and keeps the results so
+    far.
+    """
     tally = Tally(campaign, Counter(dict.fromkeys(campaign.counted, 0)))
     whole = hashlib.blake2b(digest_size=8)
     started = time.monotonic()
@@ -132,8 +133,8 @@ def run(campaign: Campaign[T], report: Callable[[Tally[T]], None] = lambda tally
 
 
 def _tasks(campaign: Campaign[T]) -> list[tuple[Campaign[T], int, int]]:
-    """The seeds of a campaign in chunks, in their order."""
-    # The first ones are small, so that a fault that is found at once is told at once.
+    """The seeds of a campaign in chunks, in order."""
+    # The first chunks are small, so that an immediate failure is reported at once.
     starts = [*campaign.seeds[:CHUNK:4], *campaign.seeds[CHUNK::CHUNK]]
     if campaign.traces is not None:
         starts = [*campaign.seeds[::TRACED_CHUNK]]
@@ -149,7 +150,7 @@ def _run_chunk(campaign: Campaign[T], start: int, stop: int) -> list[Run[T]]:
 
 
 def traced(file: RunsFile, run: str) -> SimTrace:
-    """The trace to give to a run, for a file of many."""
+    """A trace for one run, for a file of many runs."""
 
     def emit(
         node: str,
@@ -167,11 +168,11 @@ def traced(file: RunsFile, run: str) -> SimTrace:
 
 @contextmanager
 def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Iterator[T]]:
-    """The results of a function of a module for tasks, in their order, from so many processes; one is this process."""
+    """Map a module-level function over tasks in ``jobs`` processes, in order. One job runs in this process."""
     if jobs == 1:
         yield (does(*task) for task in tasks)
         return
-    # A fresh interpreter for each: nothing of this process is shared with it.
+    # Each process gets a fresh interpreter, which shares nothing with this one.
     others = active_children()
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
     try:
@@ -182,7 +183,7 @@ def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs:
                 process.terminate()
         raise
     finally:
-        with _interrupts_held():  # one that is just being started needs what is here
+        with _interrupts_held():  # a process that is just starting still needs this one
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -191,7 +192,7 @@ def _in_order(
 ) -> Iterator[T]:
     waiting: deque[Future[T]] = deque()
     for task in tasks:
-        with _interrupts_held():  # which a process that is started has from its beginning
+        with _interrupts_held():  # a new process inherits the blocked signal
             waiting.append(pool.submit(does, *task))
         if len(waiting) > ahead:
             yield waiting.popleft().result()
@@ -209,5 +210,5 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal: the one that started the others ends them."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal: the parent process ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

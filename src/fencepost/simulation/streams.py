@@ -1,8 +1,7 @@
-"""Streams of bytes between simulated processes, as TCP has them, for what runs on their loops.
+"""Byte streams between simulated processes, like TCP, for code that runs on their loops.
 
-What is sent in a direction arrives in its order or not at all. A stream breaks with all that is in flight on it; one
-side may not notice (a half-open connection). What a process sends after the other machine has begun anew is answered by
-a reset.
+Bytes in one direction arrive in order or not at all. A stream breaks with everything in flight on it; one side may not
+notice (a half-open connection). Bytes sent to a restarted machine are answered by a reset.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from fencepost.simulation.schedule import Schedule
 
 Factory = Callable[[], asyncio.BaseProtocol]
 Heard = Callable[[str, str, bytes], None]
-"""Takes what arrives: from whom, at whom, and the bytes."""
+"""Receives arriving bytes: from which process, at which process, and the bytes."""
 
 
 class ProcessLoop(SimLoop):
-    """The loop of a process with a name, by which others reach it."""
+    """The loop of a process, with the name by which others reach it."""
 
     def __init__(self, streams: Streams, name: str) -> None:
         super().__init__(streams.schedule)
@@ -43,7 +42,7 @@ class ProcessLoop(SimLoop):
         return transport, protocol
 
     def end(self, noticed: bool) -> None:
-        """The process is gone. Others notice at once, or (a machine that loses power) not."""
+        """The process is gone. Its peers notice at once, or not at all (power loss)."""
         self.has_ended = True
         self.streams.lose_all(self.name, noticed)
 
@@ -55,19 +54,19 @@ class Streams(Links):
         super().__init__(schedule, random, slow)
         self.heard = heard
         self.current: dict[str, ProcessLoop] = {}
-        """The last process of each name."""
+        """The latest process of each name."""
         self.loops: list[ProcessLoop] = []
-        """Those of all processes that there ever were: what they were about to do is left where it is."""
+        """The loops of all processes ever started, including dead ones."""
         self.listeners: dict[tuple[str, int], tuple[ProcessLoop, Factory]] = {}
         self.streams: dict[int, Stream] = {}
         self._numbers = count(1)
 
     def listen(self, loop: ProcessLoop, port: int, factory: Factory) -> None:
-        """A process takes connections from now on."""
+        """Accept connections for a process on a port."""
         self.listeners[loop.name, port] = loop, factory
 
     def connect(self, loop: ProcessLoop, factory: Factory, address: tuple[str, int], opening: Any) -> None:
-        """Open a stream; ``opening`` is to have its transport and its protocol."""
+        """Open a stream; ``opening`` gets its transport and protocol."""
         at = self.arrival(loop.name, address[0], 0)
         self.schedule.at(at, self._arrive, loop, factory, address, opening)
 
@@ -92,7 +91,7 @@ class Streams(Links):
             stream.asking.loop.does(stream.asking.begin, factory, opening)
 
     def lose(self, stream: Stream, noticed: bool) -> None:
-        """What is in flight on a stream is lost, and so is what is sent later; both sides notice, or neither does."""
+        """Break a stream: bytes in flight and sent later are lost. Both sides notice, or neither does."""
         stream.is_broken = True
         self.streams.pop(stream.number, None)
         if noticed:
@@ -101,7 +100,7 @@ class Streams(Links):
                 self.schedule.at(at, end.lost, ConnectionResetError("connection reset"))
 
     def lose_all(self, name: str, noticed: bool) -> None:
-        """All streams of a process are lost."""
+        """Break all streams of a process."""
         for stream in [*self.streams.values()]:
             if name in (stream.asking.loop.name, stream.answering.loop.name):
                 self.lose(stream, noticed)
@@ -122,7 +121,7 @@ class Stream:
 
 
 class SimTransport(asyncio.Transport):
-    """One end of a stream. ``arrives``: when what was sent last arrives."""
+    """One end of a stream. ``arrives``: the arrival time of the latest bytes sent."""
 
     peer: SimTransport
 
@@ -138,8 +137,8 @@ class SimTransport(asyncio.Transport):
         self._held: deque[bytes] = deque()
 
     def begin(self, factory: Factory, opening: asyncio.Future[Any] | None = None) -> None:
-        """The stream is there."""
-        if opening is not None and opening.done():  # nobody waits for it any more
+        """The stream is established."""
+        if opening is not None and opening.done():  # the caller has given up
             self.close()
             return
         self.protocol = factory()
@@ -147,7 +146,7 @@ class SimTransport(asyncio.Transport):
         if opening is not None:
             opening.set_result((self, self.protocol))
 
-    # -- what arrives --------------------------------------------------------------------------------------------------
+    # -- arrivals ------------------------------------------------------------------------------------------------------
 
     def _receive(self, data: bytes) -> None:
         if self.stream.is_broken or self.is_over or self.loop.has_ended:
@@ -159,7 +158,7 @@ class SimTransport(asyncio.Transport):
             self.loop.does(self._give, data)
 
     def _give(self, data: bytes) -> None:
-        if self.is_over:  # it was closed while the process was stopped
+        if self.is_over:  # closed while the process was paused
             return
         if not isinstance(self.protocol, asyncio.BufferedProtocol):
             self.protocol.data_received(data)
@@ -181,10 +180,10 @@ class SimTransport(asyncio.Transport):
         if self.protocol is not None:
             self.protocol.connection_lost(error)
 
-    # -- what asyncio's transports have --------------------------------------------------------------------------------
+    # -- the interface of asyncio transports ---------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """See :class:`asyncio.Transport`, as all below."""
+        """See :class:`asyncio.Transport`, as for all below."""
         if self.is_over or self.loop.has_ended:
             return
         if self.stream.is_broken:
@@ -193,7 +192,7 @@ class SimTransport(asyncio.Transport):
             self._send(self.peer._receive, bytes(data))
 
     def _look_at_peer(self) -> None:
-        """Who has begun anew says that it knows of no such stream."""
+        """If the peer has restarted, it resets the unknown stream."""
         name = self.peer.loop.name
         if self.peer.loop.has_ended and not self.streams.current[name].has_ended:
             at = self.streams.arrival(name, self.loop.name, 0)

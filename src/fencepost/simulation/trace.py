@@ -1,4 +1,4 @@
-"""The traces of the processes of a simulated cluster, as events of one run."""
+"""The traces of a simulated cluster's processes, as events of one run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fencepost.traces.event import ENDED
 from fencepost.traces.writer import NOTHING
 
 Emit: TypeAlias = Callable[..., None]
-"""Takes an event: the node, its incarnation, its number from 1 on, the action, the subject and the parameters; and the
-actor, where a process has several.
+"""Receives an event: node, incarnation, number from 1, action, subject and parameters; and the actor, where a process
+has several.
 """
 
 
 class SimTrace:
-    """Numbers the events of each incarnation of each process, and gives them to ``emit``, if there is one."""
+    """Numbers the events of each incarnation of each process, and passes them to ``emit``, if given."""
 
     def __init__(self, emit: Emit | None = None) -> None:
         self._emit = emit
@@ -25,7 +25,7 @@ class SimTrace:
 
     @contextmanager
     def held(self) -> Iterator[SimTrace]:
-        """A trace whose events are given on at the end: what takes them may ask for the time, or for random bytes."""
+        """A trace that buffers its events until the end, because ``emit`` may use the clock or random bytes."""
         emit, events = self._emit, list[tuple[Any, ...]]()
         if emit is None:
             yield self
@@ -37,7 +37,7 @@ class SimTrace:
                 emit(*event)
 
     def started(self, node: str, kind: str) -> None:
-        """A process has begun, perhaps once more."""
+        """A process has started or restarted."""
         incarnation = self._numbers.get(node, (0, 0))[0] + 1
         self._numbers[node] = incarnation, 0
         self.node_did(node, "started", {"kind": kind})
@@ -45,7 +45,7 @@ class SimTrace:
     def node_did(
         self, node: str, action: str, parameters: Mapping[str, Any], subject: str | None = None, actor: str = ""
     ) -> None:
-        """A process has done something; ``subject`` is the ledger that it is about, None for all of them."""
+        """A process did something. ``subject``: the ledger concerned, None for all."""
         if self._emit is not None:
             incarnation, number = self._numbers[node]
             self._numbers[node] = incarnation, number + 1
@@ -53,7 +53,7 @@ class SimTrace:
 
 
 class NodeTrace:
-    """The trace of one process, as a :class:`fencepost.traces.TraceWriter` has it."""
+    """The trace of one process, with the interface of :class:`fencepost.traces.TraceWriter`."""
 
     def __init__(self, trace: SimTrace, node: str, kind: str) -> None:
         self.node = node
@@ -68,7 +68,7 @@ class NodeTrace:
         state: object = None,
         actor: str = "",
     ) -> None:
-        """See :class:`fencepost.traces.TraceWriter`, as below."""
+        """See :class:`fencepost.traces.TraceWriter`, as for all below."""
         about = None if subject is None else str(subject)
         self._trace.node_did(self.node, action, parameters, about, actor)
 

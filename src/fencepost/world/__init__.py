@@ -1,6 +1,6 @@
-"""Whole systems on virtual time, from one seed: a metadata service that a quorum replicates, bookies, writers and
-readers of ledgers and of logs, and auto-recovery, with faults of all kinds everywhere.
+"""Whole systems on virtual time, from one seed: a quorum-replicated metadata service, bookies, writers and readers of
+ledgers and logs, and auto-recovery, with all kinds of faults.
 
-What runs here is what servers and clients run, down to the bytes that they send: only clocks, chances, the network,
+The code is that of the real servers and clients, down to the bytes sent. Only clocks, random sources, the network,
 disks and threads are simulated.
 """

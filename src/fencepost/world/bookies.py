@@ -1,5 +1,5 @@
-"""Bookies of a world: the process of :mod:`fencepost.ledger.simulation.bookie`, with its storage on a disk of bytes,
-behind the streams of bytes that clients speak, and registered by what registers a real one.
+"""Bookies of a world: processes of :mod:`fencepost.ledger.simulation.bookie`, with storage on byte-level disks. They
+serve byte streams, and use the registration of real bookies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PORT = 3181
 
 
 class BookieHost:
-    """The part of a bookie's process that has a loop: it serves streams, and keeps the bookie registered."""
+    """The part of a bookie's process that has an event loop: it serves streams, and keeps the bookie registered."""
 
     def __init__(self, bookies: Bookies, name: str) -> None:
         self.bookies = bookies
@@ -32,7 +32,7 @@ class BookieHost:
         self.registration: Registration | None = None
 
     def start(self) -> None:
-        """The bookie takes connections from now on."""
+        """Start to take connections."""
         world = self.bookies.world
         self.loop = WorldLoop(world, self.name)
         self.registration = None
@@ -47,7 +47,7 @@ class BookieHost:
             self.bookies.world.raised(self.name, error)
 
     async def _register(self) -> None:
-        """Be registered whenever there is a session, as the process of a bookie does it."""
+        """Stay registered in every session, like a real bookie's process."""
         while True:
             try:
                 client = await SimMetadataClient.connect(self.bookies.uri, **self.bookies.times)
@@ -68,7 +68,7 @@ class BookieHost:
         await self.registration.keep()
 
     async def _call(self, operation: str, *arguments: object) -> None:
-        """The bookie knows already that it takes nothing."""
+        """Do nothing: the role is informed elsewhere."""
 
     def end(self, noticed: bool) -> None:
         """The process is gone."""
@@ -78,14 +78,14 @@ class BookieHost:
 
 
 class Served(asyncio.Protocol):
-    """One connection of a client to a bookie."""
+    """A client's connection to a bookie."""
 
     def __init__(self, bookies: Bookies, name: str) -> None:
         self.bookies = bookies
         self.name = name
         self.number = next(bookies.numbers)
         self.start = 0
-        """The start of the bookie that has taken the connection."""
+        """The number of the bookie's start that accepted the connection."""
         self._frames = Frames()
         self._transport: Any = None
 
@@ -115,8 +115,8 @@ class Served(asyncio.Protocol):
 
 
 class Bookies:
-    """The bookies of a world by their names, and what a :class:`.BookieProcess` has of its environment: the network
-    over which it answers, and the metadata service that it registers with.
+    """The bookies of a world by name. Also the network and metadata service that :class:`.BookieProcess` expects of its
+    environment.
     """
 
     def __init__(self, world: World, uri: str, times: dict[str, Any]) -> None:
@@ -129,17 +129,17 @@ class Bookies:
         self.labels: dict[int, str] = {}
         self.numbers = count(1)
         self.ledgers: dict[int, Any] = {}
-        """What bookies in limbo look at: there are none."""
+        """The ledgers that bookies in limbo look at: none here."""
 
     def add(self, bookie: BookieProcess) -> None:
-        """There is another bookie, which was not started yet."""
+        """Add a bookie, not started yet."""
         self.processes[bookie.name] = bookie
         self.hosts[bookie.name] = BookieHost(self, bookie.name)
 
     # -- the network ---------------------------------------------------------------------------------------------------
 
     def respond(self, number: int, txn: int, response: Response) -> None:
-        """Answer a request over the connection that it came by, if that is still there."""
+        """Answer a request over its connection, if that still exists."""
         if number in self.connections:
             self.connections[number].answer(txn, response)
 
@@ -155,7 +155,7 @@ class Bookies:
     # -- the metadata service ------------------------------------------------------------------------------------------
 
     def has(self, ledger: int) -> bool:
-        """Whether there are metadata of a ledger, as far as a bookie is to know: none collects garbage here."""
+        """Whether a ledger has metadata. Always True, because no bookie collects garbage here."""
         return True
 
     def register(self, name: str) -> None:
@@ -167,7 +167,7 @@ class Bookies:
             host.registration.full(False)
 
     def unregister(self, name: str) -> None:
-        """A bookie takes no adds any more."""
+        """A bookie no longer takes adds."""
         registration = self.hosts[name].registration
         if registration is not None:
             registration.full(True)

@@ -12,11 +12,11 @@ from fencepost.quorum.roles.interface import QuorumSettings
 from fencepost.quorum.simulation import case as quorum
 
 BEGIN = 800_000
-"""When things begin to go wrong, in microseconds."""
+"""The time of the first faults, in microseconds."""
 LONGEST = 4_500_000
-"""When they do not any more, at the latest."""
+"""The latest end of faults, in microseconds."""
 DEADLINE = 40_000_000
-"""When at the latest all has to be closed, read and replicated."""
+"""The time by which everything must be closed, read and replicated, in microseconds."""
 
 TIMES = QuorumSettings(
     election_timeout=200_000,
@@ -28,11 +28,11 @@ TIMES = QuorumSettings(
     join_retry=200_000,
     high_watermark_wait=5_000,
 )
-"""The times of the quorum: half of those of a real one."""
+"""The timeouts of the quorum: half of the real ones."""
 
 
 PASSWORD = b"fencepost"
-"""Of all ledgers and logs."""
+"""The password of all ledgers and logs."""
 
 CLIENTS = ClientSettings(
     request_timeout=0.4,
@@ -46,16 +46,16 @@ CLIENTS = ClientSettings(
     poll_wait=0.1,
     recovery_in_flight=3,
 )
-"""The times of clients: a tenth of those of real ones, or less."""
+"""The timeouts of clients: at most a tenth of the real ones."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One world. Rates are events in a second of virtual time; ``slow`` is the share of messages that take long.
+    """One world. Rates are events per second of virtual time. ``slow``: the share of slow messages.
 
-    ``members`` of the metadata service, ``bookies``, writers of ledgers of their own (``owners``) and those that
-    recover them (``heirs``), ``followers`` that read them, ``logs`` with so many ``writers`` and ``readers`` each, and
-    processes of auto-recovery (``replicators``). So many bookies are ``lost`` for good, at most. Things go wrong until
+    Numbers of processes: ``members`` of the metadata service, ``bookies``, writers of single ledgers (``owners``),
+    clients that recover these (``heirs``) or read them (``followers``), ``writers`` and ``readers`` of each of ``logs``
+    logs, and auto-recovery processes (``replicators``). At most ``lost`` bookies are lost forever. Faults happen until
     ``heal``, in microseconds.
     """
 
@@ -86,7 +86,7 @@ class Case:
 
     @property
     def of_quorum(self) -> quorum.Case:
-        """The part of the metadata service's quorum."""
+        """The case of the metadata service's quorum."""
         random = self.stream("quorum").random
         return quorum.Case(
             seed=self.seed,
@@ -115,7 +115,7 @@ class Case:
 
     @property
     def of_store(self) -> store.Case:
-        """The part of the bookies."""
+        """The case of the bookies."""
         return store.Case(
             self.seed,
             "calm",
@@ -142,11 +142,11 @@ MOST = {
     "full_disks": 0.8,
     "failed_syncs": 0.8,
 }
-"""The kinds of faults, and how often each happens in a second at most."""
+"""The kinds of faults, with their highest rates per second."""
 
 
 def drawn(seed: int) -> Case:
-    """The case of a seed: some kinds of faults, often or seldom, and none at all in one of twenty."""
+    """The case of a seed: some kinds of faults, frequent or rare; in one of twenty cases none."""
     random = Random(f"{seed} world").random
     calm = random() < 0.05
 

@@ -1,4 +1,4 @@
-"""What all processes of a world have around them: time, the network, bookies, the metadata service, and the judges."""
+"""The environment of all processes of a world: time, network, bookies, metadata service and judges."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from fencepost.world.judge import LedgerJudge, LogHistory
 from fencepost.world.process import Process
 
 UNTOLD = ("appends ", "commits ")
-"""How the steps of members of the quorum begin that nobody is told of: there is one for each change at each member."""
+"""Prefixes of steps of quorum members that are not reported: there is one for each change at each member."""
 
 Report = Callable[[int, str, str], None]
-"""Takes a step of a run: the virtual time in microseconds, where it happens, and what."""
+"""Receives a step of a run: the virtual time in microseconds, the process, and what happened."""
 
 
 class Surroundings(StoreEnvironment):
-    """The environment of the processes of a run. :class:`fencepost.world.world.World` has the processes of clients."""
+    """The environment of a run's processes. :class:`fencepost.world.world.World` adds the clients."""
 
     collections = 0.02
     streams: Streams
     bookies: Bookies
     judge: LedgerJudge
     users: list[Process]
-    """The clients that do something until the faults are over."""
+    """The clients that work until the faults are over."""
     replicators: list[Process]
-    """The processes of auto-recovery, which have no end."""
+    """The auto-recovery processes, which never end."""
 
     def __init__(self, case: Case, report: Report | None, trace: SimTrace | None) -> None:
         self.plan = case
@@ -52,13 +52,13 @@ class Surroundings(StoreEnvironment):
         self.of_ledgers: dict[int, Digests] = {}
         self.sessions: dict[int, str] = {}
         self.ledgers: list[int] = []
-        """Those that were created for themselves, not for a log."""
+        """The ledgers that do not belong to a log."""
         self.histories = [LogHistory(f"log{number}") for number in range(1, case.logs + 1)]
         self.gone: set[str] = set()
-        """Bookies that are gone for good."""
+        """Bookies that are gone forever."""
         self.has_healed = False
         self.error: Exception | None = None
-        """What was raised somewhere first, and must not be."""
+        """The first unexpected error or broken promise, raised anywhere."""
         self.restarts = case.stream("restarts").random
         self.quorum = metadata.Quorum(self, case.of_quorum, self.schedule, self._changed, self.trace)
         for number in range(1, case.bookies + 1):
@@ -66,16 +66,16 @@ class Surroundings(StoreEnvironment):
             self.bookies.add(BookieProcess(name, self, case.stream(name)))
 
     def trace_of(self, node: str, kind: str) -> NodeTrace | None:
-        """The trace of a process that begins; None if nobody reads it."""
+        """The trace of a starting process; None if traces are not read."""
         return NodeTrace(self.trace, node, kind) if self.trace.is_read else None
 
     @property
     def processes(self) -> list[Process]:
-        """All clients of the cluster, but those that begin and end a run."""
+        """All clients except those that begin and end a run."""
         return [*self.users, *self.replicators]
 
     def begin(self) -> None:
-        """There is a cluster: everybody begins."""
+        """The cluster exists: start all clients."""
         for process in self.processes:
             process.start()
 
@@ -95,7 +95,7 @@ class Surroundings(StoreEnvironment):
         """See :class:`.Environment`."""
         return self.bookies
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def happened(self, who: str, what: str) -> None:
         """See :class:`.Environment`."""
@@ -143,7 +143,7 @@ class Surroundings(StoreEnvironment):
             self.error = Violation("committed", what)
 
     def judge_log(self, history: LogHistory, found: list[tuple[Position, str]]) -> None:
-        """Hold a whole log against what was promised."""
+        """Check a whole log against what was promised."""
         log = [(position.ledger, position.entry, name) for position, name in found]
         try:
             judge_log(log, history.acknowledged, history.failed, history.appends, history.writers)
@@ -161,7 +161,7 @@ class Surroundings(StoreEnvironment):
     # -- the environment of bookies ------------------------------------------------------------------------------------
 
     def entry_durable(self, bookie: str, record: EntryAdded) -> None:
-        """See :class:`.Environment`. Each ledger has digests of its own."""
+        """See :class:`.Environment`. Each ledger has its own digests."""
         self.digests = self.of_ledgers[record.ledger]
         super().entry_durable(bookie, record)
 
@@ -171,7 +171,7 @@ class Surroundings(StoreEnvironment):
         self.schedule.after(1_000 if self.has_healed else delay, self.start_bookie, name)
 
     def start_bookie(self, name: str) -> None:
-        """Start a bookie that is not there and can be."""
+        """Start a bookie that is down, if that is possible."""
         bookie = self.bookies.processes[name]
         if name in self.gone or bookie.alive or bookie.refuses:
             return

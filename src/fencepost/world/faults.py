@@ -1,4 +1,4 @@
-"""What goes wrong in a world: each kind of fault again and again, until all is healed."""
+"""The faults of a world: each kind happens repeatedly, until everything is healed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = 1_000_000
 
 
 class Faults:
-    """Makes the faults of a world happen, each kind at the rate that its case says."""
+    """Applies the faults to a world, each kind at the rate of the case."""
 
     def __init__(self, world: Surroundings) -> None:
         self.world = world
@@ -34,20 +34,20 @@ class Faults:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def bookie_crashes(self) -> None:
-        """A bookie is killed, and started again."""
+        """A bookie is killed and restarted."""
         bookie = self._one([each for each in self.world.bookies.processes.values() if each.alive])
         if bookie is not None:
             bookie.crash(power=False)
 
     def power_failures(self) -> None:
-        """Some machines lose power, perhaps all that have bookies."""
+        """Machines of some bookies lose power, perhaps all."""
         share = (0.3, 0.6, 1.0)[int(self.random() * 3)]
         for bookie in [*self.world.bookies.processes.values()]:
             if self.random() < share:
                 bookie.crash(power=True)
 
     def member_crashes(self) -> None:
-        """A member of the metadata service is gone, rather the one that leads, in the middle of what it writes."""
+        """A member of the metadata service dies while writing; preferably the leader."""
         members = [each for each in self.world.quorum.members if each.alive]
         leading = [each for each in members if each.replica.leads]
         member = self._one(leading if self.random() < 0.4 else members)
@@ -61,14 +61,14 @@ class Faults:
                 each.crash()
 
     def client_crashes(self) -> None:
-        """A client is gone, and started again."""
+        """A client dies and is restarted."""
         client = self._one([each for each in self.world.processes if each.alive])
         if client is not None:
             client.crash(power=self.random() < 0.3)
             self.world.schedule.after(int(self.random() ** 2 * 500_000), client.start)
 
     def pauses(self) -> None:
-        """A client or a member of the metadata service does nothing for a while."""
+        """A client or a member of the metadata service is paused for a while."""
         processes: list[Any] = [*self.world.processes, *self.world.quorum.members]
         process = self._one([each for each in processes if each.alive])
         if process is not None:
@@ -77,7 +77,7 @@ class Faults:
             process.loop.stop(until)
 
     def lost_bookies(self) -> None:
-        """A machine with a bookie is gone for good, if so many may be."""
+        """A bookie's machine is gone forever, if the case still allows it."""
         world = self.world
         bookie = self._one([each for each in world.bookies.processes.values() if each.name not in world.gone])
         if bookie is not None and len(world.gone) < world.plan.lost:
@@ -86,11 +86,11 @@ class Faults:
             bookie.crash(power=True)
 
     def expired_sessions(self) -> None:
-        """A session with the metadata service is over, earlier than anybody thought."""
+        """A session with the metadata service expires early."""
         self._expire(self._one([*self.world.sessions.values()]))
 
     def _expire(self, name: str | None) -> None:
-        """The sessions of a process are over, if somebody decides on sessions."""
+        """Expire the sessions of a process, if there is a leader to do so."""
         leading = self.world.quorum.leading
         if leading is None or not leading.host.alive or leading.node is None or not leading.node.leads:
             return
@@ -102,7 +102,7 @@ class Faults:
     # -- the network ---------------------------------------------------------------------------------------------------
 
     def partitions(self) -> None:
-        """Some processes do not hear the others for a while, or neither hears the other."""
+        """Some processes are cut off from the others for a while, in one direction or both."""
         world = self.world
         names = [*world.streams.current]
         away = {name for name in names if self.random() < 0.3}
@@ -132,7 +132,7 @@ class Faults:
             self.world.quorum.network.cut = set()
 
     def cut_off_clients(self) -> None:
-        """A client reaches its bookies, and no member of the metadata service; its session may be over already."""
+        """A client reaches its bookies but not the metadata service; its session may expire already."""
         world = self.world
         clients = [each for each in world.processes if each.alive]
         leaders = {history.leader for history in world.histories}
@@ -162,7 +162,7 @@ class Faults:
     # -- disks ---------------------------------------------------------------------------------------------------------
 
     def slow_disks(self) -> None:
-        """The disk of a bookie is slow for a while."""
+        """A bookie's disk is slow for a while."""
         bookie = self._one([*self.world.bookies.processes.values()])
         if bookie is not None:
             self.world.happened(bookie.name, "disk is slow")
@@ -170,7 +170,7 @@ class Faults:
             self.world.schedule.after(int(self.random() * 400_000), setattr, bookie, "slow", 1)
 
     def full_disks(self) -> None:
-        """A disk has hardly any room left for a while."""
+        """A disk has little or no space for a while."""
         machines: list[Any] = [*self.world.bookies.processes.values(), *self.world.quorum.members]
         who = self._one(machines)
         if who is not None:

@@ -1,4 +1,4 @@
-"""The judges of a world: that of ledgers and that of the quorum, each a history for all of them, and that of logs."""
+"""The judges of a world: of ledgers and of the quorum, shared by all processes, and of logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.log.chain import Position
 
 
 class Histories(dict[int, History]):
-    """The history of each ledger from its first mention on: bookies are asked of one before it is there."""
+    """The histories of ledgers, created on first mention: a bookie may be asked about a ledger before it exists."""
 
     def __missing__(self, ledger: int) -> History:
         self[ledger] = History(b"")
@@ -17,7 +17,7 @@ class Histories(dict[int, History]):
 
 
 class LedgerJudge(Judge):
-    """The judge of all ledgers. ``found`` is the first violation: whoever it is raised in may swallow it."""
+    """The judge of all ledgers. ``found``: the first violation, kept because its caller may swallow the exception."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,10 +35,10 @@ class LedgerJudge(Judge):
 
 
 class LogHistory:
-    """What was appended to a log, and what became of it.
+    """The appends to a log, and their results.
 
-    ``appends``: what was acknowledged when each entry was appended. ``failed``: whether it was certain of an entry that
-    failed that it is not in the log. ``readers``: what each reader has found.
+    ``appends``: for each entry, what had been acknowledged when it was appended. ``failed``: for each failed entry,
+    whether the writer was certain that it is not in the log. ``readers``: the entries that each reader found.
     """
 
     def __init__(self, name: str) -> None:
@@ -48,5 +48,5 @@ class LogHistory:
         self.failed: dict[str, bool] = {}
         self.writers: list[str] = []
         self.leader = ""
-        """The process that believes to lead, or did so last."""
+        """The latest process that believed to lead."""
         self.readers: dict[str, list[tuple[Position, str]]] = {}

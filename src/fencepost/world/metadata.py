@@ -1,7 +1,7 @@
-"""The metadata service of a world: members of a quorum on simulated disks, each with the service that a real one has.
+"""The metadata service of a world: quorum members on simulated disks, each running the real service.
 
-The first member that applies a change tells the judge what becomes of the metadata of ledgers. What clients are told
-must have been applied by somebody before.
+The first member that applies a change reports it to the judge of ledgers. Clients must not see changes that no member
+has applied.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from fencepost.world.process import World, WorldLoop
 
 PORT = 2181
 ROOT = "/ledgers"
-"""Where the cluster is in the tree."""
+"""The root path of the cluster."""
 
 SETTINGS = MetadataSettings(tick_time=100, min_session_timeout=300, max_session_timeout=2_000, snap_count=1_000)
 
 Changed = Callable[[Transaction, dict[str, tuple[Znode | None, Znode | None]]], None]
-"""Takes a change that was applied for the first time, and what became of each znode: before and after."""
+"""Receives a change when it is first applied, and the znodes before and after."""
 
 
 class SimMember(Member):
-    """The service of a member, whose snapshots begin with the hash of all that it has applied."""
+    """The service of a member. Its snapshots begin with the hash of everything applied."""
 
     host: Any
 
@@ -89,7 +89,7 @@ class SimMember(Member):
         self.host.environment.leading = self
 
     def expire(self, session: int) -> None:
-        """End a session earlier than anybody thought."""
+        """Expire a session early."""
         self.change(Requester(None, session, ()), 0, CloseSession(expired=True))
 
 
@@ -98,7 +98,7 @@ def _is_of(request: object) -> bool:
 
 
 class MetadataHost(SimHost):
-    """A member's host. It is what the service has of the quorum: its node, its disk, and its links to other members."""
+    """A member's host. It provides the service with the quorum's node, disk and links."""
 
     environment: Quorum
     member: SimMember
@@ -140,12 +140,12 @@ class MetadataHost(SimHost):
         super()._end()
 
     def notify(self, endpoint: str, data: bytes) -> None:
-        """A call leaves for the service of another member."""
+        """Send a call to another member's service."""
         self.environment.call(self, endpoint, data)
 
 
 class Quorum(Hosts):
-    """The members, and what is between them. ``changed`` hears of each change once."""
+    """The members and their links. ``changed`` is called once per change."""
 
     def __init__(self, world: World, case: Case, schedule: Schedule, changed: Changed, trace: SimTrace) -> None:
         def report(now: int, where: str, what: str) -> None:
@@ -155,17 +155,17 @@ class Quorum(Hosts):
         self.world = world
         self.changed = changed
         self.zxid = 0
-        """The last change that was applied by anybody."""
+        """The latest change applied by any member."""
         self.leading: SimMember | None = None
-        """The member that became leader last."""
+        """The latest leader."""
         self.members = [MetadataHost(self, number, 1.0) for number in range(1, case.hosts + 1)]
         self.by_endpoint.update((member.endpoint, member) for member in self.members)
         self._calls: dict[tuple[str, str], tuple[int, int]] = {}
-        """For each way between two members: which connection it is, and when its last call arrives."""
+        """For each pair of members, the number of its connection, and the arrival time of its latest call."""
         self.join(self.members[: case.voters])
 
     def call(self, source: MetadataHost, endpoint: str, data: bytes) -> None:
-        """Carry a call to another member, after those before it, or break the connection."""
+        """Deliver a call to another member, in order, or break the connection."""
         way, dest, loop = (source.endpoint, endpoint), self.by_endpoint[endpoint], source.loop
         there = getattr(dest, "loop", None)
         number, arrives = self._calls.get(way, (0, 0))

@@ -1,4 +1,4 @@
-"""What a process of a world has around it: a loop, and a program that runs on it."""
+"""A process of a world: an event loop, and a program that runs on it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class World(Protocol):
     events: int
     streams: Streams
     sessions: dict[int, str]
-    """Whose each session with the metadata service is."""
+    """The process of each session with the metadata service."""
 
     def trace_of(self, node: str, kind: str) -> Any:
-        """The trace of a process that begins; None if nobody reads it."""
+        """The trace of a starting process; None if traces are not read."""
 
     def happened(self, who: str, what: str) -> None:
-        """Something happens that the story tells."""
+        """Record a step of the run."""
 
     def raised(self, who: str, error: BaseException) -> None:
-        """A process has raised an error that nothing foresees, or a promise was seen to be broken."""
+        """A process raised an unexpected error, or found a broken promise."""
 
     def answered_by_metadata(self, zxid: int) -> None:
-        """A client has an answer of the metadata service, from a state after a change."""
+        """A client received an answer of the metadata service that reflects the change ``zxid``."""
 
 
 class WorldLoop(ProcessLoop):
@@ -37,10 +37,10 @@ class WorldLoop(ProcessLoop):
         self.world = world
         self._lost_power = lost_power
         self._held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
-        """What is to be done when the process goes on; None while it is not stopped."""
+        """Calls held until the process resumes; None while it is not paused."""
 
     def stop(self, until: int) -> None:
-        """The process does nothing up to a time, as one that is not scheduled, or collects garbage."""
+        """Pause the process until a time, as if it were not scheduled or collecting garbage."""
         if self._held is None:
             self._held = []
             self.schedule.at(until, self._go_on)
@@ -51,14 +51,14 @@ class WorldLoop(ProcessLoop):
             self.does(call, *arguments)
 
     def does(self, call: Callable[..., object], *arguments: Any) -> None:
-        """See :class:`.SimLoop`. What comes while the process is stopped is done afterwards, in its order."""
+        """See :class:`.SimLoop`. Calls during a pause are made afterwards, in order."""
         if self._held is None:
             super().does(call, *arguments)
         else:
             self._held.append((call, arguments))
 
     def abandon(self) -> None:
-        """See :class:`.SimLoop`. A process that was stopped for longer than the run goes on for that."""
+        """See :class:`.SimLoop`. Also ends a pause that outlasts the run."""
         self._held = None
         super().abandon()
 
@@ -76,9 +76,7 @@ class WorldLoop(ProcessLoop):
 
 
 class Process:
-    """A process that runs a program from its start to its end. A crash ends it in the middle, and it may be started
-    again.
-    """
+    """A process that runs a program to its end. After a crash it can be started again."""
 
     def __init__(self, world: World, name: str, program: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.world = world
@@ -86,15 +84,15 @@ class Process:
         self.program = program
         self.loop: WorldLoop | None = None
         self.is_done = False
-        """Whether the program has come to its end."""
+        """Whether the program has finished."""
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process is running."""
         return self.loop is not None and not self.loop.has_ended
 
     def start(self) -> None:
-        """Begin with the program, if there is no process and it is not done."""
+        """Start the program, unless it is running or finished."""
         if not self.alive and not self.is_done:
             self.world.happened(self.name, "starts")
             self.loop = WorldLoop(self.world, self.name)
@@ -110,7 +108,7 @@ class Process:
         self.is_done = True
 
     def crash(self, power: bool) -> None:
-        """The process is gone: it is killed, or (``power``) its machine loses power."""
+        """Kill the process, or (``power``) cut its machine's power."""
         if self.loop is not None and self.alive:
             self.world.happened(self.name, "loses power" if power else "is killed")
             self.loop.end(noticed=not power)

@@ -1,4 +1,4 @@
-"""The programs of the clients of a world. They use the library as any client does, and tell the judges of it."""
+"""The programs of a world's clients. They use the library like any client, and report to the judges."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ RECOVERY = RecoverySettings(
 )
 
 PAUSE = 0.05
-"""Seconds after which what failed is tried again."""
+"""Seconds before a failed operation is retried."""
 
 
 class SimDriver(Driver):
-    """The driver of a client, of which a judge hears what must not be."""
+    """A client's driver that reports unexpected errors to the world."""
 
     judge: LedgerJudge
     failed_by: Callable[[Exception], None]
@@ -52,7 +52,7 @@ class SimDriver(Driver):
 
 
 class JudgedWriter(LedgerWriter):
-    """A handle whose appends and confirmations a judge hears of."""
+    """A writer that reports its appends and confirmations to a judge."""
 
     _driver: SimDriver
 
@@ -74,19 +74,19 @@ class JudgedClient(Client):
 
 
 Program = Callable[[JudgedClient, Random], Coroutine[Any, Any, None]]
-"""What a client does, with chances of its own; again and again, whatever of Fencepost's errors it ends with."""
+"""What a client does, with its own random numbers. It is repeated, whichever Fencepost error it ends with."""
 
 
 class Programs:
-    """The programs. Each is a coroutine that is run by a process, once more after a crash."""
+    """The programs. Each is a coroutine that a process runs, again after a crash."""
 
     def __init__(self, world: Surroundings) -> None:
         self.world = world
         self.connected = 0
-        """How many clients have connected: each has a name of its own in traces."""
+        """The number of clients that have connected, for their names in traces."""
 
     async def connect(self, name: str) -> JudgedClient:
-        """A client that has connected, however long that takes."""
+        """Connect a client, however long it takes."""
         world = self.world
         while True:
             metadata = None
@@ -111,7 +111,7 @@ class Programs:
                 await asyncio.sleep(PAUSE)
 
     def client(self, name: str, does: Program) -> Callable[[], Coroutine[Any, Any, None]]:
-        """The program of a client that does something until the faults are over, whatever fails meanwhile."""
+        """The program of a client that repeats something until the faults are over, despite failures."""
         starts = 0
 
         async def program() -> None:
@@ -128,10 +128,10 @@ class Programs:
 
         return program
 
-    # -- the beginning -------------------------------------------------------------------------------------------------
+    # -- the start -----------------------------------------------------------------------------------------------------
 
     async def initialise(self) -> None:
-        """Make the cluster and its logs, and let the others begin."""
+        """Create the cluster and its logs, and start the other clients."""
         world, case = self.world, self.world.plan
         while True:
             try:
@@ -162,7 +162,7 @@ class Programs:
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
     async def own(self, client: JudgedClient, random: Random) -> None:
-        """Write a ledger, in bursts, and close it or not."""
+        """Write a ledger in bursts, and perhaps close it."""
         world, case = self.world, self.world.plan
         ledger = await client.create_ledger(
             ensemble=case.ensemble,
@@ -191,12 +191,12 @@ class Programs:
             ledger.release()
 
     def _some_ledger(self, random: Random) -> int | None:
-        """One of the ledgers that were created, rather a late one."""
+        """One of the existing ledgers, preferably a recent one."""
         ledgers = self.world.ledgers
         return ledgers[-1 - int(random.random() ** 2 * len(ledgers))] if ledgers else None
 
     async def recover(self, client: JudgedClient, random: Random) -> None:
-        """Recover a ledger, its writer may live or not."""
+        """Recover a ledger, whether its writer lives or not."""
         await asyncio.sleep(random.random() * 0.5)
         ledger = self._some_ledger(random)
         if ledger is not None:
@@ -204,7 +204,7 @@ class Programs:
             self.world.judge.ended(client_name(client), ledger, metadata.last_entry)
 
     async def follow(self, client: JudgedClient, random: Random) -> None:
-        """Read a ledger as it is written, for a while."""
+        """Read a ledger while it is written, for a while."""
         await asyncio.sleep(random.random() * 0.2)
         ledger = self._some_ledger(random)
         if ledger is None:
@@ -221,7 +221,7 @@ class Programs:
     # -- logs ----------------------------------------------------------------------------------------------------------
 
     def write_log(self, name: str, history: LogHistory) -> Program:
-        """A program that appends to a log whenever it leads it."""
+        """A program that appends to a log while it leads it."""
 
         async def write(client: JudgedClient, random: Random) -> None:
             log = Log(client, history.name, PASSWORD)
@@ -256,7 +256,7 @@ class Programs:
         return True
 
     def read_log(self, name: str, history: LogHistory) -> Program:
-        """A program that reads a log from its beginning, again and again."""
+        """A program that reads a log from its beginning, repeatedly."""
 
         async def read(client: JudgedClient, random: Random) -> None:
             found = history.readers[f"{name} {len(history.readers)}"] = []
@@ -286,7 +286,7 @@ class Programs:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def audit(self) -> None:
-        """Close and read everything, and wait until nothing is missing on bookies that are gone."""
+        """Close and read everything, and wait until no ledger is on a bookie that is gone."""
         while not all(user.is_done for user in self.world.users):
             await asyncio.sleep(PAUSE)
         async with await self.connect("audit") as client:
@@ -306,7 +306,7 @@ class Programs:
                 await asyncio.sleep(PAUSE)
 
     async def _write_last(self, client: JudgedClient, history: LogHistory) -> None:
-        """A writer that comes after all faults gets to append."""
+        """Append with one more writer, after all faults."""
         async with asyncio.timeout(10.0), Log(client, history.name, PASSWORD).writer(name="audit") as writer:
             own = f"auditx{len(history.writers)}"
             history.writers.append(own)
@@ -339,7 +339,7 @@ class Programs:
                     raise
 
     async def _await_replicas(self, client: JudgedClient) -> None:
-        """Wait until no ledger names a bookie that is gone for good."""
+        """Wait until no ledger names a bookie that is gone forever."""
         async for ledger, metadata in client.metadata.all_metadata():
             left = _bookies_of(metadata) & self.world.gone
             if left:
@@ -349,7 +349,7 @@ class Programs:
 
 
 def client_name(client: LedgerClient) -> str:
-    """The name of the process of a client."""
+    """The name of a client's process."""
     loop: Any = client.driver.loop
     return str(loop.name)
 

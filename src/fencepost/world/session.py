@@ -1,8 +1,8 @@
-"""A session with the metadata service, on the loop of a simulated process: what kazoo is for a real one.
+"""A session with the metadata service on the loop of a simulated process: a substitute for kazoo.
 
-It has what :class:`.MetadataClient` uses of kazoo's client, and does it as kazoo does: requests that wait when a
-connection breaks fail, and so do those that were not sent yet; watches are forgotten with a connection; another server
-is tried with the same session until that is over. Its messages are kazoo's own, and so are its errors.
+It implements the methods of kazoo's client that :class:`.MetadataClient` uses, with kazoo's behaviour. When a
+connection breaks, pending and queued requests fail, and watches are lost. The next server is tried with the same
+session until it expires. The messages and errors are kazoo's own.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from fencepost.connections.tls import Tls
 from fencepost.ledger.metadata.client import MetadataClient
 
 _EVENT, _PING = -1, -2
-"""The numbers of what answers no request."""
+"""The numbers of messages that answer no request."""
 
 _TYPES = {1: EventType.CREATED, 2: EventType.DELETED, 3: EventType.CHANGED, 4: EventType.CHILD}
 
 
 class Event:
-    """A watch has fired; without a path, all watches are gone."""
+    """A watch has fired. Without a path, all watches are lost."""
 
     def __init__(self, path: str | None) -> None:
         self.path = path
 
 
 class Asked:
-    """What becomes of a request."""
+    """The pending result of a request."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -44,37 +44,37 @@ class Asked:
         self._links: list[Callable[[Any], None]] = []
 
     def rawlink(self, callback: Callable[[Any], None]) -> None:
-        """Call a function when it is over."""
+        """Call a function when the result is available."""
         if self._is_over:
             callback(self)
         else:
             self._links.append(callback)
 
     def over(self, value: Any = None, exception: BaseException | None = None) -> None:
-        """It is answered, or will not be."""
+        """Set the result: an answer or an error."""
         self.value, self.exception, self._is_over = value, exception, True
         for link in self._links:
             link(self)
 
 
 class Transaction:
-    """Changes that are done together."""
+    """Changes to make atomically."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._operations: list[Any] = []
 
     def create(self, path: str, value: bytes = b"") -> None:
-        """Create a node."""
+        """Add the creation of a node."""
         self._operations.append(wire.Create(path, value, OPEN_ACL_UNSAFE, 0))
 
     def commit_async(self) -> Asked:
-        """Do it."""
+        """Send the changes."""
         return self._session.ask(wire.Transaction(self._operations))
 
 
 class Session:
-    """The session. ``seen`` is called with the zxid of each answer, and ``opened`` with its own number."""
+    """A session. ``seen`` is called with the zxid of each answer, ``opened`` with the session's number."""
 
     def __init__(self, hosts: str, timeout: float, seen: Callable[[int], None], opened: Callable[[int], None]) -> None:
         self.client_id: tuple[int, bytes] | None = None
@@ -94,14 +94,14 @@ class Session:
         self._is_connected = False
         self._is_stopped = False
 
-    # -- what MetadataClient uses --------------------------------------------------------------------------------------
+    # -- used by MetadataClient ----------------------------------------------------------------------------------------
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
-        """Have a function hear of the state of the session."""
+        """Call a function whenever the session's state changes."""
         self._listeners.append(listener)
 
     def start_async(self) -> None:
-        """Begin."""
+        """Start to connect."""
         self._loop.create_task(self._run())
 
     def stop(self) -> None:
@@ -113,10 +113,10 @@ class Session:
             self._link.close()
 
     def close(self) -> None:
-        """It is over."""
+        """Release resources: there are none."""
 
     def transaction(self) -> Transaction:
-        """Changes that are done together."""
+        """Begin a set of changes to make atomically."""
         return Transaction(self)
 
     def sync_async(self, path: str) -> Asked:
@@ -154,7 +154,7 @@ class Session:
         return asked
 
     async def _create(self, request: Any, asked: Asked) -> None:
-        """Create a node, and those above it that are missing."""
+        """Create a node and its missing parents."""
         try:
             try:
                 asked.over(await self._answer(request))
@@ -188,7 +188,7 @@ class Session:
         return await future
 
     def ask(self, request: Any) -> Asked:
-        """Send a request, now or when there is a connection."""
+        """Send a request, now or once connected."""
         asked = Asked()
         if self._is_stopped:
             asked.over(exception=exceptions.ConnectionClosedError())
@@ -207,7 +207,7 @@ class Session:
     # -- its connections -----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Be connected with one server after another."""
+        """Stay connected to one server after another."""
         while not self._is_stopped:
             host, port = self._hosts[int(random.random() * len(self._hosts))]
             link = Link(self)
@@ -215,7 +215,7 @@ class Session:
                 async with asyncio.timeout(self._timeout / 3):
                     await self._loop.create_connection(lambda link=link: link, host, port)  # type: ignore[misc]
             except (OSError, TimeoutError):
-                link.close()  # there may be a connection since the time was over
+                link.close()  # it may have connected after the timeout
                 await asyncio.sleep(0.05 * (1 + random.random()))
                 continue
             await link.over
@@ -224,16 +224,16 @@ class Session:
             await asyncio.sleep(0.02 * random.random())
 
     def greet(self, link: Link) -> None:
-        """A connection is there: open a session, or go on with it."""
-        self._link = link  # the server may answer before whoever opens connections goes on
+        """A connection is open: start a session or resume it."""
+        self._link = link  # the server may answer before _run continues
         number, password = self.client_id or (0, bytes(16))
         timeout = int(self._timeout * 1_000)
         link.send(bytes(wire.Connect(0, self._zxid, timeout, number, password, False).serialize()))
 
     def connected(self, link: Link, payload: bytes) -> None:
-        """A server has answered the greeting."""
+        """A server answered the greeting."""
         answer, _ = wire.Connect.deserialize(payload, 0)
-        if not answer.time_out:  # the session is over
+        if not answer.time_out:  # the session has expired
             self.client_id = None
             self._fail(exceptions.SessionExpiredError())
             self._tell(KazooState.LOST)
@@ -242,7 +242,7 @@ class Session:
         self.client_id = answer.session_id, answer.passwd
         self._opened(answer.session_id)
         link.timeout = answer.time_out / 1_000
-        self._link = link  # the answer may come before whoever has opened the connection goes on
+        self._link = link  # the answer may arrive before _run continues
         link.is_open = self._is_connected = True
         link.ping()
         self._tell(KazooState.CONNECTED)
@@ -250,7 +250,7 @@ class Session:
             self._send(*self._queue.popleft())
 
     def _lost(self) -> None:
-        """A connection is gone."""
+        """The connection is gone."""
         if not self._is_connected:
             return
         self._is_connected = False
@@ -274,10 +274,10 @@ class Session:
         for listener in [*self._listeners]:
             listener(state)
 
-    # -- what servers say ----------------------------------------------------------------------------------------------
+    # -- messages of servers -------------------------------------------------------------------------------------------
 
     def received(self, payload: bytes) -> None:
-        """A message came."""
+        """A message arrived."""
         xid, zxid, code = wire.reply_header_struct.unpack_from(payload, 0)
         at = wire.reply_header_struct.size
         if xid == _EVENT:
@@ -315,12 +315,12 @@ class Session:
 
 
 class Link(asyncio.Protocol):
-    """One connection with a server: frames, and pings that show a silent one to be of no use."""
+    """A connection to a server: frames, and pings that detect a silent server."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.is_open = False
-        """Whether there is a session."""
+        """Whether the session is established."""
         self.timeout = 0.0
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = self._loop.create_future()
@@ -356,12 +356,12 @@ class Link(asyncio.Protocol):
         self._transport.write(len(payload).to_bytes(4) + payload)
 
     def close(self) -> None:
-        """Break it."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
     def ping(self) -> None:
-        """Say that this client is there, now and then."""
+        """Send pings, and close the connection if the server is silent."""
         if self.over.done():
             return
         if self._loop.time() - self._heard_at > self.timeout * 2 / 3:
@@ -371,13 +371,13 @@ class Link(asyncio.Protocol):
         self._loop.call_later(self.timeout / 3, self.ping)
 
     def _look(self) -> None:
-        """A server that does not answer a greeting is of no use."""
+        """Close the connection if the greeting was not answered."""
         if not self.is_open and not self.over.done():
             self.close()
 
 
 class SimMetadataClient(MetadataClient):
-    """The client of the metadata service in a simulated process."""
+    """The metadata service's client in a simulated process."""
 
     def _new_session(self, tls: Tls | None) -> Any:
         loop: Any = self.loop

@@ -1,4 +1,4 @@
-"""A world, from its beginning to its end; and many of them, one for each seed."""
+"""A world from beginning to end, and campaigns of one world per seed."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from fencepost.world.process import Process
 from fencepost.world.programs import Program, Programs
 
 LIMIT = 3_000_000
-"""Events after which a run is given up: something goes round in circles."""
+"""Events after which a run is aborted as a livelock."""
 
 
 NOTHING_MORE: Mapping[str, Program] = MappingProxyType({})
-"""No programs besides those of every world."""
+"""No further programs."""
 
 
 class NoProtections(Record):
-    """Nothing can be switched off in a world: what runs in it has its protections built in."""
+    """Nothing can be switched off in a world: its programs have their protections built in."""
 
 
 NONE = NoProtections()
@@ -54,7 +54,7 @@ PROMISES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run. ``promise`` is the one that was broken, empty if none was, and ``what`` how."""
+    """The outcome of a run. ``promise``: the broken promise, empty if none; ``what``: how it was broken."""
 
     case: Case
     promise: str
@@ -69,7 +69,7 @@ class Outcome:
 
 
 class World(Surroundings):
-    """Everything there is in a run."""
+    """All processes of a run."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class World(Surroundings):
     # -- the run -------------------------------------------------------------------------------------------------------
 
     def _heal(self) -> None:
-        """Nothing goes wrong from now on, and what went wrong is repaired, but for what is gone for good."""
+        """End all faults, and repair everything except what is gone forever."""
         self.has_healed = True
         self.happened("network", "heals: nothing goes wrong from now on")
         self.streams.heal()
@@ -128,7 +128,7 @@ class World(Surroundings):
         self.schedule.after(100_000, self.audit.start)
 
     def run(self) -> Outcome:
-        """Run to the end, or to the first promise that is broken."""
+        """Run to the end, or to the first broken promise."""
         promise = what = ""
         random = self.restarts
         for bookie in self.bookies.processes.values():
@@ -165,7 +165,7 @@ class World(Surroundings):
         )
 
     def _look(self) -> None:
-        """Whether anything is wrong."""
+        """Raise if anything is wrong."""
         error = self.judge.found or self.error
         if error is not None:
             raise error
@@ -180,9 +180,9 @@ def simulate(
     trace: SimTrace | None = None,
     programs: Mapping[str, Program] = NOTHING_MORE,
 ) -> Outcome:
-    """Run a case, or the one that a seed draws, to its end. The same case has the same outcome in every process, told
-    and traced or not. ``programs``: those of more clients, by their names. One that raises what is no error of
-    Fencepost's breaks the promise of ``sanity``.
+    """Run a case, or that of a seed, to its end. The same case has the same outcome in every process, reported and
+    traced or not. ``programs``: further clients, by name. An error that is not Fencepost's breaks the promise
+    ``sanity``.
     """
     case = drawn(case) if isinstance(case, int) else case
     with unlogged(), (trace or SimTrace()).held() as held:
@@ -197,7 +197,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class Campaign(seeds.Campaign[Outcome]):
-    """The seeds of worlds."""
+    """A campaign of worlds."""
 
     protections: NoProtections = NONE
     counted: ClassVar[tuple[str, ...]] = ("events", "ledgers", "entries", "epochs")
@@ -209,6 +209,6 @@ class Campaign(seeds.Campaign[Outcome]):
 
 
 def run_of(outcome: Outcome) -> seeds.Run[Outcome]:
-    """The part of a run that a campaign keeps."""
+    """The summary of a run, for a campaign."""
     counts = {name: getattr(outcome, name) for name in Campaign.counted}
     return seeds.Run(outcome.case.seed, outcome.hash, outcome.time, counts, outcome.promise, outcome.what, outcome)
