@@ -39,13 +39,13 @@ NONE = NoProtections()
 
 PROMISES = {
     **{name: f"of a ledger: {what}" for name, what in OF_LEDGERS.items()},
-    "committed": "what a client of the metadata service is told was committed before",
+    "committed": "a client of the metadata service sees only committed changes",
     "once": "an entry is in a log once",
-    "denied": "what a writer of a log was told not to be in it is not",
-    "no loss": "what was acknowledged is there, in its place",
-    "order": "what is acknowledged, in a ledger or a log, is in the order of its appends",
-    "readers": "what a reader of a log was given is in the log, in this order",
-    "sanity": "no process raises an error that nobody foresees",
+    "denied": "an entry that was reported as not in a log is not in it",
+    "no loss": "an acknowledged entry is there, at its position",
+    "order": "acknowledged entries of a ledger or a log are in the order of their appends",
+    "readers": "the entries that a reader of a log received are in the log, in this order",
+    "sanity": "no process raises an unexpected error",
     "liveness": "when all faults are over, every program ends, everything can be closed and read, logs can be written,"
     " and nothing is left on bookies that are gone",
 }
