@@ -139,7 +139,7 @@ class Surroundings(StoreEnvironment):
     def answered_by_metadata(self, zxid: int) -> None:
         """See :class:`.process.World`."""
         if zxid > self.quorum.zxid and self.error is None:
-            what = f"a client has an answer of zxid {zxid}, and nobody has applied more than {self.quorum.zxid}"
+            what = f"a client has an answer of zxid {zxid}, but no member has applied more than {self.quorum.zxid}"
             self.error = Violation("committed", what)
 
     def judge_log(self, history: LogHistory, found: list[tuple[Position, str]]) -> None:

@@ -271,7 +271,7 @@ def test_what_is_no_message_is_told(tmp_path: Path) -> None:
             assert (first["direction"], first["size"]) == ("request", 9) and "is no request of version 3" in first[
                 "reason"
             ]
-            assert "nothing after it is told" in second["reason"]
+            assert "later messages are not recognised" in second["reason"]
 
     run(main())
 

@@ -125,7 +125,7 @@ class Collection:
                     chosen[located.offset] = located
                     size += located.run.size
         if not runs and logs.index.live[log] != size:
-            raise Damage(f"{name_of(log)} has entries that its sections do not tell of")
+            raise Damage(f"{name_of(log)} has entries that are not in its sections")
         entries = self._read([*chosen.values()])
         without = () if runs else (log,)
         states = [] if runs else [logs.states[ledger] for ledger, at in sorted(logs.log_of_state.items()) if at == log]

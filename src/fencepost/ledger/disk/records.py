@@ -37,7 +37,7 @@ def encode(record: Record) -> bytes:
 def decode(data: bytes) -> Record:
     """Decode a record. Raises ``ValueError`` if the bytes are no record."""
     if not data or data[0] >= len(KINDS):
-        raise ValueError("there is no such kind of record")
+        raise ValueError("unknown kind of record")
     if data[0] != _ENTRY_KIND:
         return _DECODERS[data[0]].decode(data[1:])
     if len(data) < _ENTRY.size:

@@ -201,9 +201,7 @@ class Storage:
                         self.ledger_store.apply(record)
                         yield record
             except ValueError as error:
-                raise SystemFailure(
-                    f"{self.settings.journal_directory}: a record cannot be understood: {error}"
-                ) from None
+                raise SystemFailure(f"{self.settings.journal_directory}: a record cannot be decoded: {error}") from None
 
     @property
     def has_journal(self) -> bool:

@@ -126,8 +126,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
             return self.tls.context.wrap_socket(connection, server_hostname=hostname)
         except (OSError, ValueError) as error:
             connection.close()
-            _log.warning("TLS is not agreed on with the metadata service at %s:%d: %s", *address[:2], error)
-            raise OSError(f"TLS is not agreed on: {error}") from error
+            _log.warning("the TLS handshake with the metadata service at %s:%d failed: %s", *address[:2], error)
+            raise OSError(f"the TLS handshake failed: {error}") from error
 
 
 class MetadataClient:
@@ -830,7 +830,7 @@ class MetadataClient:
     def _refused(self, what: str, error: Exception) -> errors.MetadataServiceError:
         if isinstance(error, exceptions.SessionClosedRequireSaslError):
             return errors.MetadataServiceError(
-                f"the metadata service at {self.address.hosts} wants clients to authenticate: name a file with"
+                f"the metadata service at {self.address.hosts} requires authentication: name a file with"
                 f" user:password in {CREDENTIALS}"
             )
         reason = str(error) or type(error).__name__.removesuffix("Error")
@@ -900,7 +900,7 @@ class _BookieWatch:
                 except Exception as error:  # retry after any error: the watcher must not miss bookies
                     if self.client._is_closed:
                         return
-                    _log.warning("the bookies cannot be read, which is tried again: %s", error)
+                    _log.warning("the bookies cannot be read, retrying: %s", error)
                     self.has_changed = True
                     await asyncio.sleep(1)
         finally:

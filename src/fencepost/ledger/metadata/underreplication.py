@@ -129,7 +129,7 @@ class UnderReplication:
             message = from_text("UnderreplicatedLedgerFormat", node.data)
         except ValueError as error:
             raise UnknownLayoutError(
-                f"what is said of the under-replicated ledger {ledger} cannot be read: {error}"
+                f"the record of the under-replicated ledger {ledger} cannot be read: {error}"
             ) from error
         since = message.ctime if message.HasField("ctime") else None
         return UnderReplicated(ledger, tuple(message.replica), since, node.version)

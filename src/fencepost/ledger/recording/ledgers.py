@@ -75,9 +75,7 @@ class Ledgers:
             if not self._is_full:
                 self._is_full = True
                 self.trace.emit("metadata_unfollowed", None, {"ledger": ledger, "followed": self.most})
-                _log.warning(
-                    "ledger %d and those after it are not followed: %d are, and no more can be", ledger, self.most
-                )
+                _log.warning("ledger %d and later ones are not followed: the limit of %d is reached", ledger, self.most)
             return
         self._followed[ledger] = _Followed(self, ledger, version)
         self._followed[ledger].read()
@@ -111,7 +109,7 @@ class Ledgers:
             except MetadataServiceError as error:
                 if not self._is_begun:
                     raise
-                _log.warning("the ledgers cannot be watched, which is tried again: %s", error)
+                _log.warning("the ledgers cannot be watched, retrying: %s", error)
                 await asyncio.sleep(PAUSE)
         if names is None:
             self._known_names -= len(self._names.pop(below, ()))
@@ -186,7 +184,7 @@ class _Followed:
                 except UnknownLayoutError as error:
                     self._emit("metadata_unreadable", {"reason": str(error)})
                 except MetadataServiceError as error:
-                    _log.warning("ledger %d cannot be read, which is tried again: %s", self.ledger, error)
+                    _log.warning("ledger %d cannot be read, retrying: %s", self.ledger, error)
                     self.has_changed = True
                     await asyncio.sleep(PAUSE)
         finally:

@@ -161,7 +161,7 @@ class Proxy:
         if not self._has_logged_tls:
             self._has_logged_tls = True
             _log.warning(
-                "a client asks for TLS, and what is encrypted cannot be recorded: switch TLS off in the clients, at %s"
+                "a client asks for TLS, and encrypted messages cannot be recorded: switch TLS off in the clients, at %s"
                 " first",
                 link.label,
             )
@@ -479,7 +479,7 @@ class _Side(asyncio.Protocol):
                 self.link.unparsed(
                     self.direction,
                     end - start,
-                    f"{refused_length(length, self.link.proxy.limit)}, so that nothing after it is told",
+                    f"{refused_length(length, self.link.proxy.limit)}, so later messages are not recognised",
                 )
                 break
             stop = start + LENGTH_SIZE + length

@@ -60,7 +60,7 @@ class Redirects:
             try:
                 await self._redirect(bookie)
             except (MetadataServiceError, ValueError) as error:
-                _log.warning("clients are not led to the proxy of bookie %s, which is tried again: %s", bookie, error)
+                _log.warning("clients are not redirected to the proxy of bookie %s, retrying: %s", bookie, error)
                 changed.set()
                 await asyncio.sleep(PAUSE)
 
@@ -98,7 +98,7 @@ class Redirects:
                     await self.client.replace_registration(registered, _with(registered, own, {}))
         except (BadVersionError, MetadataServiceError, TimeoutError, ValueError) as error:
             _log.warning(
-                "clients are still led to the proxy of bookie %s, until the bookie is started again: %s",
+                "clients are still redirected to the proxy of bookie %s, until the bookie restarts: %s",
                 bookie,
                 str(error) or "no answer",
             )

@@ -292,11 +292,11 @@ class Readings:
             self._give(over.stop, Result(0, error=over.error))
             return
         if over.token not in self.together:
-            raise Violation("answers", f"{self.process.name} is told twice that entries are read")
+            raise Violation("answers", f"{self.process.name} gets the result of a read twice")
         first, found, take = self.together.pop(over.token)
         for entry_id in range(first, over.stop):
             if entry_id not in found:
-                raise Violation("answers", f"{self.process.name} is told that entry {entry_id} is there, and it is not")
+                raise Violation("answers", f"{self.process.name} learns that entry {entry_id} was read, but it was not")
             take(entry_id, Result(over.token, found[entry_id]))
         if over.error:
             take(over.stop, Result(over.token, error=over.error))

@@ -158,7 +158,7 @@ class Judge:
             if response.lac > self.confirmed(request.ledger):
                 self._broken(
                     "lac",
-                    f"{bookie} tells the LAC {response.lac}, and confirmed is up to {self.confirmed(request.ledger)}",
+                    f"{bookie} reports the LAC {response.lac}, but only {self.confirmed(request.ledger)} is confirmed",
                 )
         elif isinstance(response, ListEntriesResponse):
             for first, last in response.runs:
@@ -178,12 +178,10 @@ class Judge:
             self._broken("lac", f"the LAC of {bookie} falls from {before} to {lac}")
         if lac > before:
             if lac > self.confirmed(ledger):
-                self._broken("lac", f"the LAC of {bookie} is {lac}, and confirmed is up to {self.confirmed(ledger)}")
+                self._broken("lac", f"the LAC of {bookie} is {lac}, but only {self.confirmed(ledger)} is confirmed")
             history.lacs[bookie] = lac
         if not fenced and bookie in history.fenced:
-            self._broken(
-                "fencing", f"{bookie} has answered a fencing read, and does not know any more that it is fenced"
-            )
+            self._broken("fencing", f"{bookie} has answered a fencing read, but has forgotten that it is fenced")
 
     def forgot(self, bookie: str, ledger: int) -> None:
         """A bookie lost its disk, and knows nothing of a ledger that does not name it. It need not be fenced any more.
@@ -317,7 +315,7 @@ class Judge:
                 for bookie in sorted(
                     come.intersection(_write_set(new, entry_id)) - history.stored.get(entry_id, set())
                 ):
-                    self._broken("replication", f"{who} has {bookie} stand for another, which lacks entry {entry_id}")
+                    self._broken("replication", f"{who} replaces a bookie by {bookie}, which lacks entry {entry_id}")
 
     # -- readers ------------------------------------------------------------------------------------------------------
 
@@ -338,7 +336,7 @@ class Judge:
         """A reader received an entry."""
         history = self.ledgers[ledger]
         if entry_id > self.confirmed(ledger):
-            self._broken("prefix", f"{who} reads entry {entry_id}, and confirmed is up to {history.confirmed}")
+            self._broken("prefix", f"{who} reads entry {entry_id}, but only {history.confirmed} is confirmed")
         if [data] != history.appended[entry_id : entry_id + 1]:
             self._broken("no loss", f"{who} reads another entry {entry_id} than was appended")
 
@@ -347,27 +345,27 @@ class Judge:
         if lac > self.confirmed(ledger):
             self._broken(
                 "prefix",
-                f"{who} is told that the LAC is {lac}, and confirmed is up to {self.ledgers[ledger].confirmed}",
+                f"{who} learns the LAC {lac}, but only {self.ledgers[ledger].confirmed} is confirmed",
             )
         if lac < before:
-            self._broken("prefix", f"{who} is told that the LAC is {lac} after it was {before}")
+            self._broken("prefix", f"{who} learns the LAC {lac} after it was {before}")
 
     def missing(self, who: str, ledger: int, entry_id: int) -> None:
         """A reader was answered that an entry does not exist."""
         if entry_id <= self.ledgers[ledger].acknowledged:
-            self._broken("no loss", f"{who} is told that there is no entry {entry_id}, which was acknowledged")
+            self._broken("no loss", f"{who} learns that there is no entry {entry_id}, which was acknowledged")
 
     def ended(self, who: str, ledger: int, last_entry: int) -> None:
         """A client learnt that the ledger is closed, and its last entry."""
         metadata = self.ledgers[ledger].metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry != last_entry:
-            self._broken("one close", f"{who} is told that the ledger is closed at entry {last_entry}, and it is not")
+            self._broken("one close", f"{who} learns that the ledger is closed at entry {last_entry}, but it is not")
 
     def past_end(self, who: str, ledger: int, entry_id: int) -> None:
         """A reader learnt that the ledger ended before an entry."""
         metadata = self.ledgers[ledger].metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or entry_id <= metadata.last_entry:
-            self._broken("no loss", f"{who} is told that the ledger ends before entry {entry_id}, and it does not")
+            self._broken("no loss", f"{who} learns that the ledger ends before entry {entry_id}, but it does not")
 
     # -- placement of entries -----------------------------------------------------------------------------------------
 

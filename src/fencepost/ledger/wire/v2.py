@@ -254,5 +254,5 @@ def _read_auth(payload: bytes) -> tuple[str, bytes]:
     try:
         part: Any = schema.AuthMessage.FromString(payload[_HEADER.size :])
     except DecodeError:
-        raise WireError("an authentication has no message of one") from None
+        raise WireError("the message of an authentication is malformed") from None
     return part.authPluginName.decode(errors="replace"), part.payload
