@@ -155,9 +155,9 @@ class SimTransport(asyncio.Transport):
         if self._is_paused or self._held:
             self._held.append(data)
         else:
-            self.loop.does(self._give, data)
+            self.loop.does(self._deliver, data)
 
-    def _give(self, data: bytes) -> None:
+    def _deliver(self, data: bytes) -> None:
         if self.is_over:  # closed while the process was paused
             return
         if not isinstance(self.protocol, asyncio.BufferedProtocol):
@@ -174,9 +174,9 @@ class SimTransport(asyncio.Transport):
         """The stream is gone."""
         if not self.is_over:
             self.is_over = True
-            self.loop.does(self._tell, error)
+            self.loop.does(self._notify_lost, error)
 
-    def _tell(self, error: Exception | None) -> None:
+    def _notify_lost(self, error: Exception | None) -> None:
         if self.protocol is not None:
             self.protocol.connection_lost(error)
 
@@ -187,11 +187,11 @@ class SimTransport(asyncio.Transport):
         if self.is_over or self.loop.has_ended:
             return
         if self.stream.is_broken:
-            self._look_at_peer()
+            self._reset_if_restarted()
         else:
             self._send(self.peer._receive, bytes(data))
 
-    def _look_at_peer(self) -> None:
+    def _reset_if_restarted(self) -> None:
         """If the peer has restarted, it resets the unknown stream."""
         name = self.peer.loop.name
         if self.peer.loop.has_ended and not self.streams.current[name].has_ended:
@@ -212,7 +212,7 @@ class SimTransport(asyncio.Transport):
         if not self.stream.is_broken:
             self._send(self.peer.lost)
             self.streams.streams.pop(self.stream.number, None)
-        self.loop.call_soon(self._tell, None)
+        self.loop.call_soon(self._notify_lost, None)
 
     abort = close
 
@@ -234,11 +234,11 @@ class SimTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        self.loop.call_soon(self._give_held)
+        self.loop.call_soon(self._deliver_held)
 
-    def _give_held(self) -> None:
+    def _deliver_held(self) -> None:
         while self._held and not self._is_paused and not self.is_over:
-            self._give(self._held.popleft())
+            self._deliver(self._held.popleft())
 
     def get_protocol(self) -> Any:
         return self.protocol

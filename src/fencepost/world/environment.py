@@ -24,7 +24,7 @@ from fencepost.world.case import CLIENTS, Case
 from fencepost.world.judge import LedgerJudge, LogHistory
 from fencepost.world.process import Process
 
-UNTOLD = ("appends ", "commits ")
+UNREPORTED = ("appends ", "commits ")
 """Prefixes of steps of quorum members that are not reported: there is one for each change at each member."""
 
 Report = Callable[[int, str, str], None]
@@ -100,7 +100,7 @@ class Surroundings(StoreEnvironment):
     def happened(self, who: str, what: str) -> None:
         """See :class:`.Environment`."""
         super().happened(who, what)
-        if self.report is not None and not what.startswith(UNTOLD):
+        if self.report is not None and not what.startswith(UNREPORTED):
             self.report(self.schedule.now, who, what)
 
     def _heard(self, source: str, dest: str, data: bytes) -> None:

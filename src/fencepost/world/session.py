@@ -34,7 +34,7 @@ class Event:
         self.path = path
 
 
-class Asked:
+class AsyncResult:
     """The pending result of a request."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Asked:
         else:
             self._links.append(callback)
 
-    def over(self, value: Any = None, exception: BaseException | None = None) -> None:
+    def set(self, value: Any = None, exception: BaseException | None = None) -> None:
         """Set the result: an answer or an error."""
         self.value, self.exception, self._is_over = value, exception, True
         for link in self._links:
@@ -68,9 +68,9 @@ class Transaction:
         """Add the creation of a node."""
         self._operations.append(wire.Create(path, value, OPEN_ACL_UNSAFE, 0))
 
-    def commit_async(self) -> Asked:
+    def commit_async(self) -> AsyncResult:
         """Send the changes."""
-        return self._session.ask(wire.Transaction(self._operations))
+        return self._session.submit(wire.Transaction(self._operations))
 
 
 class Session:
@@ -84,8 +84,8 @@ class Session:
         self._opened = opened
         self._loop = asyncio.get_running_loop()
         self._listeners: list[Callable[[str], None]] = []
-        self._queue: deque[tuple[Any, Asked]] = deque()
-        self._pending: dict[int, tuple[Any, Asked]] = {}
+        self._queue: deque[tuple[Any, AsyncResult]] = deque()
+        self._pending: dict[int, tuple[Any, AsyncResult]] = {}
         self._xid = 0
         self._zxid = 0
         self._data: dict[str, dict[Any, None]] = {}
@@ -119,23 +119,23 @@ class Session:
         """Begin a set of changes to make atomically."""
         return Transaction(self)
 
-    def sync_async(self, path: str) -> Asked:
-        return self.ask(wire.Sync(path))
+    def sync_async(self, path: str) -> AsyncResult:
+        return self.submit(wire.Sync(path))
 
-    def get_async(self, path: str, watch: Any = None) -> Asked:
-        return self.ask(wire.GetData(path, watch))
+    def get_async(self, path: str, watch: Any = None) -> AsyncResult:
+        return self.submit(wire.GetData(path, watch))
 
-    def exists_async(self, path: str, watch: Any = None) -> Asked:
-        return self.ask(wire.Exists(path, watch))
+    def exists_async(self, path: str, watch: Any = None) -> AsyncResult:
+        return self.submit(wire.Exists(path, watch))
 
-    def get_children_async(self, path: str, watch: Any = None) -> Asked:
-        return self.ask(wire.GetChildren(path, watch))
+    def get_children_async(self, path: str, watch: Any = None) -> AsyncResult:
+        return self.submit(wire.GetChildren(path, watch))
 
-    def set_async(self, path: str, value: bytes, version: int = -1) -> Asked:
-        return self.ask(wire.SetData(path, value, version))
+    def set_async(self, path: str, value: bytes, version: int = -1) -> AsyncResult:
+        return self.submit(wire.SetData(path, value, version))
 
-    def delete_async(self, path: str, version: int = -1) -> Asked:
-        return self.ask(wire.Delete(path, version))
+    def delete_async(self, path: str, version: int = -1) -> AsyncResult:
+        return self.submit(wire.Delete(path, version))
 
     def create_async(
         self,
@@ -145,24 +145,24 @@ class Session:
         ephemeral: bool = False,
         sequence: bool = False,
         makepath: bool = False,
-    ) -> Asked:
+    ) -> AsyncResult:
         request = wire.Create(path, value, acl or OPEN_ACL_UNSAFE, ephemeral + 2 * sequence)
         if not makepath:
-            return self.ask(request)
-        asked = Asked()
-        self._loop.create_task(self._create(request, asked))
-        return asked
+            return self.submit(request)
+        result = AsyncResult()
+        self._loop.create_task(self._create(request, result))
+        return result
 
-    async def _create(self, request: Any, asked: Asked) -> None:
+    async def _create(self, request: Any, result: AsyncResult) -> None:
         """Create a node and its missing parents."""
         try:
             try:
-                asked.over(await self._answer(request))
+                result.set(await self._answer(request))
             except exceptions.NoNodeError:
                 await self._make(request.path.rpartition("/")[0])
-                asked.over(await self._answer(request))
+                result.set(await self._answer(request))
         except exceptions.KazooException as error:
-            asked.over(exception=error)
+            result.set(exception=error)
 
     async def _make(self, path: str) -> None:
         if not path:
@@ -178,29 +178,29 @@ class Session:
     async def _answer(self, request: Any) -> Any:
         future = self._loop.create_future()
 
-        def resolve(asked: Asked) -> None:
-            if asked.exception is None:
-                future.set_result(asked.value)
+        def resolve(result: AsyncResult) -> None:
+            if result.exception is None:
+                future.set_result(result.value)
             else:
-                future.set_exception(asked.exception)
+                future.set_exception(result.exception)
 
-        self.ask(request).rawlink(resolve)
+        self.submit(request).rawlink(resolve)
         return await future
 
-    def ask(self, request: Any) -> Asked:
+    def submit(self, request: Any) -> AsyncResult:
         """Send a request, now or once connected."""
-        asked = Asked()
+        result = AsyncResult()
         if self._is_stopped:
-            asked.over(exception=exceptions.ConnectionClosedError())
+            result.set(exception=exceptions.ConnectionClosedError())
         elif self._is_connected:
-            self._send(request, asked)
+            self._send(request, result)
         else:
-            self._queue.append((request, asked))
-        return asked
+            self._queue.append((request, result))
+        return result
 
-    def _send(self, request: Any, asked: Asked) -> None:
+    def _send(self, request: Any, result: AsyncResult) -> None:
         self._xid += 1
-        self._pending[self._xid] = request, asked
+        self._pending[self._xid] = request, result
         assert self._link is not None
         self._link.send(wire.int_int_struct.pack(self._xid, request.type) + bytes(request.serialize()))
 
@@ -236,7 +236,7 @@ class Session:
         if not answer.time_out:  # the session has expired
             self.client_id = None
             self._fail(exceptions.SessionExpiredError())
-            self._tell(KazooState.LOST)
+            self._notify(KazooState.LOST)
             self.greet(link)
             return
         self.client_id = answer.session_id, answer.passwd
@@ -245,7 +245,7 @@ class Session:
         self._link = link  # the answer may arrive before _run continues
         link.is_open = self._is_connected = True
         link.ping()
-        self._tell(KazooState.CONNECTED)
+        self._notify(KazooState.CONNECTED)
         while self._queue and self._is_connected:
             self._send(*self._queue.popleft())
 
@@ -256,7 +256,7 @@ class Session:
         self._is_connected = False
         self._fail(exceptions.ConnectionLoss())
         if not self._is_stopped:
-            self._tell(KazooState.SUSPENDED)
+            self._notify(KazooState.SUSPENDED)
         watches = {**dict.fromkeys(w for by in (self._data, self._children) for some in by.values() for w in some)}
         self._data.clear()
         self._children.clear()
@@ -267,10 +267,10 @@ class Session:
         waiting = [*self._pending.values(), *self._queue]
         self._pending.clear()
         self._queue.clear()
-        for _, asked in waiting:
-            asked.over(exception=error)
+        for _, result in waiting:
+            result.set(exception=error)
 
-    def _tell(self, state: str) -> None:
+    def _notify(self, state: str) -> None:
         for listener in [*self._listeners]:
             listener(state)
 
@@ -287,10 +287,10 @@ class Session:
             self._seen(zxid)
             self._zxid = max(self._zxid, zxid)
         if xid in self._pending:
-            request, asked = self._pending.pop(xid)
-            self._answered(request, asked, code, payload, at)
+            request, result = self._pending.pop(xid)
+            self._answered(request, result, code, payload, at)
 
-    def _answered(self, request: Any, asked: Asked, code: int, payload: bytes, at: int) -> None:
+    def _answered(self, request: Any, result: AsyncResult, code: int, payload: bytes, at: int) -> None:
         watcher = getattr(request, "watcher", None)
         error = exceptions.EXCEPTIONS[code]() if code else None
         is_missing = isinstance(request, wire.Exists) and isinstance(error, exceptions.NoNodeError)
@@ -298,11 +298,11 @@ class Session:
             watches = self._children if isinstance(request, wire.GetChildren) else self._data
             watches.setdefault(request.path, {})[watcher] = None
         if is_missing:
-            asked.over(None)
+            result.set(None)
         elif error is not None:
-            asked.over(exception=error)
+            result.set(exception=error)
         else:
-            asked.over(request.deserialize(payload, at))
+            result.set(request.deserialize(payload, at))
 
     def _fired(self, kind: int, state: int, path: str) -> None:
         of, watches = _TYPES[kind], dict[Any, None]()
