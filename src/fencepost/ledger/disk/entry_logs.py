@@ -357,7 +357,7 @@ class EntryLogs:
                 if place is None:
                     return Code.NO_ENTRY, None
                 file = self.logs.get(place.log)
-                if file is not None:  # None: compacted after the lookup, and the index has the new place by now
+                if file is not None:  # otherwise it was compacted meanwhile, and the index has the new place
                     body = entry_body(file.read(place.offset, place.size), ledger, entry_id)
                     return (Code.OK, body) if body is not None else (Code.IO_ERROR, None)
         except (Damage, OSError):

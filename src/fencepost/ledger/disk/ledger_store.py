@@ -106,9 +106,8 @@ class LedgerStore:
         """Begin a checkpoint with all changes so far; none may be running. Later changes go to the next one."""
         states = [copy.copy(self.states[ledger]) for ledger in sorted(self._changed)]
         checkpoint = Checkpoint(self.cache, states, self.forgotten)
-        self.flushing = (
-            checkpoint  # set before the cache is replaced: a reader checks the cache first, and must not miss an entry
-        )
+        # Before the cache is replaced: a reader checks the cache first, and must not miss an entry.
+        self.flushing = checkpoint
         self.cache, self._changed, self.forgotten = write_cache(self.compiled(), self.cache), set(), set()
         return checkpoint
 
