@@ -80,7 +80,7 @@ def test_what_came_for_a_connection_that_was_closed_meanwhile_is_given_to_nobody
     transport: Any = SimTransport(SimpleNamespace(), SimpleNamespace(is_broken=True), SimpleNamespace())  # type: ignore
     transport.loop = SimpleNamespace(has_ended=False, call_soon=lambda *call: None)
     transport.protocol = SimpleNamespace(data_received=given.append)
-    transport._give(b"one")
+    transport._deliver(b"one")
     transport.close()
-    transport._give(b"two")
+    transport._deliver(b"two")
     assert given == [b"one"]
