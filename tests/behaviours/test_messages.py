@@ -9,8 +9,8 @@ from report.behaviours import Parcel, Post, follow, wander
 from report.small_ledger import SmallLedger
 
 from fencepost import ModelValue, Network, Protocol, Trace, action, model_values, network
+from fencepost.behaviours.formatting import kind_of
 from fencepost.behaviours.messages import At, passages
-from fencepost.behaviours.words import kind_of
 from fencepost.language.values import show
 
 

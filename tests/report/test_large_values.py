@@ -13,7 +13,7 @@ import pytest
 import fencepost
 from fencepost import Map, ModelValue, Protocol, Record, check, require, state, table
 from fencepost.behaviours import to_dot, to_itf
-from fencepost.behaviours.words import MOST_LINES, MOST_TEXT, change_text, lines
+from fencepost.behaviours.formatting import MOST_LINES, MOST_TEXT, change_text, lines
 from fencepost.report.html import html
 from fencepost.report.json import to_json
 from fencepost.report.text import render

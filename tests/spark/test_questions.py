@@ -23,7 +23,7 @@ from fencepost.states import names, select
 from fencepost.states.diff import difference
 from fencepost.states.kinds import from_column
 from fencepost.states.manifest import StateSpace
-from fencepost.states.questions import Answer, By, answered
+from fencepost.states.queries import Answer, By, answered
 from fencepost.states.witness import witness
 
 COUNTING = """

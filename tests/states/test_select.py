@@ -15,7 +15,7 @@ from fencepost import OptionError
 from fencepost.language.loading import shipped
 from fencepost.states import select
 from fencepost.states.manifest import StateSpace
-from fencepost.states.questions import By, answered, opened, where
+from fencepost.states.queries import By, answered, opened, where
 
 SPACE: Any = SimpleNamespace(
     manifest=SimpleNamespace(columns={"depth": "int", "a": "int", "meta.status": "text"}, edges=1), directory="space"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 from fencepost.behaviours.behaviour import Trace
-from fencepost.behaviours.words import abridged, channel_lines, held, kind_of, wrap
+from fencepost.behaviours.formatting import abridged, channel_lines, held, kind_of, wrap
 from fencepost.errors import OptionError
 from fencepost.language.network import Channel
 from fencepost.language.protocol import Protocol
@@ -49,27 +49,27 @@ class Graph:
         waiting = list(self.initial)
         while waiting:
             level, waiting = sorted(set(waiting)), []
-            for found in level:
-                waiting += self._expand(found)
+            for number in level:
+                waiting += self._expand(number)
 
     def _add(self, state: State) -> int:
-        found = state.fingerprint
-        if found not in self.states:
+        fingerprint = state.fingerprint
+        if fingerprint not in self.states:
             if len(self.states) >= self.limit:
                 raise OptionError(
                     f"{self.stepper.protocol.name} has more than {self.limit:,} states with these constants, too many"
                     " for a graph: choose smaller constants"
                 )
-            self.states[found] = state
+            self.states[fingerprint] = state
             if any(self.stepper.outcomes(c, state.ids) for c in self.stepper.of_kind("constraint")):
-                self.outside.add(found)
-        return found
+                self.outside.add(fingerprint)
+        return fingerprint
 
-    def _expand(self, found: int) -> list[int]:
+    def _expand(self, fingerprint: int) -> list[int]:
         """The new states reached from this one."""
-        if found in self.outside:
+        if fingerprint in self.outside:
             return []
-        new, ids = [], self.states[found].ids
+        new, ids = [], self.states[fingerprint].ids
         for root in self.stepper.of_kind("action"):
             for outcome in self.stepper.outcomes(root, ids):
                 after = self.stepper.apply(ids, outcome)
@@ -79,7 +79,7 @@ class Graph:
                 reached = self._add(State(self.stepper.store, after))
                 if len(self.states) > known:
                     new.append(reached)
-                self.edges.setdefault((found, reached), {}).setdefault(root.title)
+                self.edges.setdefault((fingerprint, reached), {}).setdefault(root.title)
         return new
 
     def text(self, trace: Trace | None) -> str:
@@ -93,19 +93,19 @@ class Graph:
         if trace is not None and trace.loop == len(trace.steps):
             taken.setdefault((path[-1], path[-1]), set()).add("nothing more happens")
             self.edges.setdefault((path[-1], path[-1]), {}).setdefault("nothing more happens")
-        number = {found: place for place, found in enumerate(self.states)}
+        number = {fingerprint: place for place, fingerprint in enumerate(self.states)}
         lines = [
             f'digraph "{_escaped(self.stepper.protocol.name)}" {{',
             '  node [shape=box, style="rounded", fontname="monospace", fontsize=10];',
             '  edge [fontname="sans-serif", fontsize=9];',
         ]
-        for found, state in self.states.items():
+        for fingerprint, state in self.states.items():
             label = "\\n".join(map(_escaped, self._label(state)))
-            style = ["rounded"] + ["dashed"] * (found in self.outside) + ["filled"] * (path[-1:] == [found])
-            extra = ", color=red" if found in path else ""
-            extra += ', fillcolor="#ffe0dc"' if path[-1:] == [found] else ""
-            wide = ", penwidth=2" if found in self.initial else ""
-            lines.append(f'  s{number[found]} [label="{label}", style="{",".join(style)}"{extra}{wide}];')
+            style = ["rounded"] + ["dashed"] * (fingerprint in self.outside) + ["filled"] * (path[-1:] == [fingerprint])
+            extra = ", color=red" if fingerprint in path else ""
+            extra += ', fillcolor="#ffe0dc"' if path[-1:] == [fingerprint] else ""
+            wide = ", penwidth=2" if fingerprint in self.initial else ""
+            lines.append(f'  s{number[fingerprint]} [label="{label}", style="{",".join(style)}"{extra}{wide}];')
         for (before, after), titles in self.edges.items():
             for red in (False, True):
                 those = [t for t in titles if (t in taken.get((before, after), set())) == red]
@@ -118,21 +118,21 @@ class Graph:
     def _label(self, state: State) -> list[str]:
         if state.fingerprint in self.initial[:1]:
             return ["initial state"]
-        found = []
+        lines = []
         for slot, _, new in state.changes(self.states[self.initial[0]]):
             kind = kind_of(self.stepper.protocol, slot)
             if kind not in ("keys", "topics", "view"):
-                found += wrap(abridged(f"{slot.name} = {_held(kind, new)}"), LINE)
-        return found or ["looks like the initial state"]
+                lines += wrap(abridged(f"{slot.name} = {_held(kind, new)}"), LINE)
+        return lines or ["looks like the initial state"]
 
 
 def _held(kind: str, value: Value) -> str:
-    found = held(kind, value)
-    if isinstance(found, Channel):
-        return ", ".join(messages for _, these in channel_lines(found) for messages in these) or "nothing"
+    shown = held(kind, value)
+    if isinstance(shown, Channel):
+        return ", ".join(messages for _, these in channel_lines(shown) for messages in these) or "nothing"
     if kind == "connected":
         return "connected" if value else "cut"
-    return show(found)
+    return show(shown)
 
 
 def _escaped(text: str) -> str:

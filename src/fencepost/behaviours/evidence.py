@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fencepost.behaviours.behaviour import Trace
-from fencepost.behaviours.words import held, kind_of
+from fencepost.behaviours.formatting import held, kind_of
 from fencepost.language.context import Looking, Slot
 from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.language.values import Value, same, show_call
@@ -33,7 +33,7 @@ class Evidence:
     ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, without
     empty channels. Each has its value in the last state. For a step invariant, it has the values before and after the
     last step. For a temporal property, it has those along the loop, without repetitions. A missing key of a table is
-    :data:`~fencepost.behaviours.words.ABSENT`. ``when`` says in words where the property is false, or that it is true.
+    :data:`~fencepost.behaviours.formatting.ABSENT`. ``when`` says where the property is false, or that it is true.
     """
 
     title: str
@@ -53,11 +53,13 @@ def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
         if name not in (declared.name, title):
             continue
         try:
-            found = _temporal(trace, declared, parameters) if kind in TEMPORAL else _safety(trace, declared, parameters)
+            evidence = (
+                _temporal(trace, declared, parameters) if kind in TEMPORAL else _safety(trace, declared, parameters)
+            )
         except Exception:
             return None
-        if found is not None:
-            when, readers = found
+        if evidence is not None:
+            when, readers = evidence
             return Evidence(title, _values_read(trace, readers), when)
     return None
 
@@ -98,12 +100,12 @@ def after(number: int) -> str:
 
 
 def _values_read(trace: Trace, readers: list[StateReader]) -> list[tuple[Slot, list[Value]]]:
-    found = []
+    result = []
     for slot in {slot: None for reader in readers for slot in reader.seen}:
         values = [reader.state.read(slot) for reader in readers]
         shown = [value for place, value in enumerate(values) if place == 0 or not same(value, values[place - 1])]
         kind = kind_of(trace.protocol, slot)
         empty = kind in ("in flight", "lost", "processed") and all(v == slot.default for v in shown)
         if not empty and kind not in ("keys", "topics"):
-            found.append((slot, [held(kind, value) for value in shown]))
-    return found
+            result.append((slot, [held(kind, value) for value in shown]))
+    return result

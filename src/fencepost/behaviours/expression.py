@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from types import CodeType
 from typing import Any
 
-from fencepost.behaviours.allowed import FUNCTIONS, OPERATORS, SOURCE, Refused, Scope, bound, value_of
 from fencepost.behaviours.behaviour import Trace
 from fencepost.behaviours.evidence import StateReader
+from fencepost.behaviours.sandbox import FUNCTIONS, OPERATORS, SOURCE, Refused, Scope, bound, value_of
 from fencepost.errors import FencepostError, OptionError
 from fencepost.language.context import Disabled
 from fencepost.language.protocol import Protocol
@@ -38,7 +38,7 @@ class Expression:
     It may name the protocol's variables and constants, their model values (``b1``), definitions in the author's modules
     (enums, records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``, ``len(acks) >=
     ack_quorum``, ``self.no_entry_is_lost()``. It cannot change or reach anything else: see
-    :mod:`fencepost.behaviours.allowed`.
+    :mod:`fencepost.behaviours.sandbox`.
 
     Raises :class:`fencepost.OptionError` if it cannot be read or names something unknown, with the column.
     """
@@ -214,10 +214,10 @@ def _known(protocol: Protocol, scope: Scope) -> dict[str, Any]:
     """
     known: dict[str, Any] = dict(FUNCTIONS)
     module = sys.modules.get(type(protocol).__module__)
-    for name, thing in vars(module).items() if module is not None else ():
+    for name, obj in vars(module).items() if module is not None else ():
         if not name.startswith("__") and name not in protocol.constants:
             with contextlib.suppress(Refused):
-                known[name] = scope.handed_out(thing)
+                known[name] = scope.handed_out(obj)
     for value in protocol.constants.values():
         for member in value if isinstance(value, tuple) else ():
             if isinstance(member, ModelValue):

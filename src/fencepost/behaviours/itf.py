@@ -35,7 +35,7 @@ def itf(trace: Trace) -> dict[str, Any]:
     """
     constants = trace.protocol.constants
     closes = trace.loop is not None and trace.loop < len(trace.steps)
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for index, state in enumerate(trace.states):
         meta: dict[str, Any] = {"index": index}
         if index:
@@ -44,21 +44,23 @@ def itf(trace: Trace) -> dict[str, Any]:
             meta["parameters"] = {name: show(value) for name, value in step.parameters.items()}
             if step.by is not None:
                 meta["by"] = step.by
-        given = {} if index else {name: expression(value) for name, value in constants.items()}
-        found.append({"#meta": meta, **given, **{name: expression(value) for name, value in state.variables().items()}})
+        params = {} if index else {name: expression(value) for name, value in constants.items()}
+        documents.append(
+            {"#meta": meta, **params, **{name: expression(value) for name, value in state.variables().items()}}
+        )
     # In the format, the step that closes a lasso has no state.
-    closing = {n: v for n, v in found.pop()["#meta"].items() if n != "index"} if closes else None
+    closing = {n: v for n, v in documents.pop()["#meta"].items() if n != "index"} if closes else None
     return {
         "#meta": {
             "format": "ITF",
             "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
             "source": trace.protocol.name,
-            "description": f"{len(found)} states of {trace.protocol.name}, found by Fencepost",
+            "description": f"{len(documents)} states of {trace.protocol.name}, found by Fencepost",
             **({"closing": closing} if closing is not None else {}),
         },
         "params": list(constants),
         "vars": list(trace.protocol.shapes),
-        "states": found,
+        "states": documents,
         **({"loop": trace.loop} if trace.loop is not None else {}),
     }
 

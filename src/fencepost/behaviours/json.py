@@ -21,8 +21,8 @@ def dumps(document: Any, indent: int = 0) -> str:
     too.
     """
 
-    def item(thing: Any) -> Any:  # numpy's numbers
-        return thing.item()
+    def item(number: Any) -> Any:  # numpy's numbers
+        return number.item()
 
     text = json.dumps(document, separators=(",", ":"), default=item)
     if not indent:
@@ -63,9 +63,9 @@ def states(trace: Trace) -> list[dict[str, Any]]:
     its ``choices``, its ``events`` (messages sent, lost, received, timed out), and the ``state``, variable by variable.
     """
     nothing: dict[str, Any] = {"action": None, "parameters": {}, "by": None, "choices": [], "events": []}
-    found = [{**nothing, "state": _state(trace.initial.variables())}]
+    result = [{**nothing, "state": _state(trace.initial.variables())}]
     for step in trace.steps:
-        found.append(
+        result.append(
             {
                 "action": step.action,
                 "parameters": {name: plain(value) for name, value in step.parameters.items()},
@@ -78,7 +78,7 @@ def states(trace: Trace) -> list[dict[str, Any]]:
                 "state": _state(step.state.variables()),
             }
         )
-    return found
+    return result
 
 
 def _state(variables: Mapping[str, Value]) -> dict[str, Any]:

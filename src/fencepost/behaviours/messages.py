@@ -58,45 +58,45 @@ class Passage:
 
 def channels(state: State) -> dict[tuple[Any, ...], Channel]:
     """The network channels of a state that are not empty, by (variable, kind, source, dest)."""
-    found: dict[tuple[Any, ...], Channel] = {}
+    result: dict[tuple[Any, ...], Channel] = {}
     for name, shape in state.store.protocol.shapes.items():
         if isinstance(shape, NetworkShape):
             slots = ((slot, value) for slot, value in state.touched() if slot.path[0] == name)
-            found |= {(name, *ends): held for ends, held in shape.channels(slots).items()}
-    return found
+            result |= {(name, *ends): held for ends, held in shape.channels(slots).items()}
+    return result
 
 
 def passages(trace: Trace) -> list[Passage]:
     """Every message of a behaviour, in the order of sending."""
-    found: list[Passage] = []
+    result: list[Passage] = []
     for key, copies in _held(trace.initial, IN_FLIGHT).items():
-        found += [Passage(*key, sent=At(0)) for _ in range(copies)]
+        result += [Passage(*key, sent=At(0)) for _ in range(copies)]
     for key in _held(trace.initial, LOST):
-        found.append(Passage(*key, sent=At(0), fate=LOST))
+        result.append(Passage(*key, sent=At(0), fate=LOST))
     for number, step in enumerate(trace.steps, 1):
         for place, event in enumerate(step.events):
             at = At(number, place)
             key = (show(event.source), show(event.dest), event.text)
             if event.kind == "send":
-                found.append(Passage(*key, sent=at, fate=LOST if event.lost else IN_FLIGHT))
+                result.append(Passage(*key, sent=at, fate=LOST if event.lost else IN_FLIGHT))
             elif event.kind == "receive":
-                flying = [p for p in found if p.key == key and p.fate == IN_FLIGHT]
+                flying = [p for p in result if p.key == key and p.fate == IN_FLIGHT]
                 if flying:
                     flying[0].fate, flying[0].ended = RECEIVED, at
             elif event.kind == "timeout":
-                for passage in found:
+                for passage in result:
                     if passage.fate == LOST and passage.key[:2] == key[:2] and passage.text in event.text:
                         passage.fate, passage.ended = TIMED_OUT, at
-        _reconcile(found, number, _held(step.state, IN_FLIGHT))
-    return found
+        _reconcile(result, number, _held(step.state, IN_FLIGHT))
+    return result
 
 
-def _reconcile(found: list[Passage], number: int, held: Counter[Key]) -> None:
+def _reconcile(passages: list[Passage], number: int, held: Counter[Key]) -> None:
     """Mark messages that were not received and that the state no longer holds: as dropped, or as sends that changed
     nothing.
     """
     flying: dict[Key, list[Passage]] = {}
-    for passage in found:
+    for passage in passages:
         if passage.fate == IN_FLIGHT:
             flying.setdefault(passage.key, []).append(passage)
     for key, waiting in flying.items():
@@ -110,12 +110,12 @@ def _held(state: State, what: str) -> Counter[Key]:
     """The number of copies of each message that the channels of a state hold, in flight or lost. Do not modify the
     result.
     """
-    found: Counter[Key] = Counter()
+    copies: Counter[Key] = Counter()
     for (*_, source, dest), channel in channels(state).items():
         held = channel.in_flight if what == IN_FLIGHT else channel.lost
         for message in held:
-            found[(show(source), show(dest), show(message))] += _copies(held, message)
-    return found
+            copies[(show(source), show(dest), show(message))] += _copies(held, message)
+    return copies
 
 
 def _copies(held: Value, message: Message) -> int:

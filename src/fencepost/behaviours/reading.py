@@ -139,14 +139,14 @@ def replayed(written: Written, stepper: Stepper) -> Trace:
         )
     state, steps = initial, list[Step]()
     for number, step in enumerate(written.steps, 1):
-        found = _taken_again(written, step, state, stepper)
-        if found is None:
+        taken = _taken_again(written, step, state, stepper)
+        if taken is None:
             name = step.action or "what is written"
             raise OptionError(
                 f"step {number}, {name}, does not lead there in {stepper.protocol.name}: has the protocol changed?"
             )
-        steps.append(found)
-        state = found.state
+        steps.append(taken)
+        state = taken.state
     loop = written.loop
     if loop is not None and not (0 <= loop <= len(steps) and [initial, *(s.state for s in steps)][loop] == state):
         raise OptionError(f"its loop does not close: the last state is not state {loop} again")
@@ -157,14 +157,14 @@ def _taken_again(written: Written, step: WrittenStep, state: State, stepper: Ste
     """The step of the file, if it can be taken from ``state``. If several lead to the same state, the one with the same
     choices.
     """
-    found = None
+    matches = None
     for root, outcome in _candidates(written, step, state, stepper):
         again = taken(stepper, state, root, outcome)
         if _is(written, again.state, step.state):
             if step.choices is None or _alike([plain(choice) for choice in again.choices], step.choices):
                 return again
-            found = found or again
-    return found
+            matches = matches or again
+    return matches
 
 
 def _candidates(written: Written, step: WrittenStep, state: State, stepper: Stepper) -> Iterator[tuple[Root, Outcome]]:

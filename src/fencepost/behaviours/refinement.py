@@ -15,7 +15,7 @@ from typing import Any
 
 from fencepost.behaviours.behaviour import Trace
 from fencepost.behaviours.evidence import StateReader
-from fencepost.behaviours.words import slot_change
+from fencepost.behaviours.formatting import slot_change
 from fencepost.language import refinement as spec
 from fencepost.language.context import Slot
 from fencepost.language.protocol import Protocol
@@ -113,8 +113,8 @@ def why(refuted: Refuted, near: Near) -> str:
 class _Forgiving(Trial):
     """A cursor that continues after a failed condition, as far as possible."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.refusals: list[Refusal] = []
 
     def forgive(self) -> None:

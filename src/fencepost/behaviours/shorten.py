@@ -30,13 +30,13 @@ class _Walker:
 
     def wanted(self, path: Path) -> list[Wanted]:
         """The steps of a path with their options by value, so that they can be taken in other states too."""
-        found: list[Wanted] = []
+        steps: list[Wanted] = []
         row = self.initial
         for number, choices in path:
             outcome = next(o for o in self.outcomes(self.stepper.roots[number], row) if o.choices == tuple(choices))
-            found.append((self.stepper.roots[number], outcome.labels))
+            steps.append((self.stepper.roots[number], outcome.labels))
             row = self.stepper.apply(row, outcome)
-        return found
+        return steps
 
     def outcomes(self, root: Root, row: Row, after: Row | None = None) -> list[Outcome]:
         key = (root.index, row, after)

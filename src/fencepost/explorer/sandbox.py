@@ -1,7 +1,7 @@
 """The rights that a process gives up before it evaluates a typed expression: its environment, files, other programs,
 and the network.
 
-:mod:`fencepost.behaviours.allowed` already limits the functions that an expression may call, but it allows the author's
+:mod:`fencepost.behaviours.sandbox` already limits the functions that an expression may call, but it allows the author's
 own. A process gives these rights up for the rest of its life, and cannot take them back.
 """
 

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from fencepost.behaviours import Step, Trace
-from fencepost.behaviours.words import ARROW, briefly, constant_text
+from fencepost.behaviours.formatting import ARROW, briefly, constant_text
 from fencepost.explorer.find import Finding
 from fencepost.explorer.session import Action, Evaluation, Node, Offer, Session
 from fencepost.language.protocol import Protocol

@@ -56,17 +56,17 @@ class ActorShape(Struct):
             raise NotAProtocol(f"actor(...) made a {self.kind.__name__}, which has no attributes")
         super().__init__(self.kind, {name: Leaf(value) for name, value in self._kept(initial).items()})
 
-    def _kept(self, thing: Any) -> dict[str, Value]:
+    def _kept(self, obj: Any) -> dict[str, Value]:
         """The attributes of an object as values: those that it has loaded and that may have changed."""
-        keeper, found = Keeper(thing, self.classes), dict[str, Value]()
-        loaded = getattr(thing, _LOADED, {})
-        for name, held in vars(thing).items():
+        keeper, values = Keeper(obj, self.classes), dict[str, Value]()
+        loaded = getattr(obj, _LOADED, {})
+        for name, held in vars(obj).items():
             try:
                 if name not in loaded or loaded[name] is not held:
-                    found[name] = keeper.keep(held)
+                    values[name] = keeper.keep(held)
             except NotAValue as error:
                 raise NotAValue(f"a {self.kind.__name__} whose attribute {name} is {error}") from None
-        return found
+        return values
 
     def get(self, cursor: Cursor, path: tuple[Any, ...]) -> ActorView:
         return ActorView(self, cursor, path)
@@ -83,9 +83,9 @@ class ActorShape(Struct):
             raise NotAValue(f"a {self.kind.__name__} without the attribute {missing[0]}")
         self.write(cursor, path, value)
 
-    def write(self, cursor: Cursor, path: tuple[Any, ...], thing: Any) -> None:
+    def write(self, cursor: Cursor, path: tuple[Any, ...], obj: Any) -> None:
         """Write the attributes that have changed."""
-        for name, value in self._kept(thing).items():
+        for name, value in self._kept(obj).items():
             part = self.parts.get(name)
             if part is None:
                 raise NotAValue(
@@ -115,12 +115,12 @@ class ActorView(RecordView):
                 return Keeper(live, shape.classes, read_only=True).restore(value)
         elif inspect.getattr_static(shape.kind, name, None) is None:
             raise AttributeError(f"{shape.kind.__name__} has no attribute {name!r}")
-        found = getattr(live, name)
-        if not isinstance(found, MethodType) or found.__self__ is not live:
-            return found
+        attribute = getattr(live, name)
+        if not isinstance(attribute, MethodType) or attribute.__self__ is not live:
+            return attribute
 
-        def method(*given: Any, **named: Any) -> Any:
-            result = found(*given, **named)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            result = attribute(*args, **kwargs)
             shape.write(cursor, path, live)
             return result
 
@@ -143,10 +143,10 @@ class ActorView(RecordView):
 
         def load(name: str) -> Any:
             value = shape.parts[name].get(cursor, (*path, name))
-            thing = keeper.restore(value)
+            attribute = keeper.restore(value)
             if keeper.is_fixed(value):
-                fixed[name] = thing
-            return thing
+                fixed[name] = attribute
+            return attribute
 
         object.__setattr__(live, _LOAD, load)
         object.__setattr__(live, _LOADED, fixed)

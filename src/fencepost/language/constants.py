@@ -53,36 +53,36 @@ class Constant:
             type(self.default), type(self.default).__name__
         )
 
-    def _wrong(self, given: Any) -> OptionError:
+    def _wrong(self, argument: Any) -> OptionError:
         if self.prefix is not None:
             hint = f", for example {self.name}=3 or {self.name}={self.prefix}1,{self.prefix}2"
         else:
             values = self.default if isinstance(self.default, (frozenset, tuple)) else (self.default,)
             hint = f", for example {self.name}={','.join(v if isinstance(v, str) else show(v).lower() for v in values)}"
         kind = f"a {self.kind}" if self.kind.startswith(("set", "sequence")) else self.kind
-        return OptionError(f"constant {self.name} is {kind}, not {given!r}{hint}")
+        return OptionError(f"constant {self.name} is {kind}, not {argument!r}{hint}")
 
-    def convert(self, given: Any) -> Value:
-        """``given`` (from Python or, as text, from a command line), converted to a value of this constant.
+    def convert(self, argument: Any) -> Value:
+        """``argument`` (from Python or, as text, from a command line), converted to a value of this constant.
 
         Raises :class:`OptionError` if it has another type.
         """
         if self.prefix is not None:
-            return self._model_values(given)
+            return self._model_values(argument)
         default = self.default
-        if type(given) is str and type(default) is not str:
-            return self._parse_like(default, given)
-        if isinstance(default, frozenset) and isinstance(given, (set, frozenset, list, tuple)):
-            return Set(self._frozen(tuple(given)))
-        if isinstance(default, tuple) and isinstance(given, (list, tuple)):
-            return self._frozen(tuple(given))
-        if default is not None and type(given) is not type(default):
-            raise self._wrong(given)
-        return self._frozen(given)
+        if type(argument) is str and type(default) is not str:
+            return self._parse_like(default, argument)
+        if isinstance(default, frozenset) and isinstance(argument, (set, frozenset, list, tuple)):
+            return Set(self._frozen(tuple(argument)))
+        if isinstance(default, tuple) and isinstance(argument, (list, tuple)):
+            return self._frozen(tuple(argument))
+        if default is not None and type(argument) is not type(default):
+            raise self._wrong(argument)
+        return self._frozen(argument)
 
-    def _frozen(self, given: Any) -> Value:
+    def _frozen(self, argument: Any) -> Value:
         try:
-            return freeze(given)
+            return freeze(argument)
         except NotAValue as error:
             raise OptionError(f"constant {self.name} cannot be {error}") from None
 
@@ -112,22 +112,22 @@ class Constant:
             return Set(parsed) if isinstance(default, frozenset) else tuple(parsed)
         raise self._wrong(text)
 
-    def _model_values(self, given: Any) -> tuple[ModelValue, ...]:
-        if isinstance(given, bool):
-            raise self._wrong(given)
-        if isinstance(given, str):
+    def _model_values(self, argument: Any) -> tuple[ModelValue, ...]:
+        if isinstance(argument, bool):
+            raise self._wrong(argument)
+        if isinstance(argument, str):
             try:
-                given = int(given)
+                argument = int(argument)
             except ValueError:
-                given = [name.strip() for name in given.strip("{}").split(",")]
-        if isinstance(given, int):
+                argument = [name.strip() for name in argument.strip("{}").split(",")]
+        if isinstance(argument, int):
             least = 1 if self.default else 0
-            if not least <= given <= 1000:
-                raise OptionError(f"constant {self.name} needs between {least} and 1000 model values, not {given}")
-            return tuple(ModelValue(f"{self.prefix}{i + 1}", i) for i in range(given))
-        if not isinstance(given, (list, tuple, set, frozenset)):
-            raise self._wrong(given)
-        ordered = canonical(given) if isinstance(given, (set, frozenset)) else list(given)
+            if not least <= argument <= 1000:
+                raise OptionError(f"constant {self.name} needs between {least} and 1000 model values, not {argument}")
+            return tuple(ModelValue(f"{self.prefix}{i + 1}", i) for i in range(argument))
+        if not isinstance(argument, (list, tuple, set, frozenset)):
+            raise self._wrong(argument)
+        ordered = canonical(argument) if isinstance(argument, (set, frozenset)) else list(argument)
         names = [v.name if isinstance(v, ModelValue) else v for v in ordered]
         for name in names:
             if not isinstance(name, str) or not re.fullmatch(r"\w+", name):
@@ -158,5 +158,5 @@ def model_values(
     states that differ only by an exchange of members as one state. If that depends on the constants, ``symmetric`` is a
     function of the protocol that returns "" for yes, or the reason why not.
     """
-    given = count if isinstance(count, int) else tuple(count)
-    return cast("tuple[ModelValue, ...]", Constant(given, doc, prefix, symmetric))
+    members = count if isinstance(count, int) else tuple(count)
+    return cast("tuple[ModelValue, ...]", Constant(members, doc, prefix, symmetric))

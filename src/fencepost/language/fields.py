@@ -130,11 +130,11 @@ class Struct(Shape):
         if type(value) is not self.record:
             raise NotAValue(f"{show(value)} where a {self.record.__name__} belongs")
         for name, part in self.parts.items():
-            given = getattr(value, name)
-            if isinstance(given, (VariableOf, PerKeyOf, TableOf)):  # as the record's class declares it
+            declared = getattr(value, name)
+            if isinstance(declared, (VariableOf, PerKeyOf, TableOf)):  # as the record's class declares it
                 part.reset(cursor, (*path, name))
             else:
-                part.set(cursor, (*path, name), given)
+                part.set(cursor, (*path, name), declared)
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
         return self.record(**{name: part.value(read, (*path, name)) for name, part in self.parts.items()})
@@ -522,21 +522,21 @@ def _frozen_key(key: Any) -> Value:
         raise NotAValue(f"a key that is {error}") from None
 
 
-def resolve(given: Any, protocol: Any) -> Any:
+def resolve(declared: Any, protocol: Any) -> Any:
     """A part of a declaration with the constants applied. It was given as a function of the protocol, one of its
     constants, or a plain value.
     """
-    if callable(given):
-        return given(protocol)
-    constant = getattr(given, "__constant_name__", None)
-    return getattr(protocol, constant) if constant else given
+    if callable(declared):
+        return declared(protocol)
+    constant = getattr(declared, "__constant_name__", None)
+    return getattr(protocol, constant) if constant else declared
 
 
-def _struct(record: type[Record], given: dict[str, Any], protocol: Any) -> Struct:
+def _struct(record: type[Record], overrides: dict[str, Any], protocol: Any) -> Struct:
     parts: dict[str, Shape] = {}
     for field in dataclasses.fields(record):  # type: ignore[arg-type]
-        if field.name in given:
-            initial = given[field.name]
+        if field.name in overrides:
+            initial = overrides[field.name]
         elif field.default is not dataclasses.MISSING:
             initial = field.default
         elif field.default_factory is not dataclasses.MISSING:

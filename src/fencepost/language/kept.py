@@ -92,51 +92,49 @@ class Keeper:
         self._numbers = {}
         return self._keep(attribute)
 
-    def _keep(self, thing: Any) -> Value:
-        kind: Any = thing.__class__  # not type(...): a derived class names the author's
+    def _keep(self, obj: Any) -> Value:
+        kind: Any = obj.__class__  # not type(...): a derived class names the author's
         if kind is tuple:
-            return tuple([self._keep(part) for part in thing])
+            return tuple([self._keep(part) for part in obj])
         if kind in (frozenset, Set):
-            return Set(self._members(frozenset.__iter__(thing)))
-        if isinstance(thing, MethodType) and thing.__self__ is self.whole:
-            return Kept(METHOD, (), (thing.__name__,))
+            return Set(self._members(frozenset.__iter__(obj)))
+        if isinstance(obj, MethodType) and obj.__self__ is self.whole:
+            return Kept(METHOD, (), (obj.__name__,))
         if kind is FunctionType:
-            return self._function(thing)
+            return self._function(obj)
         if kind is range:
-            return Kept(RANGE, (), (thing.start, thing.stop, thing.step))
+            return Kept(RANGE, (), (obj.start, obj.stop, obj.step))
         if kind in _CONTAINERS:
-            return self._mutable(thing, _CONTAINERS[kind], ())
-        names = None if hasattr(kind, "__value__") else _field_names(thing)  # a view of a variable has it
+            return self._mutable(obj, _CONTAINERS[kind], ())
+        names = None if hasattr(kind, "__value__") else _field_names(obj)  # a view of a variable has it
         if names is None:
-            return freeze(thing)
+            return freeze(obj)
         self.classes[full_name(kind)] = kind
         if _is_frozen(kind):
-            return Kept(full_name(kind), names, self._fields(thing, names))
-        return self._mutable(thing, full_name(kind), names)
+            return Kept(full_name(kind), names, self._fields(obj, names))
+        return self._mutable(obj, full_name(kind), names)
 
-    def _mutable(self, thing: Any, kind: str, names: tuple[str, ...]) -> Value:
-        if id(thing) in self._numbers:
-            return Kept(AGAIN, (), (self._numbers[id(thing)],))
-        if id(thing) in self._met:
-            raise NotAValue(f"a {type(thing).__name__} that another attribute holds too, or itself: hold it in one")
-        self._met[id(thing)] = thing
-        kept = Kept(kind, names, self._contents(thing) if kind in _MAKE else self._fields(thing, names))
-        self._numbers[id(thing)] = len(self._numbers)
+    def _mutable(self, obj: Any, kind: str, names: tuple[str, ...]) -> Value:
+        if id(obj) in self._numbers:
+            return Kept(AGAIN, (), (self._numbers[id(obj)],))
+        if id(obj) in self._met:
+            raise NotAValue(f"a {type(obj).__name__} that another attribute holds too, or itself: hold it in one")
+        self._met[id(obj)] = obj
+        kept = Kept(kind, names, self._contents(obj) if kind in _MAKE else self._fields(obj, names))
+        self._numbers[id(obj)] = len(self._numbers)
         return kept
 
-    def _fields(self, thing: Any, names: tuple[str, ...]) -> tuple[Value, ...]:
-        return tuple([self._keep(getattr(thing, name)) for name in names])
+    def _fields(self, obj: Any, names: tuple[str, ...]) -> tuple[Value, ...]:
+        return tuple([self._keep(getattr(obj, name)) for name in names])
 
-    def _contents(self, thing: Any) -> tuple[Value, ...]:
-        if isinstance(thing, dict):
-            return tuple([(self._keep(key), self._keep(value)) for key, value in thing.items()])
-        if isinstance(thing, deque) and thing.maxlen is not None:
+    def _contents(self, obj: Any) -> tuple[Value, ...]:
+        if isinstance(obj, dict):
+            return tuple([(self._keep(key), self._keep(value)) for key, value in obj.items()])
+        if isinstance(obj, deque) and obj.maxlen is not None:
             raise NotAValue("a deque with a maxlen")
-        if isinstance(thing, array):
-            return (thing.typecode, *thing)
-        return tuple(
-            canonical(self._members(thing)) if isinstance(thing, set) else [self._keep(part) for part in thing]
-        )
+        if isinstance(obj, array):
+            return (obj.typecode, *obj)
+        return tuple(canonical(self._members(obj)) if isinstance(obj, set) else [self._keep(part) for part in obj])
 
     def _members(self, members: Iterable[Any]) -> list[Value]:
         """The members of a set. They must be immutable: a set has no order that distinguishes mutable objects."""
@@ -145,10 +143,10 @@ class Keeper:
             raise NotAValue("a set of objects that change: use a list")
         return kept
 
-    def _function(self, thing: Any) -> Value:
-        name = full_name(thing)
-        if self._named(name) is not thing:
-            raise NotAValue(f"the function {thing.__qualname__}, which no module has by this name: define it in one")
+    def _function(self, function: Any) -> Value:
+        name = full_name(function)
+        if self._named(name) is not function:
+            raise NotAValue(f"the function {function.__qualname__}, which no module has by this name: define it in one")
         return Kept(FUNCTION, (), (name,))
 
     def restore(self, attribute: Value) -> Any:
@@ -203,13 +201,13 @@ class Keeper:
 
     def _class(self, name: str) -> type:
         """The class with this full name: one met before or, in another process, one of a loaded module."""
-        found = self.classes.get(name)
-        if found is None:
-            found = self._named(name)
-            if not isinstance(found, type):
+        cls = self.classes.get(name)
+        if cls is None:
+            cls = self._named(name)
+            if not isinstance(cls, type):
                 raise NotAValue(f"an object of the class {name}, which is not there")
-            self.classes[name] = found
-        return found
+            self.classes[name] = cls
+        return cls
 
     def _named(self, name: str) -> Any:
         """The object with this full name. None if it does not exist."""
@@ -241,7 +239,7 @@ def derived(kind: Any, body: dict[str, Any]) -> Any:
 def _read_only(kind: Any) -> Any:
     """A subclass whose objects refuse changes."""
 
-    def refuse(self: Any, *given: Any, **named: Any) -> Any:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise NotAValue(f"a {kind.__name__} that was read from an actor and is changed: call a method of the actor")
 
     names = _CHANGING if kind in _CONTAINERS else ("__setattr__", "__delattr__")
@@ -249,18 +247,18 @@ def _read_only(kind: Any) -> Any:
     return derived(kind, refusing)
 
 
-def _field_names(thing: Any) -> tuple[str, ...] | None:
+def _field_names(obj: Any) -> tuple[str, ...] | None:
     """The names of the fields of a struct, a data class or a plain object; None for anything else."""
-    kind: Any = thing.__class__
-    if isinstance(thing, (ModelValue, Record, Map)):
+    kind: Any = obj.__class__
+    if isinstance(obj, (ModelValue, Record, Map)):
         return None
     declared = _declared_fields(kind)
     if declared is not None:
         return declared
-    if kind.__init__ is object.__init__ or kind.__new__ is not object.__new__ or callable(thing):
+    if kind.__init__ is object.__init__ or kind.__new__ is not object.__new__ or callable(obj):
         return None
     slots = [name for base in kind.__mro__ for name in vars(base).get("__slots__", ())]
-    return (*(name for name in slots if hasattr(thing, name)), *getattr(thing, "__dict__", ()))
+    return (*(name for name in slots if hasattr(obj, name)), *getattr(obj, "__dict__", ()))
 
 
 @cache

@@ -161,14 +161,14 @@ def _closed(linearizations: Iterable[Linearization], calls: dict[Value, Call]) -
     This is the search of Wing and Gong (1993) with the memory of Lowe, "Testing for linearizability" (2017): an object
     and a set of calls that have taken effect are searched once, whatever the order of the calls.
     """
-    found = dict.fromkeys(linearizations)
-    waiting = list(found)
+    reached = dict.fromkeys(linearizations)
+    waiting = list(reached)
     while waiting:
         for longer in _longer(waiting.pop(), calls):
-            if longer not in found:
-                found[longer] = None
+            if longer not in reached:
+                reached[longer] = None
                 waiting.append(longer)
-    return list(found)
+    return list(reached)
 
 
 def _longer(possible: Linearization, calls: dict[Value, Call]) -> Iterator[Linearization]:

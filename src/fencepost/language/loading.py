@@ -53,30 +53,30 @@ def shipped(name: str) -> type[Protocol]:
     return cast("type[Protocol]", getattr(import_module(module), owner))
 
 
-def load(given: str) -> type[Protocol]:
-    """The protocol class that ``given`` names: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``.
+def load(argument: str) -> type[Protocol]:
+    """The protocol class that ``argument`` names: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``.
 
     Raises :class:`fencepost.NotAProtocol` for an unknown name, or for a file that is missing, cannot be read or
     imported, or does not hold exactly one protocol.
     """
-    path, colon, name = split(given)
+    path, colon, name = split(argument)
     if colon:
         if not name:
-            raise NotAProtocol(f"{given} names no class after the colon: write {path}:ClassName")
+            raise NotAProtocol(f"{argument} names no class after the colon: write {path}:ClassName")
         return _named(from_file(path), name, path)
-    if given.endswith(".py") or os.sep in given or (os.altsep and os.altsep in given):
-        return _only(from_file(given), given)
-    if given not in SHIPPED:
-        raise NotAProtocol(_no_such_protocol(given, [*SHIPPED]))
-    return shipped(given)
+    if argument.endswith(".py") or os.sep in argument or (os.altsep and os.altsep in argument):
+        return _only(from_file(argument), argument)
+    if argument not in SHIPPED:
+        raise NotAProtocol(_no_such_protocol(argument, [*SHIPPED]))
+    return shipped(argument)
 
 
-def split(given: str) -> tuple[str, str, str]:
+def split(argument: str) -> tuple[str, str, str]:
     """``PATH.py:ClassName`` as (path, colon, class name). For a name or a path alone, the colon and the class name are
     "".
     """
-    stem, separator, name = given.partition(".py:")
-    return (stem + ".py", ":", name) if separator else (given, "", "")
+    stem, separator, name = argument.partition(".py:")
+    return (stem + ".py", ":", name) if separator else (argument, "", "")
 
 
 def configured(
@@ -174,13 +174,14 @@ def _protocols_in(module: types.ModuleType) -> dict[str, type[Protocol]]:
 
 
 def _only(module: types.ModuleType, path: str) -> type[Protocol]:
-    found = {name: p for name, p in _protocols_in(module).items() if not name.startswith("_")}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if not found:
+    protocols = {name: p for name, p in _protocols_in(module).items() if not name.startswith("_")}
+    if len(protocols) == 1:
+        return next(iter(protocols.values()))
+    if not protocols:
         raise NotAProtocol(f"{path} defines no protocol: write a class that derives from fencepost.Protocol")
     raise NotAProtocol(
-        f"{path} defines {len(found)} protocols, {', '.join(found)}: say which, as in {path}:{next(iter(found))}"
+        f"{path} defines {len(protocols)} protocols, {', '.join(protocols)}: say which, as in"
+        f" {path}:{next(iter(protocols))}"
     )
 
 
@@ -204,16 +205,16 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return f": it has {', '.join(names)}" if names else ""
 
 
-def _no_such_protocol(given: str, names: list[str]) -> str:
-    if not given:
+def _no_such_protocol(argument: str, names: list[str]) -> str:
+    if not argument:
         return f"give a protocol: a .py file, or one of {', '.join(names)}"
-    if os.path.exists(given + ".py"):
-        return f"no protocol named {given} is shipped: for the file, write {given}.py"
-    if os.path.exists(given):
-        return f"{given} is not a protocol: give a Python file, ending in .py, or one of {', '.join(names)}"
-    near = get_close_matches(given.lower().replace("_", "-"), names, n=3, cutoff=0.5)
+    if os.path.exists(argument + ".py"):
+        return f"no protocol named {argument} is shipped: for the file, write {argument}.py"
+    if os.path.exists(argument):
+        return f"{argument} is not a protocol: give a Python file, ending in .py, or one of {', '.join(names)}"
+    near = get_close_matches(argument.lower().replace("_", "-"), names, n=3, cutoff=0.5)
     known = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
-    return f"no protocol named {given} is shipped: {known} (a file of your own ends in .py)"
+    return f"no protocol named {argument} is shipped: {known} (a file of your own ends in .py)"
 
 
 def _no_such_file(path: str) -> str:

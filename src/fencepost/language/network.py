@@ -116,11 +116,11 @@ def network(
 def short_names(classes: Iterable[type]) -> dict[type, str]:
     """The shortest unique name of each class."""
     classes = list(classes)
-    found = {cls: full_name(cls) for cls in classes}
+    shortest = {cls: full_name(cls) for cls in classes}
     for attribute in ("__qualname__", "__name__"):
         names = collections.Counter(getattr(cls, attribute) for cls in classes)
-        found |= {cls: name for cls in classes if names[name := getattr(cls, attribute)] == 1}
-    return found
+        shortest |= {cls: name for cls in classes if names[name := getattr(cls, attribute)] == 1}
+    return shortest
 
 
 class NetworkShape(Shape):
@@ -227,7 +227,7 @@ class NetworkShape(Shape):
 
     def channels(self, slots: Iterable[tuple[Slot, Value]]) -> dict[tuple[Any, ...], Channel]:
         """The channels that are not empty, by (kind, source, dest), from slots of a network with their values."""
-        found: dict[tuple[Any, ...], Channel] = {}
+        channels: dict[tuple[Any, ...], Channel] = {}
         for slot, value in slots:
             what = self.part(slot)
             if value == slot.default or what in (CONNECTED, TOPICS):
@@ -237,15 +237,15 @@ class NetworkShape(Shape):
                 ends = (type(message), source, dest)
             else:
                 ends = slot.path[1:4] if what == IN_FLIGHT else slot.path[-3:]
-            held = found.get(ends, Channel(in_flight=self.empty))
+            held = channels.get(ends, Channel(in_flight=self.empty))
             if what == PROCESSED:
-                found[ends] = held.replace(processed=held.processed | {message})
+                channels[ends] = held.replace(processed=held.processed | {message})
             elif what == LOST:
-                found[ends] = held.replace(lost=value)
+                channels[ends] = held.replace(lost=value)
             else:
                 both = (*held.in_flight, *value) if self.ordered else held.in_flight | value
-                found[ends] = held.replace(in_flight=both)
-        return {ends: found[ends] for ends in self._ends() if ends in found}
+                channels[ends] = held.replace(in_flight=both)
+        return {ends: channels[ends] for ends in self._ends() if ends in channels}
 
     def _ends(self) -> Iterator[tuple[Any, ...]]:
         for kind, (sources, dests) in self.routes.items():
@@ -273,13 +273,13 @@ class NetworkShape(Shape):
         connection.
         """
         slots = list(slots)
-        found: dict[tuple[Any, Any, Any], Value] = {
+        result: dict[tuple[Any, Any, Any], Value] = {
             (self.names[k], s, d): held for (k, s, d), held in self.channels(slots).items()
         }
         for slot, value in slots:
             if self.part(slot) == CONNECTED and not value:
-                found[("cut", *slot.path[-2:])] = True
-        return Map(found)
+                result[("cut", *slot.path[-2:])] = True
+        return Map(result)
 
     def permuted(self, path: tuple[Any, ...], swap: Mapping[ModelValue, ModelValue]) -> tuple[Any, ...]:
         path = super().permuted(path, swap)

@@ -126,10 +126,10 @@ class Protocol(metaclass=_ProtocolType):
         members = _members(type(self))
         _check_settings(type(self))
         values = {name: c.default for name, c in members.constants.items()}
-        for name, given in constants.items():
+        for name, argument in constants.items():
             if name not in members.constants:
                 raise OptionError(unknown_name("constant", name, members.constants, self.name))
-            values[name] = members.constants[name].convert(given)
+            values[name] = members.constants[name].convert(argument)
         self.__dict__["_members"] = members
         self.__dict__["_constants"] = values
         self.__dict__["_cursor"] = None
@@ -148,13 +148,13 @@ class Protocol(metaclass=_ProtocolType):
     @classmethod
     def configured(cls, configuration: str | None = None, /, **constants: Any) -> Protocol:
         """The protocol in one of its named configurations, with further constants."""
-        given: dict[str, Any] = {}
+        overrides: dict[str, Any] = {}
         if configuration is not None:
             if configuration not in cls.configurations:
                 raise OptionError(unknown_name("configuration", configuration, cls.configurations, cls.name))
-            given.update(cls.configurations[configuration].constants)
-        given.update(constants)
-        return cls(**given)
+            overrides.update(cls.configurations[configuration].constants)
+        overrides.update(constants)
+        return cls(**overrides)
 
     @property
     def constants(self) -> Mapping[str, Value]:
@@ -203,21 +203,21 @@ def _members(cls: type[Protocol]) -> _Members:
     Raises :class:`NotAProtocol` if a declaration would be lost: hidden by another kind of attribute or by one of
     Fencepost's own, or wrapped in another decorator.
     """
-    found: dict[str, list[tuple[type, Any]]] = {}
+    attributes: dict[str, list[tuple[type, Any]]] = {}
     for owner in reversed(cls.__mro__):
         if owner not in Protocol.__mro__:
             _check_own(owner, cls)
             for name, attribute in vars(owner).items():
-                if name in found or _role(attribute) or _lost(attribute) is not None:
-                    found.setdefault(name, []).append((owner, attribute))
+                if name in attributes or _role(attribute) or _lost(attribute) is not None:
+                    attributes.setdefault(name, []).append((owner, attribute))
     members = _Members({}, {}, {})
-    for name, declared in found.items():
+    for name, declared in attributes.items():
         owner, attribute = declared[-1]
         for base, before in declared[:-1]:
             if _role(before) and _role(attribute) != _role(before):
                 raise NotAProtocol(_hides(name, owner.__name__, attribute, base.__name__, before))
         _add(members, owner, name, attribute)
-    first = {name: each for name, each in members.constants.items() if issubclass(found[name][0][0], Protocol)}
+    first = {name: each for name, each in members.constants.items() if issubclass(attributes[name][0][0], Protocol)}
     return members._replace(constants=first | members.constants)
 
 
@@ -317,8 +317,8 @@ def _check_settings(cls: type[Protocol]) -> None:
     }
     for name, (what, right) in wanted.items():
         if not right:
-            given = _role(settings[name]) or f"a {type(settings[name]).__name__}"
-            raise NotAProtocol(f"{name} is a setting of Fencepost's own, {what}: it cannot be {given}")
+            actual = _role(settings[name]) or f"a {type(settings[name]).__name__}"
+            raise NotAProtocol(f"{name} is a setting of Fencepost's own, {what}: it cannot be {actual}")
     properties = [d.name for d in _members(cls).declared.values() if d.kind not in NO_VERDICT]
     for name, one in cls.configurations.items():
         if one.expect not in ("holds", "deadlock", *properties):

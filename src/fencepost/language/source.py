@@ -51,12 +51,12 @@ def declared_as(protocol: Protocol) -> list[tuple[str, ...]]:
     """The kind, the name and the source position of every action and property of a protocol. The position matters
     because a decorator or an assignment may add a function from any file.
     """
-    found = []
+    result = []
     for name, declared in declarations_of(protocol).items():
         code = getattr(declared.function, "__code__", None)
         where = () if code is None else (os.path.basename(code.co_filename), code.co_qualname, str(code.co_firstlineno))
-        found.append((declared.kind, name, *where))
-    return found
+        result.append((declared.kind, name, *where))
+    return result
 
 
 def _modules(protocol: Protocol) -> Iterator[tuple[str, bytes]]:
@@ -106,23 +106,23 @@ def _imports(content: bytes, package: str) -> list[str]:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # compiled code
         return []
-    found = []
+    imports = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(alias.name, 0) for alias in node.names]
+            imports += [(alias.name, 0) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            found += [
+            imports += [
                 (module, node.level),
                 *((f"{module}.{alias.name}".lstrip("."), node.level) for alias in node.names),
             ]
         elif isinstance(node, ast.Call) and _calls_import(node.func) and node.args:
-            given = node.args[0]
-            if isinstance(given, ast.Constant) and isinstance(given.value, str):
-                stem = given.value.lstrip(".")
-                found.append((stem, len(given.value) - len(stem)))
+            arguments = node.args[0]
+            if isinstance(arguments, ast.Constant) and isinstance(arguments.value, str):
+                stem = arguments.value.lstrip(".")
+                imports.append((stem, len(arguments.value) - len(stem)))
     names = []
-    for name, level in found:
+    for name, level in imports:
         try:
             names.append(resolve_name("." * level + name, package) if level else name)
         except ImportError:  # above the top package: it would fail when run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fencepost.behaviours.words import kind_of
+from fencepost.behaviours.formatting import kind_of
 from fencepost.language.context import Slot
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import Record

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.behaviours.formatting import channel_lines, kind_of, lines
 from fencepost.behaviours.messages import channels
-from fencepost.behaviours.words import channel_lines, kind_of, lines
 from fencepost.language.context import Slot
 from fencepost.language.network import Channel
 from fencepost.language.values import ModelValue, show

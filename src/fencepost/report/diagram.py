@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from fencepost.behaviours import Trace
 from fencepost.behaviours.behaviour import Step
+from fencepost.behaviours.formatting import Change, changed
 from fencepost.behaviours.messages import DROPPED, RECEIVED, At, Passage, passages
-from fencepost.behaviours.words import Change, changed
 from fencepost.language.context import Event
 from fencepost.language.network import NetworkShape
 from fencepost.language.protocol import Protocol, variables_of

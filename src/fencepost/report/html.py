@@ -15,10 +15,10 @@ from pathlib import Path
 
 from fencepost.behaviours import Trace
 from fencepost.behaviours.evidence import Evidence, looked_at
+from fencepost.behaviours.formatting import constant_text, kind_of
 from fencepost.behaviours.json import dumps
 from fencepost.behaviours.messages import channels, passages
 from fencepost.behaviours.refinement import refuted, why
-from fencepost.behaviours.words import constant_text, kind_of
 from fencepost.checker.findings import Findings, Violation
 from fencepost.language.context import Slot
 from fencepost.language.values import Value

@@ -6,8 +6,8 @@ import shlex
 import sys
 
 from fencepost.behaviours import Trace
+from fencepost.behaviours.formatting import constant_text
 from fencepost.behaviours.path import path_of
-from fencepost.behaviours.words import constant_text
 from fencepost.errors import FencepostError
 from fencepost.language.loading import SHIPPED
 from fencepost.language.protocol import Protocol, constants_of

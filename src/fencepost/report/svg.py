@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
+from fencepost.behaviours.formatting import briefly, wrap
 from fencepost.behaviours.messages import DROPPED, IN_FLIGHT, LOST, RECEIVED, REPEATED, TIMED_OUT
-from fencepost.behaviours.words import briefly, wrap
 from fencepost.report.diagram import CHANGED, Arrow, Diagram, Lifeline, Note, Point
 
 # Everything is measured in pixels; text is set in a monospaced font, so that its width is known.

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING
 from fencepost.behaviours import Step, Trace
 from fencepost.behaviours import messages as fate
 from fencepost.behaviours.evidence import Evidence, after, looked_at
-from fencepost.behaviours.lasso import DISABLED, NEVER_ENABLED, TAKEN, Met
-from fencepost.behaviours.messages import At, Passage, channels, passages
-from fencepost.behaviours.refinement import Refuted, difference_texts, refuted, why
-from fencepost.behaviours.words import (
+from fencepost.behaviours.formatting import (
     ARROW,
     abridged,
     briefly,
@@ -27,6 +24,9 @@ from fencepost.behaviours.words import (
     lines,
     wrap,
 )
+from fencepost.behaviours.lasso import DISABLED, NEVER_ENABLED, TAKEN, Met
+from fencepost.behaviours.messages import At, Passage, channels, passages
+from fencepost.behaviours.refinement import Refuted, difference_texts, refuted, why
 from fencepost.checker.engines.interface import Walks
 from fencepost.checker.findings import Findings, Violation, Witness
 from fencepost.language.context import Slot, slot_name

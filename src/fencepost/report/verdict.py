@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fencepost.behaviours.words import kind_of
+from fencepost.behaviours.formatting import kind_of
 from fencepost.checker.findings import Findings, Violation, Witness
 from fencepost.language.values import show
 from fencepost.semantics.symmetry import listed

@@ -25,11 +25,11 @@ def fairness_conditions(protocol: Protocol, actions: Sequence[Root]) -> list[Fai
 
     Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
     """
-    found: list[FairnessCondition] = []
+    conditions: list[FairnessCondition] = []
     for fairness in protocol.fairness:
         roots = [r for r in actions if not fairness.actions or r.name in fairness.actions]
         if fairness.per is None:
-            found += [FairnessCondition(fairness.strong, r.title, frozenset([r.index])) for r in roots]
+            conditions += [FairnessCondition(fairness.strong, r.title, frozenset([r.index])) for r in roots]
             continue
         groups: dict[tuple[Value, ...], list[Root]] = {}
         for root in roots:
@@ -41,5 +41,5 @@ def fairness_conditions(protocol: Protocol, actions: Sequence[Root]) -> list[Fai
         for values, group in groups.items():
             bound = show_parameters(dict(zip(fairness.per, values, strict=True)))
             title = f"{what} with {bound}" if bound else what
-            found.append(FairnessCondition(fairness.strong, title, frozenset(r.index for r in group)))
-    return found
+            conditions.append(FairnessCondition(fairness.strong, title, frozenset(r.index for r in group)))
+    return conditions

@@ -69,10 +69,10 @@ class Term:
         equal.
         """
         key = tuple([colours[m] for m in self.members])
-        found = self.known[lane].get(key)
-        if found is None:
-            found = self.known[lane][key] = self._run(colours, lane)
-        return found
+        known = self.known[lane].get(key)
+        if known is None:
+            known = self.known[lane][key] = self._run(colours, lane)
+        return known
 
     def _run(self, colours: Sequence[int], lane: int) -> int:
         stack: list[int] = []
@@ -109,18 +109,18 @@ class Labelling:
     def term(self, value: Value) -> Term:
         """The term of a value."""
         program: list[int] = []
-        found: set[int] = set()
-        if not self._compile(value, program, found):
+        members: set[int] = set()
+        if not self._compile(value, program, members):
             program = _constant(encode(value))
-        return Term(tuple(sorted(found)), program)
+        return Term(tuple(sorted(members)), program)
 
-    def _compile(self, value: Value, program: list[int], found: set[int]) -> bool:
+    def _compile(self, value: Value, program: list[int], members: set[int]) -> bool:
         """Append the program of a value. If the value has no member, append nothing and return False."""
         if isinstance(value, ModelValue):
             number = self._number.get(value)
             if number is None:
                 return False
-            found.add(number)
+            members.add(number)
             program.append(number << KIND_BITS | MEMBER)
             return True
         if isinstance(value, (frozenset, Map)):
@@ -135,7 +135,7 @@ class Labelling:
         body: list[int] = []
         inside = False
         for part in parts:
-            if self._compile(part, body, found):
+            if self._compile(part, body, members):
                 inside = True
             else:
                 body += _constant(encode(part))
@@ -187,7 +187,7 @@ class _Search:
 
     def run(self) -> tuple[int, int, bool]:
         choices: list[_Choice] = []
-        found: list[tuple[int, int]] = []
+        hashes: list[tuple[int, int]] = []
         colours = self._refined(self.start)
         while True:
             cell, numbers = self._undecided(colours)
@@ -195,18 +195,18 @@ class _Search:
                 choices.append(_Choice(colours, cell))
                 colours = self._refined(choices[-1].colouring())
                 continue
-            found.append(self._hash(numbers))
+            hashes.append(self._hash(numbers))
             for depth, choice in enumerate(choices):
                 if choice.fresh:
                     choice.fresh = False
-                    if found[-1][0] in choice.seen:
+                    if hashes[-1][0] in choice.seen:
                         del choices[depth + 1 :]
                         break
-                    choice.seen.add(found[-1][0])
+                    choice.seen.add(hashes[-1][0])
             while choices and choices[-1].at + 1 == len(choices[-1].cell):
                 choices.pop()
-            if not choices or len(found) == MOST_LABELLINGS:
-                return *min(found), not choices
+            if not choices or len(hashes) == MOST_LABELLINGS:
+                return *min(hashes), not choices
             choices[-1].at += 1
             choices[-1].fresh = True
             colours = self._refined(choices[-1].colouring())

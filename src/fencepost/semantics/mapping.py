@@ -128,7 +128,7 @@ class StateMapping:
             self._resolve(
                 shape, (name,), (name,), (), f"{protocol.name} has no {name}" if own is None else (own, (name,))
             )
-        unused = [given for given in self.given if given not in self._used]
+        unused = [key for key in self.given if key not in self._used]
         if unused:
             raise self._wrong(
                 f"maps {unused[0]}, which is no part of a state of {other.name}: {meant(unused[0], self._places())}"
@@ -144,10 +144,10 @@ class StateMapping:
 
     def _places(self) -> list[str]:
         """Every part of the other protocol's state that the mapping can name."""
-        found: list[str] = []
+        names: list[str] = []
 
         def walk(shape: Shape, where: str) -> None:
-            found.append(where)
+            names.append(where)
             if isinstance(shape, Struct):
                 for name, part in shape.parts.items():
                     walk(part, f"{where}.{name}")
@@ -157,7 +157,7 @@ class StateMapping:
 
         for name, shape in self.other.shapes.items():
             walk(shape, name)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
     def _resolve(
         self, shape: Shape, path: tuple[Any, ...], where: tuple[str, ...], keys: tuple[Value, ...], own: _Counterpart
@@ -166,8 +166,8 @@ class StateMapping:
         path.
         """
         name = ".".join(where)
-        given = self.given.get(name)
-        if given is not None:
+        item = self.given.get(name)
+        if item is not None:
             self._used.add(name)
         if isinstance(shape, PerKeyShape):
             # A mapping for the map applies to each element.
@@ -176,16 +176,16 @@ class StateMapping:
             for key, element in shape.elements.items():
                 self._resolve(element, (*path, key), where, (*keys, key), self._element(own, key))
             return
-        if isinstance(given, Mapping):
-            self._map_messages(shape, path, name, given)
-        elif callable(given):
-            self._compute(shape, path, Part(_titled(name, keys), given, keys, path, shape))
-        elif given is not None and not isinstance(given, str):
+        if isinstance(item, Mapping):
+            self._map_messages(shape, path, name, item)
+        elif callable(item):
+            self._compute(shape, path, Part(_titled(name, keys), item, keys, path, shape))
+        elif item is not None and not isinstance(item, str):
             raise self._wrong(
-                f"maps {name} by {given!r}: give it a function of the state, or the name of a variable here"
+                f"maps {name} by {item!r}: give it a function of the state, or the name of a variable here"
             )
         else:
-            own = own if given is None else self._named(given, keys, name)
+            own = own if item is None else self._named(item, keys, name)
             if isinstance(shape, Struct):
                 for field, part in shape.parts.items():
                     self._resolve(part, (*path, field), (*where, field), keys, self._field(own, field))
@@ -213,15 +213,15 @@ class StateMapping:
             return f"{slot_name(path)} of {self.protocol.name} has no {field}"
         return shape.parts[field], (*path, field)
 
-    def _named(self, given: str, keys: tuple[Value, ...], name: str) -> tuple[Shape, tuple[Any, ...]]:
+    def _named(self, target: str, keys: tuple[Value, ...], name: str) -> tuple[Shape, tuple[Any, ...]]:
         """A variable of this protocol, or a field of one, by its name and the keys on the path to a part of the other
         protocol.
         """
-        first, *fields = given.split(".")
+        first, *fields = target.split(".")
         shape = self.protocol.shapes.get(first)
         if shape is None:
             raise self._wrong(
-                f"maps {name} to {given}, and {self.protocol.name} has no variable"
+                f"maps {name} to {target}, and {self.protocol.name} has no variable"
                 f" {first}: {meant(first, self.protocol.shapes)}"
             )
         path: tuple[Any, ...] = (first,)
@@ -231,14 +231,14 @@ class StateMapping:
                 element = shape.element(left[0])
                 if element is None:
                     raise OptionError(
-                        f"refinement {self.name}: {show(left[0])} is no key of {given} of {self.protocol.name}"
+                        f"refinement {self.name}: {show(left[0])} is no key of {target} of {self.protocol.name}"
                     )
                 path, shape = (*path, left.pop(0)), element
             if field is None:
                 break
             if not isinstance(shape, Struct) or field not in shape.parts:
                 raise self._wrong(
-                    f"maps {name} to {given}, and there is no {field} in {slot_name(path)} of {self.protocol.name}"
+                    f"maps {name} to {target}, and there is no {field} in {slot_name(path)} of {self.protocol.name}"
                 )
             path, shape = (*path, field), shape.parts[field]
         return shape, path
@@ -295,14 +295,14 @@ class StateMapping:
                 word = "lossy" if rule == "loses" else rule
                 raise self._wrong(f"cannot map {name}: of the two networks one is {word}, and the other is not")
 
-    def _map_messages(self, shape: Shape, path: tuple[Any, ...], name: str, given: Mapping[Any, Any]) -> None:
+    def _map_messages(self, shape: Shape, path: tuple[Any, ...], name: str, items: Mapping[Any, Any]) -> None:
         """Make a network of this protocol the source of a network's channels, message by message."""
         if not isinstance(shape, NetworkShape):
             raise self._wrong(f"maps {name} by a dictionary, and it is {_kind(shape)}: give it a function of the state")
         networks = [
             (n, s)
             for n, s in self.protocol.shapes.items()
-            if isinstance(s, NetworkShape) and set(s.routes) >= set(given)
+            if isinstance(s, NetworkShape) and set(s.routes) >= set(items)
         ]
         networks.sort(key=lambda one: one[0] != name)
         if not networks:
@@ -311,11 +311,11 @@ class StateMapping:
         self._same_rules(mine, shape, name)
         routes: dict[type[Message], list[_Route]] = {}
         for kind, (sources, dests) in mine.routes.items():
-            if kind not in given:
+            if kind not in items:
                 raise self._wrong(
                     f"does not say what {kind.__name__} is in {name} of {self.other.name}: another kind, or None"
                 )
-            for route in self._routes(kind, given[kind], shape.remember):
+            for route in self._routes(kind, items[kind], shape.remember):
                 ends = shape.routes.get(route.kind)
                 if ends is None:
                     raise self._wrong(
@@ -332,7 +332,7 @@ class StateMapping:
                         f"maps {kind.__name__} to {route.kind.__name__}, and a kind with a topic cannot be mapped"
                     )
                 routes.setdefault(kind, []).append(route)
-        fed = [route.kind for found in routes.values() for route in found]
+        fed = [route.kind for of_kind in routes.values() for route in of_kind]
         if shape.ordered and len(set(fed)) < len(fed):
             raise self._wrong(
                 f"maps two kinds of messages to one of {name} of {self.other.name}, which is ordered: their order is"
@@ -342,8 +342,8 @@ class StateMapping:
         self._sources[encode_path(path)] = source
         self._own.setdefault(encode_path((own_name,)), []).append(source)
 
-    def _routes(self, kind: type[Message], given: Any, remember: bool) -> Iterator[_Route]:
-        for one in given if isinstance(given, list) else [] if given is None else [given]:
+    def _routes(self, kind: type[Message], item: Any, remember: bool) -> Iterator[_Route]:
+        for one in item if isinstance(item, list) else [] if item is None else [item]:
             target, there, back = one, None, None
             if isinstance(one, tuple):
                 target, there, back = (*one, None, None)[:3]

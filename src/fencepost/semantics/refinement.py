@@ -151,11 +151,11 @@ class Refinement:
 
     def _configured(self, declared: spec.Refinement) -> Protocol:
         """The other protocol, with its constants set."""
-        given: dict[str, Any] = {}
+        constants: dict[str, Any] = {}
         for name, value in declared.constants.items():
             here = getattr(value, "__constant_name__", None)
             try:
-                given[name] = (
+                constants[name] = (
                     self.protocol.constants[here] if here else value(self.protocol) if callable(value) else value
                 )
             except Exception as error:
@@ -163,10 +163,10 @@ class Refinement:
                     self.name, f"has no constant {name} for {declared.other.name}: {type(error).__name__}: {error}"
                 ) from error
         for name in constants_of(declared.other):
-            if name not in given and name in self.protocol.constants:
-                given[name] = self.protocol.constants[name]
+            if name not in constants and name in self.protocol.constants:
+                constants[name] = self.protocol.constants[name]
         try:
-            other = declared.other(**given)
+            other = declared.other(**constants)
         except OptionError as error:
             raise OptionError(f"refinement {self.name}: {error}") from None
         for assumption in other.declared("assumption"):

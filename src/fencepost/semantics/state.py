@@ -182,14 +182,14 @@ class State:
 
     def variables(self) -> Mapping[str, Value]:
         """Every state variable as one immutable value: records as records, maps as :class:`fencepost.Map`."""
-        found: dict[str, Value] = {}
+        result: dict[str, Value] = {}
         for name, shape in self.store.protocol.shapes.items():
             if isinstance(shape, NetworkShape):
                 # Remembered messages have slots that only states know.
-                found[name] = shape.held((slot, value) for slot, value in self.slots() if slot.path[0] == name)
+                result[name] = shape.held((slot, value) for slot, value in self.slots() if slot.path[0] == name)
             else:
-                found[name] = shape.value(self.read, (name,))
-        return found
+                result[name] = shape.value(self.read, (name,))
+        return result
 
     def changes(self, before: State) -> list[tuple[Slot, Value, Value]]:
         """The slots that differ from ``before``, each with its old and its new value."""

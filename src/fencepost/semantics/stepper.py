@@ -108,12 +108,12 @@ class Stepper:
         blank: list[int] = []
         setups = self.protocol.declared("initial")
         root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
-        found: dict[tuple[int, ...], State] = {}
+        states: dict[tuple[int, ...], State] = {}
         for path in self._paths(root, blank):
             if path.enabled:
                 state = State(self.store, self._apply(blank, path.writes))
-                found.setdefault(state.ids, state)
-        return list(found.values())
+                states.setdefault(state.ids, state)
+        return list(states.values())
 
     def evaluate(
         self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
@@ -149,8 +149,8 @@ class Stepper:
             if isinstance(error.__cause__, NoSuchOption):
                 return None
             raise
-        found = outcome_of(path, ids)
-        return found if path.enabled and found.choices == tuple(choices) else None
+        outcome = outcome_of(path, ids)
+        return outcome if path.enabled and outcome.choices == tuple(choices) else None
 
     def apply(self, ids: Sequence[int], outcome: Outcome) -> tuple[int, ...]:
         """The row after an outcome is applied."""

@@ -177,9 +177,9 @@ class Symmetry:
                 packed = self._packed[part] = self._pack(self.hashes(*part))
             lows ^= packed[0]
             highs ^= packed[1]
-        found = self._unpack(lows)
-        least = min(found)
-        return least, min(high for low, high in zip(found, self._unpack(highs), strict=True) if low == least)
+        low_halves = self._unpack(lows)
+        least = min(low_halves)
+        return least, min(high for low, high in zip(low_halves, self._unpack(highs), strict=True) if low == least)
 
     def _pack(self, hashes: list[int]) -> tuple[int, int]:
         """Pack the low halves of hashes into one long integer and the high halves into another, so that one operation
@@ -202,13 +202,13 @@ class Symmetry:
         # Many permutations agree on the members here, so the distinct images are few.
         here = [m for m in dict.fromkeys(model_values_in((slot.path, value))) if m in self._moved]
         known: dict[tuple[ModelValue, ...], int] = {}
-        found = []
+        result = []
         for swap in self.permutations[: self.images]:
             image = tuple(swap.get(m, m) for m in here)
             if image not in known:
                 known[image] = content_hash(self._path(slot, swap), encode(permute(value, swap)))
-            found.append(known[image])
-        return found
+            result.append(known[image])
+        return result
 
     def alike(self, roots: Sequence[Root]) -> list[Root]:
         """For each root, the first root of the same property whose parameters are an image of its own."""
@@ -236,12 +236,12 @@ class Symmetry:
         for g in itertools.islice(self._turns, VERIFIED):
             image = self.permuted(ids, g)
             expected = {self.permuted(after, g): name for after, name in steps.items()}
-            found = self._steps(image)
-            if expected.keys() != found.keys() and self._unviewed(expected) == self._unviewed(found):
+            of_image = self._steps(image)
+            if expected.keys() != of_image.keys() and self._unviewed(expected) == self._unviewed(of_image):
                 view = self.store.protocol.declared("view")[0]
                 raise self._asymmetric("view", view.name, g, ids)
             differing = self._broken(PROPERTIES, ids) ^ self._broken(PROPERTIES, image)
-            differing |= {(expected | found)[row] for row in expected.keys() ^ found.keys()}
+            differing |= {(expected | of_image)[row] for row in expected.keys() ^ of_image.keys()}
             for after in () if differing else steps:
                 there = self._broken(STEP_PROPERTIES, image, self.permuted(after, g))
                 differing |= self._broken(STEP_PROPERTIES, ids, after) ^ there

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fencepost.behaviours.words import kind_of
+from fencepost.behaviours.formatting import kind_of
 from fencepost.checker.compiler.arrays import Array
 from fencepost.errors import OptionError, how_to_install
 from fencepost.language.values import Value, show_parameters
@@ -92,8 +92,8 @@ def schema_of(kinds: Kinds, metadata: dict[bytes, bytes], fields: Sequence[Any] 
 
 def kinds_of(schema: Any) -> Kinds:
     """The kinds of the columns of a file."""
-    found: Kinds = json.loads(schema.metadata[KINDS])
-    return found
+    kinds: Kinds = json.loads(schema.metadata[KINDS])
+    return kinds
 
 
 def rewritten(table: Any, kinds: Kinds) -> Any:
@@ -181,10 +181,10 @@ class Column:
 
     def _values(self, field: Any, values: Iterable[tuple[Kind, Plain]]) -> Any:
         """Values as an array of the column."""
-        found = self._converted(values)
+        plain_values = self._converted(values)
         if field.type == TEXT:
-            return coded(*dictionary(found))
-        return pa.array([to_column(value, self.kind) for value in found], field.type)
+            return coded(*dictionary(plain_values))
+        return pa.array([to_column(value, self.kind) for value in plain_values], field.type)
 
     def _converted(self, values: Iterable[tuple[Kind, Plain]]) -> list[Plain]:
         return [converted(value, kind, self.kind) for kind, value in values]

@@ -121,15 +121,17 @@ def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], fracti
     for kind in (columns, {*tables, *(cte.alias for cte in query.find_all(exp.CTE))}):
         if len({name.lower() for name in kind}) < len(kind):
             raise Otherwise("names that differ in capitals only, which are one to DuckDB")
-    given = [alias.alias for alias in query.find_all(exp.Alias)]
-    given += [name.name for alias in query.find_all(exp.TableAlias) for name in alias.columns]
+    aliases = [alias.alias for alias in query.find_all(exp.Alias)]
+    aliases += [name.name for alias in query.find_all(exp.TableAlias) for name in alias.columns]
     held = {parameter.name for function in query.find_all(exp.Lambda) for parameter in function.expressions}
     used = {column.name: column for column in query.find_all(exp.Column) if not isinstance(column.this, exp.Star)}
     if not fractional.isdisjoint(used):
         raise Otherwise("numbers that are not whole")
-    unknown = used.keys() - columns - set(given) - held
+    unknown = used.keys() - columns - set(aliases) - held
     if any(
-        part.name in columns or part.name in given or part.name in held for name in unknown for part in used[name].parts
+        part.name in columns or part.name in aliases or part.name in held
+        for name in unknown
+        for part in used[name].parts
     ):
         raise Otherwise("a part of a value")
     if unknown:

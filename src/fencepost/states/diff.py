@@ -16,7 +16,7 @@ from typing import Any
 from fencepost.errors import OptionError
 from fencepost.states.kinds import Kind, agree, from_column, inner, text
 from fencepost.states.manifest import StateSpace
-from fencepost.states.questions import By, must_be_for_spark, opened, spark_sql
+from fencepost.states.queries import By, must_be_for_spark, opened, spark_sql
 
 MOST_VALUES = 8
 """The most values that are listed for a part of the state and only one side."""
@@ -120,9 +120,9 @@ def _side(tables: Tables, space: StateSpace, side: int, shared: list[str]) -> Si
     (*here,), (*there,) = (tables.rows(f"select {sets} from {table}")[0] for table in (only, theirs))
     values = {}
     for name, held, known in zip(shared, here, there, strict=True):
-        found = sorted(_shown(value, space.parts[name]) for value in set(held or ()).difference(known or ()))
-        if found:
-            values[name] = found[:MOST_VALUES]
+        only_here = sorted(_shown(value, space.parts[name]) for value in set(held or ()).difference(known or ()))
+        if only_here:
+            values[name] = only_here[:MOST_VALUES]
     return Side(space, distinct, count, (fingerprint, depth), values)
 
 

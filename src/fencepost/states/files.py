@@ -301,14 +301,14 @@ class Files:
         for number, file in enumerate(self.listed):
             if file.name not in sizes:
                 return f"there is no {self.place.storage.place}/{file.name}"
-            found: File | None = file
+            actual: File | None = file
             if sizes[file.name] != file.bytes:
-                found = self.place.rewritten(file)
+                actual = self.place.rewritten(file)
             elif not self.place.storage.is_remote and self.place.storage.digest(file.name) != file.digest:
-                found = None
-            if found is None:
+                actual = None
+            if actual is None:
                 return f"{self.place.storage.place}/{file.name} is not what was written"
-            self.listed[number] = found
+            self.listed[number] = actual
         return None
 
     def stale(self, kinds: Kinds) -> list[tuple[int, str]]:

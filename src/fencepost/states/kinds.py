@@ -58,11 +58,11 @@ def _readable(text: str) -> str:
 
 def _together(values: Iterable[Value]) -> tuple[Kind, list[Plain]]:
     """The kind of a column with these values, and their plain forms."""
-    found = [plain(value) for value in values]
+    pairs = [plain(value) for value in values]
     kind: Kind = None
-    for one, _ in found:
+    for one, _ in pairs:
         kind = merged(kind, one)
-    return kind, [converted(value, one, kind) for one, value in found]
+    return kind, [converted(value, one, kind) for one, value in pairs]
 
 
 def merged(one: Kind, other: Kind) -> Kind:
@@ -136,8 +136,8 @@ def to_column(value: Plain, kind: Kind) -> Any:
     """A plain value in the form that Arrow accepts."""
     if value is None or not isinstance(kind, dict):
         return value
-    found = _mapped(value, kind, to_column)
-    return [{"key": key, "value": part} for key, part in found] if is_keyed_by_parts(kind) else found
+    parts = _mapped(value, kind, to_column)
+    return [{"key": key, "value": part} for key, part in parts] if is_keyed_by_parts(kind) else parts
 
 
 def from_column(value: Any, kind: Kind) -> Plain:

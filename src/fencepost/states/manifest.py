@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.behaviours.words import constant_text
+from fencepost.behaviours.formatting import constant_text
 from fencepost.checker.engines.checkpoint import encoded_constants, names_of
 from fencepost.errors import SystemFailure
 from fencepost.files.storage import Storage, open_storage
@@ -131,8 +131,8 @@ class StateSpace:
     @property
     def title(self) -> str:
         """The protocol with its constants, for people."""
-        given = "  ".join(f"{name}={value}" for name, value in self.manifest.shown.items())
-        return f"{self.manifest.protocol}  {given}".strip()
+        constants = "  ".join(f"{name}={value}" for name, value in self.manifest.shown.items())
+        return f"{self.manifest.protocol}  {constants}".strip()
 
     @property
     def parts(self) -> dict[str, Kind]:
@@ -161,8 +161,8 @@ class StateSpace:
         if table in self._compared:
             return
         with ThreadPoolExecutor(os.cpu_count()) as threads:  # computing a digest releases the GIL
-            for file, found in zip(files, threads.map(lambda file: storage.digest(file.name), files), strict=True):
-                if found != file.digest:
+            for file, digest in zip(files, threads.map(lambda file: storage.digest(file.name), files), strict=True):
+                if digest != file.digest:
                     raise self._damaged(table, file, "is not what was written")
         self._compared.add(table)
 

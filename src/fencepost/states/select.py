@@ -147,13 +147,13 @@ def _joined(text: str, tokens: Sequence[Token]) -> str:
 def _judge(space: StateSpace, statement: exp.Expr, tables: Collection[str]) -> None:
     for node, known in _scoped(statement, frozenset(tables)):
         if isinstance(node, exp.Table):
-            given = {name for name, value in node.args.items() if value}
+            args = {name for name, value in node.args.items() if value}
             parts = [part.name for part in node.parts]
             if not isinstance(node.this, exp.Identifier):
                 raise OptionError("a question is about tables, and no function takes the place of one")
             if len(parts) != 1 or parts[0] not in known:
                 raise names.no_table(space, ".".join(parts))
-            if not given <= {"this", "alias", "joins", "laterals", "pivots", "sample"}:
+            if not args <= {"this", "alias", "joins", "laterals", "pivots", "sample"}:
                 raise OptionError(f"a question takes the table {parts[0]} as it is")
         elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             raise OptionError(f"a question cannot call {node.expression.name}: its functions are Spark's own")
@@ -172,20 +172,20 @@ def _scoped(statement: exp.Expr, tables: frozenset[str]) -> Iterator[tuple[exp.E
     while left:
         node, known = left.pop()
         yield node, known
-        given = node.args.get("with_")
-        if given is not None:
-            yield given, known
-            for cte in given.expressions:
+        with_clause = node.args.get("with_")
+        if with_clause is not None:
+            yield with_clause, known
+            for cte in with_clause.expressions:
                 after = known | {cte.alias}
-                left.append((cte, after if given.recursive else known))
+                left.append((cte, after if with_clause.recursive else known))
                 known = after
-        left += [(child, known) for child in node.iter_expressions() if child is not given]
+        left += [(child, known) for child in node.iter_expressions() if child is not with_clause]
 
 
 def _unreadable(error: Exception) -> OptionError:
     if isinstance(error, RecursionError):
         return OptionError("the SQL cannot be read: it is nested too deeply")
     if isinstance(error, ParseError) and error.errors:
-        found = error.errors[0]
-        return OptionError(f"the SQL cannot be read at {found['highlight']!r}, line {found['line']}")
+        details = error.errors[0]
+        return OptionError(f"the SQL cannot be read at {details['highlight']!r}, line {details['line']}")
     return OptionError("the SQL cannot be read: a quote or a comment has no end")

@@ -50,13 +50,13 @@ def _way_back(space: StateSpace, fingerprint: int, depth: int) -> list[tuple[int
     way = []
     while True:
         where = (dataset.field("depth") == depth) & (dataset.field("fingerprint") == fingerprint)
-        found = states.to_table(["fingerprint", "parent", "action", "parameters"], filter=where).to_pylist()
-        if not found:
+        rows = states.to_table(["fingerprint", "parent", "action", "parameters"], filter=where).to_pylist()
+        if not rows:
             raise SystemFailure(f"{space.directory} is damaged: it lacks the state {fingerprint} at depth {depth}")
-        way.append((fingerprint, found[0]["action"], found[0]["parameters"]))
-        if found[0]["parent"] is None:
+        way.append((fingerprint, rows[0]["action"], rows[0]["parameters"]))
+        if rows[0]["parent"] is None:
             return way
-        fingerprint, depth = found[0]["parent"], depth - 1
+        fingerprint, depth = rows[0]["parent"], depth - 1
 
 
 def _unlike(space: StateSpace) -> SystemFailure:

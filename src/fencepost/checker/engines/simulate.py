@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost.behaviours.formatting import kind_of
 from fencepost.behaviours.lasso import fair_violation
 from fencepost.behaviours.shorten import LassoShortening, Shortening
-from fencepost.behaviours.words import kind_of
 from fencepost.checker.compiler import encoding
 from fencepost.checker.compiler.arrays import Array
 from fencepost.checker.compiler.memory import reserve

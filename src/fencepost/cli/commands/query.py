@@ -24,7 +24,7 @@ def run(given: argparse.Namespace) -> int:
     """Ask, and print the answer."""
     from fencepost.report import rows as written
     from fencepost.states.manifest import StateSpace
-    from fencepost.states.questions import answered
+    from fencepost.states.queries import answered
 
     space = StateSpace(given.space)
     output.check_files(given, "json", "csv")

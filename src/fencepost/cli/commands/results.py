@@ -297,7 +297,7 @@ def _evaluated(expression: str, trace: Trace | None) -> str:
     if trace is None:
         return f"There is no counterexample along which to evaluate {expression}."
     from fencepost.behaviours.expression import evaluate
-    from fencepost.behaviours.words import abridged
+    from fencepost.behaviours.formatting import abridged
 
     titles = ["initial state", *(step.title for step in trace.steps)]
     digits, width = len(str(len(trace.steps))), min(50, max(map(len, titles)))

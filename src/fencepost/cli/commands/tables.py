@@ -10,7 +10,7 @@ from fencepost.cli.arguments import option
 
 if TYPE_CHECKING:
     from fencepost.states.manifest import StateSpace
-    from fencepost.states.questions import By
+    from fencepost.states.queries import By
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def asked(given: argparse.Namespace) -> By:
     """The engine that answers, as it was typed."""
-    from fencepost.states.questions import By
+    from fencepost.states.queries import By
 
     return By(given.engine, given.master, dict(given.conf), given.debug)
 

@@ -22,7 +22,7 @@ def run(given: argparse.Namespace) -> int:
     """Look for a state, and show the way to it."""
     from fencepost.api.result import witnessed
     from fencepost.states.manifest import StateSpace
-    from fencepost.states.questions import where
+    from fencepost.states.queries import where
     from fencepost.states.witness import witness
 
     space = StateSpace(given.space)

@@ -148,15 +148,15 @@ def _by_duckdb(space: StateSpace, question: str, by: By) -> Answer | None:
         return None
     database = opened({table: (map(_quoted, columns), space.files(table)) for table, columns in tables.items()})
     try:
-        found = database.execute(translated)
+        answer = database.execute(translated)
     except duckdb.Error as error:
         must_be_for_spark(by, str(error))
         return None
-    columns = columns or [column[0] for column in found.description]
+    columns = columns or [column[0] for column in answer.description]
 
     def rows() -> Iterator[Sequence[Any]]:
-        nonlocal found
-        taken, found = found or database.execute(translated), None
+        nonlocal answer
+        taken, answer = answer or database.execute(translated), None
         while block := taken.fetchmany(BLOCK):
             yield from block
 

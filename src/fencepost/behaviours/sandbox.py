@@ -41,12 +41,12 @@ class Refused(FencepostError):
 # -- operators that can make something large --------------------------------------------------------------------------
 
 
-def _size(thing: Any) -> int:
-    return len(thing) if isinstance(thing, (str, bytes, tuple, list)) else 0
+def _size(obj: Any) -> int:
+    return len(obj) if isinstance(obj, (str, bytes, tuple, list)) else 0
 
 
-def _bits(thing: Any) -> int:
-    return thing.bit_length() if isinstance(thing, int) else 0
+def _bits(obj: Any) -> int:
+    return obj.bit_length() if isinstance(obj, int) else 0
 
 
 def _bounded(elements: int = 0, bits: int = 0) -> None:
@@ -93,10 +93,10 @@ def remainder(one: Any, other: Any) -> Any:
 
 
 def _bounded_range(*bounds: int) -> range:
-    found = range(*bounds)
-    if found and abs(found[-1] - found[0]) // abs(found.step) >= MAX_ELEMENTS:
+    numbers = range(*bounds)
+    if numbers and abs(numbers[-1] - numbers[0]) // abs(numbers.step) >= MAX_ELEMENTS:
         raise Refused(f"too large for an expression: a range of more than {MAX_ELEMENTS:,} numbers")
-    return found
+    return numbers
 
 
 def _bounded_round(number: Any, digits: Any = None) -> Any:
@@ -104,9 +104,9 @@ def _bounded_round(number: Any, digits: Any = None) -> Any:
     return round(number, digits)
 
 
-def _bounded_bytes(given: Any = b"") -> bytes:
-    _bounded(given if isinstance(given, int) else 0)
-    return bytes(given)
+def _bounded_bytes(argument: Any = b"") -> bytes:
+    _bounded(argument if isinstance(argument, int) else 0)
+    return bytes(argument)
 
 
 # -- functions --------------------------------------------------------------------------------------------------------
@@ -160,30 +160,30 @@ class Scope:
 
     # -- what may be named -------------------------------------------------------------------------------------------
 
-    def handed_out(self, thing: Any) -> Any:
+    def handed_out(self, obj: Any) -> Any:
         """The object in a form that an expression may use: a value (mutable kinds become immutable ones), a view of the
         state, a class of values, or a function that it may call.
 
         Raises :class:`Refused` for anything else.
         """
-        if isinstance(thing, (View, Protocol)) or self._callable(thing):
-            return thing
-        if not isinstance(thing, type):
+        if isinstance(obj, (View, Protocol)) or self._callable(obj):
+            return obj
+        if not isinstance(obj, type):
             with contextlib.suppress(TypeError, RecursionError):  # not a value
-                return value_of(thing)
-        raise Refused(f"{_kind(thing)} is nothing that an expression can use")
+                return value_of(obj)
+        raise Refused(f"{_kind(obj)} is nothing that an expression can use")
 
-    def _callable(self, thing: Any) -> bool:
-        if isinstance(thing, type):
-            return issubclass(thing, (Record, enum.Enum)) or thing in _CLASSES
-        if isinstance(thing, MethodType):
-            return self._wrote(thing.__func__) or isinstance(thing.__self__, (View, Map, Set, Record))
-        if isinstance(thing, BuiltinMethodType):
-            return thing in _BUILTINS or isinstance(thing.__self__, _PLAIN)
-        if isinstance(thing, FunctionType):
-            return thing in _OURS or self._wrote(thing)
+    def _callable(self, obj: Any) -> bool:
+        if isinstance(obj, type):
+            return issubclass(obj, (Record, enum.Enum)) or obj in _CLASSES
+        if isinstance(obj, MethodType):
+            return self._wrote(obj.__func__) or isinstance(obj.__self__, (View, Map, Set, Record))
+        if isinstance(obj, BuiltinMethodType):
+            return obj in _BUILTINS or isinstance(obj.__self__, _PLAIN)
+        if isinstance(obj, FunctionType):
+            return obj in _OURS or self._wrote(obj)
         # A functools.cache or a similar wrapper.
-        return isinstance(getattr(thing, "__wrapped__", None), FunctionType) and self._wrote(thing.__wrapped__)
+        return isinstance(getattr(obj, "__wrapped__", None), FunctionType) and self._wrote(obj.__wrapped__)
 
     def _wrote(self, function: Any) -> bool:
         """Whether a function is the author's (from a module of the protocol, or a file beside or below it) or the
@@ -199,22 +199,16 @@ class Scope:
 
     # -- what may be asked of it --------------------------------------------------------------------------------------
 
-    def attribute(self, thing: Any, name: str) -> Any:
-        """``thing.name``. Raises :class:`Refused` unless an expression may read it."""
-        owner = (
-            thing
-            if isinstance(thing, type)
-            else record_shape(thing).record
-            if isinstance(thing, RecordView)
-            else type(thing)
-        )
-        if _is_listed(thing, name):
-            return getattr(thing, name)
+    def attribute(self, obj: Any, name: str) -> Any:
+        """``obj.name``. Raises :class:`Refused` unless an expression may read it."""
+        owner = obj if isinstance(obj, type) else record_shape(obj).record if isinstance(obj, RecordView) else type(obj)
+        if _is_listed(obj, name):
+            return getattr(obj, name)
         if issubclass(owner, (Protocol, Record, enum.Enum)) and _is_of_an_author(owner, name):
-            return self.handed_out(getattr(thing, name))
+            return self.handed_out(getattr(obj, name))
         if not hasattr(owner, name):
-            raise AttributeError(f"{_kind(thing)} has no {name}")
-        raise Refused(f"an expression cannot use {name} of {_kind(thing)}")
+            raise AttributeError(f"{_kind(obj)} has no {name}")
+        raise Refused(f"an expression cannot use {name} of {_kind(obj)}")
 
     def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
         """``function(...)``. Raises :class:`Refused` unless an expression may call it, with these arguments."""
@@ -245,18 +239,18 @@ def bound(scope: Scope) -> dict[str, Callable[..., Any]]:
     return {" attribute": scope.attribute, " call": scope.call, **OPERATORS}
 
 
-def value_of(thing: Any) -> Value:
+def value_of(obj: Any) -> Value:
     """The object as a value. Lists, sets, dicts and ranges, which a state cannot hold, become immutable values.
 
     Raises :class:`NotAValue` for any other object.
     """
-    if isinstance(thing, list) or type(thing) in (tuple, range):
-        return tuple(value_of(element) for element in thing)
-    if isinstance(thing, (set, frozenset)):
-        return Set(value_of(element) for element in frozenset.__iter__(frozenset(thing)))
-    if isinstance(thing, Mapping) and not isinstance(thing, Map):
-        return Map({value_of(key): value_of(element) for key, element in thing.items()})
-    return freeze(thing)
+    if isinstance(obj, list) or type(obj) in (tuple, range):
+        return tuple(value_of(element) for element in obj)
+    if isinstance(obj, (set, frozenset)):
+        return Set(value_of(element) for element in frozenset.__iter__(frozenset(obj)))
+    if isinstance(obj, Mapping) and not isinstance(obj, Map):
+        return Map({value_of(key): value_of(element) for key, element in obj.items()})
+    return freeze(obj)
 
 
 _CLASSES = frozenset(f for f in FUNCTIONS.values() if isinstance(f, type))
@@ -265,18 +259,18 @@ _BUILTINS = frozenset(f for f in FUNCTIONS.values() if isinstance(f, BuiltinMeth
 _PLAIN = (str, bytes, int, float, tuple, list, frozenset, set, dict, range, MappingProxyType)
 
 
-def _is_listed(thing: Any, name: str) -> bool:
-    if isinstance(thing, Protocol):
-        return name in thing.shapes or name in thing.constants or name in ("constants", "name")
-    if isinstance(thing, RecordView):
-        return name in record_shape(thing).parts or name == "replace"
-    if isinstance(thing, type):
+def _is_listed(obj: Any, name: str) -> bool:
+    if isinstance(obj, Protocol):
+        return name in obj.shapes or name in obj.constants or name in ("constants", "name")
+    if isinstance(obj, RecordView):
+        return name in record_shape(obj).parts or name == "replace"
+    if isinstance(obj, type):
         return False
-    if isinstance(thing, Record) and (name in thing._fields or name == "replace"):
+    if isinstance(obj, Record) and (name in obj._fields or name == "replace"):
         return True
-    if isinstance(thing, enum.Enum) and name == "name":
+    if isinstance(obj, enum.Enum) and name == "name":
         return True
-    return any(isinstance(thing, classes) and name in names for classes, names in _METHODS)
+    return any(isinstance(obj, classes) and name in names for classes, names in _METHODS)
 
 
 def _is_of_an_author(owner: type, name: str) -> bool:
@@ -300,10 +294,10 @@ def _is_authors(module: str) -> bool:
 _PYTHON = os.path.join(os.path.dirname(os.__file__), "")
 
 
-def _kind(thing: Any) -> str:
-    if isinstance(thing, type):
-        return f"the class {thing.__name__}"
-    if isinstance(thing, (Protocol, MappingProxyType)):
-        return "the protocol" if isinstance(thing, Protocol) else "a mapping"
-    name = getattr(thing, "__name__", None)
-    return f"the function {name}" if isinstance(name, str) and callable(thing) else f"a {type(thing).__name__}"
+def _kind(obj: Any) -> str:
+    if isinstance(obj, type):
+        return f"the class {obj.__name__}"
+    if isinstance(obj, (Protocol, MappingProxyType)):
+        return "the protocol" if isinstance(obj, Protocol) else "a mapping"
+    name = getattr(obj, "__name__", None)
+    return f"the function {name}" if isinstance(name, str) and callable(obj) else f"a {type(obj).__name__}"

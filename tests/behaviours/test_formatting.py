@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost import Map, Message, ModelValue, Protocol, Record, constant, model_values, table
-from fencepost.behaviours.words import briefly, change_text, channel_lines, constant_text, lines, wrap
+from fencepost.behaviours.formatting import briefly, change_text, channel_lines, constant_text, lines, wrap
 from fencepost.language.network import Channel
 from fencepost.language.values import Set, Value, freeze, show
 

@@ -84,16 +84,16 @@ def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]
     """The differences between two states (slot, old, new) in words, without network channels and the bookkeeping of
     tables and views.
     """
-    found = []
+    changes = []
     for slot, old, new in differences:
         kind = kind_of(protocol, slot)
         if kind == "value":
-            found.append(Change(slot, old, new, abridged(change_text(old, new), MOST_TEXT + len(ARROW))))
+            changes.append(Change(slot, old, new, abridged(change_text(old, new), MOST_TEXT + len(ARROW))))
         elif kind == "cell":
-            found.append(Change(slot, old, new, abridged(_cell_change(old, new), MOST_TEXT + len(ARROW))))
+            changes.append(Change(slot, old, new, abridged(_cell_change(old, new), MOST_TEXT + len(ARROW))))
         elif kind == "connected":
-            found.append(Change(slot, old, new, "healed" if new else "cut"))
-    return found
+            changes.append(Change(slot, old, new, "healed" if new else "cut"))
+    return changes
 
 
 def slot_change(protocol: Protocol, slot: Slot, old: Value, new: Value) -> str:
@@ -102,8 +102,8 @@ def slot_change(protocol: Protocol, slot: Slot, old: Value, new: Value) -> str:
     if kind in ("in flight", "lost"):
         before, after = (", ".join(map(message_text, held)) or "nothing" for held in (old, new))
         return abridged(before, MOST_TEXT // 2) + ARROW + abridged(after, MOST_TEXT // 2)
-    found = changed(protocol, [(slot, old, new)])
-    return found[0].text if found else change_text(old, new)
+    changes = changed(protocol, [(slot, old, new)])
+    return changes[0].text if changes else change_text(old, new)
 
 
 def _cell_change(old: Value, new: Value) -> str:
@@ -196,9 +196,9 @@ def lines(value: Value, width: int = 60) -> list[str]:
     """A value as lines: one line if it fits ``width``, else one per element, key or field. Beyond :data:`MOST_LINES`
     lines, the rest is omitted and counted.
     """
-    found = [abridged(line) for line in _lines(value, width)]
-    rest = len(found) - MOST_LINES
-    return found if rest <= 0 else [*found[:MOST_LINES], f"… ({rest:,} more lines)"]
+    all_lines = [abridged(line) for line in _lines(value, width)]
+    rest = len(all_lines) - MOST_LINES
+    return all_lines if rest <= 0 else [*all_lines[:MOST_LINES], f"… ({rest:,} more lines)"]
 
 
 def _lines(value: Value, width: int) -> list[str]:
@@ -219,14 +219,14 @@ def _lines(value: Value, width: int) -> list[str]:
 
 
 def _bracketed(opening: str, closing: str, parts: list[tuple[str, Value]], width: int) -> list[str]:
-    found = [opening]
+    result = [opening]
     for label, value in parts:
         inner = _lines(value, max(20, width - 2 - len(label)))
-        found.append("  " + label + inner[0])
-        found.extend("  " + line for line in inner[1:])
-        found[-1] += ","
-    found[-1] = found[-1][:-1]
-    return [*found, closing]
+        result.append("  " + label + inner[0])
+        result.extend("  " + line for line in inner[1:])
+        result[-1] += ","
+    result[-1] = result[-1][:-1]
+    return [*result, closing]
 
 
 def briefly(text: str, limit: int, cut: bool = False) -> str:
@@ -244,7 +244,7 @@ def briefly(text: str, limit: int, cut: bool = False) -> str:
 
 def _without_field_names(text: str, depth: int) -> str:
     """``text`` without ``name=`` inside at least ``depth`` parentheses. Quoted parts stay unchanged."""
-    found, word, quoted, level = list[str](), "", "", 0
+    pieces, word, quoted, level = list[str](), "", "", 0
     for character in text:
         if quoted:
             quoted = "" if character == quoted else quoted
@@ -258,9 +258,9 @@ def _without_field_names(text: str, depth: int) -> str:
             quoted = character
         else:
             level += (character == "(") - (character == ")")
-        found += (word, character)
+        pieces += (word, character)
         word = ""
-    return "".join((*found, word))
+    return "".join((*pieces, word))
 
 
 def wrap(text: str, width: int, whole: bool = False) -> list[str]:
