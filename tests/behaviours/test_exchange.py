@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from report.behaviours import Post, follow, wander
 from report.small_ledger import SmallLedger
-from test_words import Add, Colour, Entry, values
+from test_formatting import Add, Colour, Entry, values
 
 import fencepost
 from fencepost import Map, ModelValue, Options, Protocol, Record, Trace, action, assumption, constant, require, state
