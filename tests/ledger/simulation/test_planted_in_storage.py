@@ -63,7 +63,7 @@ def _forgets_states(original: Any, self: LedgerStore) -> Checkpoint:
 
 def _needs_no_journal_once_replayed(original: Any, self: Storage) -> None:
     original(self)
-    self._logs.journal_start = self._found.number + 1
+    self._logs.journal_start = self._recovered.number + 1
 
 
 def _keeps_all_but_one(original: Any, self: Collection, chosen: Any) -> Any:
