@@ -26,7 +26,7 @@ from fencepost.traces import RunsFile, TraceError, TraceWriter, read
 from fencepost.traces.validation import registry
 from fencepost.traces.validation.coverage import Coverage
 from fencepost.traces.validation.outcome import Outcome, judged
-from fencepost.traces.validation.space import InSpace, in_space
+from fencepost.traces.validation.space_coverage import InSpace, in_space
 from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator
 
@@ -35,7 +35,7 @@ CONFORMANCE = str(Path(__file__).parents[1] / "traces" / "counting.py")
 
 def here(path: Path, conformance: str) -> list[Outcome]:
     """The outcomes in this process."""
-    traces, validator = Traces(read(path)), Validator(registry.found(conformance))
+    traces, validator = Traces(read(path)), Validator(registry.resolve(conformance))
     return [
         judged(validator, *name, lambda name=name: traces.events(name), None, explaining(12, 100))
         for name in traces.names()
@@ -159,11 +159,11 @@ def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
     )
     write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": BAD, "three": GOOD[:2], "four": GOOD})
     space = StateSpace(tmp_path / "space")
-    coverage, within = Coverage(), InSpace(registry.found(CONFORMANCE), space)
-    traces, validator = Traces(read(tmp_path / "t.parquet")), Validator(registry.found(CONFORMANCE))
+    coverage, within = Coverage(), InSpace(registry.resolve(CONFORMANCE), space)
+    traces, validator = Traces(read(tmp_path / "t.parquet")), Validator(registry.resolve(CONFORMANCE))
     for name in traces.names():
         judged(validator, *name, lambda name=name: traces.events(name), on_verdict=coverage.add)  # type: ignore[misc]
-        within.follow(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]
+        within.replay(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]
     _, visits, found = validated(
         [str(tmp_path / "t.parquet")], Request(CONFORMANCE, coverage=True, states=str(tmp_path / "space"))
     )

@@ -23,7 +23,7 @@ from fencepost import (
     state,
 )
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
-from fencepost.traces.validation.follow import like
+from fencepost.traces.validation.replay import like
 
 
 class Told(Message):

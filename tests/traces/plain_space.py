@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from fencepost.states.manifest import StateSpace
-from fencepost.traces.validation.space import MOST_UNVISITED, Visit, Visited
+from fencepost.traces.validation.space_coverage import MOST_UNVISITED, Visit, Visited
 
 
 def ways(space: StateSpace) -> list[Visit]:
@@ -45,7 +45,7 @@ def walked(space: StateSpace, seed: int, walks: int, length: int) -> Visited:
 
 
 def plain(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) -> dict[str, Any]:
-    """The numbers of :class:`fencepost.traces.validation.space.SpaceCoverage`."""
+    """The numbers of :class:`fencepost.traces.validation.space_coverage.SpaceCoverage`."""
     rows = space.dataset("states").to_table(["fingerprint", "depth", "parent"]).to_pylist()
     depth = {row["fingerprint"]: row["depth"] for row in rows}
     steps = ways(space)

@@ -18,7 +18,7 @@ from fencepost.states.manifest import StateSpace
 from fencepost.traces import read
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.coverage import Coverage
-from fencepost.traces.validation.space import InSpace, Visited, in_space
+from fencepost.traces.validation.space_coverage import InSpace, Visited, in_space
 from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator
 
@@ -72,8 +72,8 @@ def test_the_states_of_a_trace_are_found_in_the_table(
     tmp_path: Path, space: Callable[..., StateSpace], edges: bool
 ) -> None:
     within = InSpace(CountingConformance, space(edges))
-    within.follow("7", lambda: events_of(tmp_path, GOOD))
-    within.follow("7", lambda: events_of(tmp_path, BAD))
+    within.replay("7", lambda: events_of(tmp_path, GOOD))
+    within.replay("7", lambda: events_of(tmp_path, BAD))
     found = in_space(space(edges), within.visited)
     assert (found.traces, found.fitting, found.visited, found.taken) == (2, 1, 6, 5 if edges else 0)
     assert all(unvisited.elsewhere for unvisited in found.never), "every action of both writers was taken"
@@ -84,7 +84,7 @@ def test_the_states_of_a_trace_are_found_in_the_table(
 
 def test_what_was_never_done_is_told_nearest_first(tmp_path: Path, space: Callable[..., StateSpace]) -> None:
     within = InSpace(CountingConformance, space())
-    within.follow("7", lambda: events_of(tmp_path, [("b", "writes", 1)]))  # which is w1
+    within.replay("7", lambda: events_of(tmp_path, [("b", "writes", 1)]))  # which is w1
     found = in_space(space(), within.visited)
     told = [(u.distance, u.action, u.parameters, u.elsewhere) for u in found.never]
     assert told == [

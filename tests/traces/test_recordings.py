@@ -627,11 +627,11 @@ def test_the_trace_says_which_protocol_it_is_held_to() -> None:
     from traced import traced
 
     validator = Validator(registry.shipped("store"))
-    assert validator.validate(LEDGER, recovered().events).follower.protocol.name == RecordedStore.name  # type: ignore[union-attr]
+    assert validator.validate(LEDGER, recovered().events).replayer.protocol.name == RecordedStore.name  # type: ignore[union-attr]
     _, events = traced(1, "calm")
     both = [*recovered().events, *events]
     for trace in (events, both):
-        assert validator.validate(LEDGER, trace).follower.protocol.name == RunningStore.name  # type: ignore[union-attr]
+        assert validator.validate(LEDGER, trace).replayer.protocol.name == RunningStore.name  # type: ignore[union-attr]
 
 
 # -- protections that are switched off

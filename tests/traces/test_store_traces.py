@@ -140,7 +140,7 @@ def test_every_event_of_the_ledger_is_a_step_but_for_those_that_are_known() -> N
                 constants = dict(conformance.constants())
             except NotCovered:
                 continue
-            conformance.bind(VALIDATOR.follower(constants, StoreConformance).protocol)
+            conformance.bind(VALIDATOR.replayer(constants, StoreConformance).protocol)
             for event in events:
                 if event.subject is None:
                     continue
@@ -230,12 +230,12 @@ def test_a_trace_without_metadata_is_not_covered() -> None:
     assert verdict.problem == "no metadata of the ledger are in the trace"
 
 
-def test_what_was_learnt_of_one_trace_serves_another() -> None:
+def test_traces_share_one_cache() -> None:
     validator = Validator(StoreConformance)
     case = replace(drawn(1, "calm"), entries=40)
     _, events = run(case)
     assert validator.validate(LEDGER, events).accepted
-    (follower,) = validator.followers.values()
-    evaluations = follower.evaluations
+    (replayer,) = validator.replayers.values()
+    evaluations = replayer.evaluations
     assert validator.validate(LEDGER, events).accepted
-    assert follower.evaluations == evaluations
+    assert replayer.evaluations == evaluations

@@ -109,7 +109,7 @@ for number in range(10**9):
     assert process.returncode == -signal.SIGKILL
     if packs:
         assert pack(tmp_path) >= 1
-        assert not [each for each in spools(tmp_path) if Contents(each).whose is not None], "it was in the making"
+        assert not [each for each in spools(tmp_path) if Contents(each).origin is not None], "it was in the making"
     else:
         assert spools(tmp_path)
     found = [*read(tmp_path)]
@@ -243,7 +243,7 @@ def test_a_full_disk_stops_the_trace_and_nothing_else(tmp_path: Path, monkeypatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fencepost.traces.spool._take_room", full)
+    monkeypatch.setattr("fencepost.traces.spool._allocate", full)
     for _ in range(1000):
         trace.emit("fills", parameters={"text": "x" * 500})
     assert "No space left on device" in trace.stopped

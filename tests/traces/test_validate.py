@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fencepost import FencepostError, ModelValue, Protocol, constant
 from fencepost.traces.validation.conformance import Event, Step
-from fencepost.traces.validation.follow import Has
+from fencepost.traces.validation.replay import Has
 from fencepost.traces.validation.validate import Validator, Verdict
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
@@ -161,7 +161,7 @@ def test_constants_that_python_takes_for_equal_are_constants_of_two_protocols() 
         limit: float = constant(1.0)
 
     validator = Validator(type("Any", (CountersConformance,), {"protocol": Limited}))
-    zeros = [validator.follower({"limit": limit}, validator.conformance) for limit in (0.0, -0.0, 0.0)]
+    zeros = [validator.replayer({"limit": limit}, validator.conformance) for limit in (0.0, -0.0, 0.0)]
     assert zeros[0] is zeros[2] is not zeros[1]
 
 
@@ -258,27 +258,27 @@ class _Undecided(CountersConformance):
         return super().steps(event)
 
 
-def test_traces_with_the_same_constants_share_what_was_learnt() -> None:
+def test_traces_with_the_same_constants_share_a_cache() -> None:
     validator = Validator(CountersConformance)
     trace = happened(("a", "tells", {"to": "b"}), ("b", "hears", {"from": "a"}))
     for _ in range(3):
         assert validator.validate("it", trace).accepted
-    (follower,) = validator.followers.values()
-    assert (follower.evaluations, follower.walked) == (2, 4)
+    (replayer,) = validator.replayers.values()
+    assert (replayer.evaluations, replayer.cache_hits) == (2, 4)
     assert validator.validate("it", happened(*((node, "tells", {"to": "a"}) for node in "bcde"))).accepted
-    assert len(validator.followers) == 2
+    assert len(validator.replayers) == 2
 
 
 def test_what_was_not_asked_for_the_longest_is_forgotten_first() -> None:
     validator = Validator(CountersConformance)
-    validator.most_learnt = 9
+    validator.cache_limit = 9
     two, three, four = ([(node, "tells", {"to": "a"}) for node in nodes] for nodes in ("b", "bc", "bcd"))
     for told in (three, four, two, three):
         assert validator.validate("it", happened(*told)).accepted
-    assert [follower.evaluations for follower in validator.followers.values()] == [3, 1, 2]
-    validator.most_learnt = 3
+    assert [replayer.evaluations for replayer in validator.replayers.values()] == [3, 1, 2]
+    validator.cache_limit = 3
     assert validator.validate("it", happened(*three)).accepted
-    assert [follower.evaluations for follower in validator.followers.values()] == [1, 2]
+    assert [replayer.evaluations for replayer in validator.replayers.values()] == [1, 2]
 
 
 # -- traces that are drawn --------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from fencepost.traces.validation.outcome import Outcome
 from fencepost.traces.validation.tail import Tail
 from fencepost.traces.validation.traces import in_order
 from fencepost.traces.validation.validate import Validator
-from fencepost.traces.validation.watch import Kept, Limits, Watch
+from fencepost.traces.validation.watch import Limits, Watch, WatchState
 
 LIMITS = Limits(patience=5, idle=20, most=1_000)
 
@@ -88,9 +88,9 @@ def test_what_is_remembered_can_be_stored() -> None:
     watch = watching()
     watch.feed([event("b", 1, "reads", 1), event("a", 1, "started", None, None)], 0)
     assert watch.look(0) == []
-    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(watch.kept), type=Kept)
-    assert kept == watch.kept
-    assert verdicts(Watch(watch.validator, "r", LIMITS, kept).look(5)) == [("7", "rejected")]
+    state = msgspec.msgpack.decode(msgspec.msgpack.encode(watch.state), type=WatchState)
+    assert state == watch.state
+    assert verdicts(Watch(watch.validator, "r", LIMITS, state).look(5)) == [("7", "rejected")]
 
 
 def store_events(seed: int, without: str | None = None) -> list[Event]:
@@ -130,15 +130,15 @@ def test_runs_of_the_store_have_the_same_verdict_however_late_events_come(seed: 
         )
 
 
-def test_what_was_learnt_is_forgotten_when_it_is_too_much() -> None:
+def test_the_cache_is_cleared_at_its_limit() -> None:
     validator = Validator(CountingConformance)
-    validator.most_learnt = 4
+    validator.cache_limit = 4
     events = [event("a", n, "writes", n) for n in range(1, 6)]
     assert validator.validate("7", events).accepted
-    [before] = validator.followers.values()
+    [before] = validator.replayers.values()
     assert validator.validate("7", events).accepted
-    [after] = validator.followers.values()
-    assert after is not before and (before.evaluations, after.walked) == (5, 0)
+    [after] = validator.replayers.values()
+    assert after is not before and (before.evaluations, after.cache_hits) == (5, 0)
 
 
 # -- reading what is added --------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from fencepost.traces.validation.validate import Validator, Verdict
 LEDGER = "7"
 
 VALIDATOR = Validator(StoreConformance)
-"""One for all: what it has learnt of one trace serves the next."""
+"""One for all traces, which share its cache."""
 
 
 def sorted_by_node(events: Sequence[Event]) -> list[Event]:

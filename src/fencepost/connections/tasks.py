@@ -7,14 +7,14 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 
-def begin(work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
+def start(work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
     """Begin a task, which is among others until it ends."""
     task = asyncio.get_running_loop().create_task(work)
     among.add(task)
     task.add_done_callback(among.discard)
 
 
-async def end(tasks: Iterable[asyncio.Future[Any]]) -> None:
+async def cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """Cancel tasks, and wait until they have ended."""
     ending = [*tasks]
     for task in ending:

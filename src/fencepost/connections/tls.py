@@ -121,7 +121,7 @@ class Listener:
             listening = socket.create_server(address, family=family, backlog=_BACKLOG)
             listening.setblocking(False)
             self.sockets.append(listening)
-            tasks.begin(self._accept(listening), self._tasks)
+            tasks.start(self._accept(listening), self._tasks)
         return self
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class Listener:
                 _log.warning("a connection cannot be taken: %s", error.strerror or error)
                 await asyncio.sleep(_REST)
             else:
-                tasks.begin(self._agree(came, ":".join(map(str, address[:2]))), self._tasks)
+                tasks.start(self._agree(came, ":".join(map(str, address[:2]))), self._tasks)
 
     async def _agree(self, came: socket.socket, peer: str) -> None:
         try:

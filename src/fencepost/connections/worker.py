@@ -17,21 +17,21 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._tasks: SimpleQueue[tuple[Callable[[], None], Done] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[], None], Done] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def do(self, work: Callable[[], None], done: Done) -> None:
+    def submit(self, work: Callable[[], None], done: Done) -> None:
         """Do something after all that was asked for before; ``done`` is called on the loop, with the error if it
         failed.
         """
-        self._tasks.put((work, done))
+        self._jobs.put((work, done))
 
     async def finish(self, work: Callable[[], None]) -> None:
         """Do a last thing, and end; raises what that raises."""
         finished: asyncio.Future[BaseException | None] = self._loop.create_future()
-        self.do(work, finished.set_result)
-        self._tasks.put(None)
+        self.submit(work, finished.set_result)
+        self._jobs.put(None)
         error = await finished
         self._thread.join()
         if error is not None:
@@ -42,8 +42,8 @@ class Worker:
         time.sleep(seconds)
 
     def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            work, done = task
+        while (job := self._jobs.get()) is not None:
+            work, done = job
             error: BaseException | None = None
             try:
                 work()

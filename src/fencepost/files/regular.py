@@ -14,7 +14,7 @@ def content(path: str | Path) -> bytes:
         return file.read()
 
 
-def must_be(path: str | Path) -> None:
+def require(path: str | Path) -> None:
     """Raises :class:`OSError` unless there is a regular file."""
     _check(os.stat(path), path)
 

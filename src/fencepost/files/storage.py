@@ -112,13 +112,13 @@ class Storage:
         self.place = place
 
     @contextmanager
-    def _to_be(self, verb: str, name: str = "", but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    def _failing_as(self, verb: str, name: str = "", unless: type[Exception] | tuple[()] = ()) -> Iterator[None]:
         """Raises :class:`fencepost.SystemFailure` if it is refused that a file, or the folder, is read, say; an error
-        of ``but`` stays as it is.
+        of ``unless`` stays as it is.
         """
         try:
             yield
-        except but:
+        except unless:
             raise
         except self.refusals as error:
             raise SystemFailure(f"{f'{self.place}/{name}'.rstrip('/')} cannot be {verb}: {reason(error)}") from None
@@ -139,12 +139,12 @@ class Storage:
 
     def create(self) -> None:
         """Make the folder, if it is missing."""
-        with self._to_be("made"):
+        with self._failing_as("made"):
             os.makedirs(self.place, exist_ok=True)
 
     def write(self, name: str, *arrays: Array | bytes) -> int:
         """Write a file; its size in bytes."""
-        with self._to_be("written", name), self._created(name) as file:
+        with self._failing_as("written", name), self._created(name) as file:
             for array in arrays:
                 file.write(_bytes(array))
             return int(file.tell())
@@ -156,7 +156,7 @@ class Storage:
     def replace(self, name: str, content: bytes) -> None:
         """Write a file in one step: a reader finds all of the old one or all of the new one."""
         fresh = os.path.join(self.place, f"{name}.new")
-        with self._to_be("written", name):
+        with self._failing_as("written", name):
             try:
                 with open(fresh, "wb") as file:
                     file.write(content)
@@ -171,7 +171,7 @@ class Storage:
 
     def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
         """``count`` numbers from byte ``offset`` on."""
-        with self._to_be("read", name):
+        with self._failing_as("read", name):
             held = np.fromfile(os.path.join(self.place, name), dtype, count, offset=offset)
         if len(held) < count:
             raise SystemFailure(f"{self.place}/{name} is truncated")
@@ -179,14 +179,14 @@ class Storage:
 
     def load(self, name: str) -> bytes | None:
         """A whole file, None if there is none."""
-        with suppress(FileNotFoundError), self._to_be("read", name, FileNotFoundError), self._opened(name) as file:
+        with suppress(FileNotFoundError), self._failing_as("read", name, FileNotFoundError), self._opened(name) as file:
             return bytes(file.read())
         return None
 
     def digest(self, name: str) -> str | None:
         """The digest of a file, None if there is none."""
         whole = running()
-        with suppress(FileNotFoundError), self._to_be("read", name, FileNotFoundError), self._opened(name) as file:
+        with suppress(FileNotFoundError), self._failing_as("read", name, FileNotFoundError), self._opened(name) as file:
             while chunk := file.read(CHUNK):
                 whole.update(chunk)
             return str(whole.hexdigest())
@@ -198,30 +198,30 @@ class Storage:
 
     def names(self) -> list[str]:
         """The files there are."""
-        with suppress(FileNotFoundError), self._to_be("listed", "", FileNotFoundError):
+        with suppress(FileNotFoundError), self._failing_as("listed", "", FileNotFoundError):
             return os.listdir(self.place)
         return []
 
     def sizes(self) -> dict[str, int]:
         """The files there are, with their sizes in bytes."""
-        with suppress(FileNotFoundError), self._to_be("listed", "", FileNotFoundError):
+        with suppress(FileNotFoundError), self._failing_as("listed", "", FileNotFoundError):
             with os.scandir(self.place) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
         return {}
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        with suppress(FileNotFoundError), self._to_be("removed", name, FileNotFoundError):
+        with suppress(FileNotFoundError), self._failing_as("removed", name, FileNotFoundError):
             os.remove(os.path.join(self.place, name))
 
     def rename(self, name: str, new: str) -> None:
         """Give a file another name, in one step; a file that has that name is replaced."""
-        with self._to_be("renamed", name):
+        with self._failing_as("renamed", name):
             os.replace(os.path.join(self.place, name), os.path.join(self.place, new))
 
     def delete(self) -> None:
         """Remove the folder with all that is in it, if it is there."""
-        with suppress(FileNotFoundError), self._to_be("removed", "", FileNotFoundError):
+        with suppress(FileNotFoundError), self._failing_as("removed", "", FileNotFoundError):
             shutil.rmtree(self.place)
 
     def blocks(self, name: str, dtype: Any, offset: int, count: int, size: int = 1 << 20) -> Iterator[Array]:
@@ -255,11 +255,11 @@ class Remote(Storage):
     def exists(self) -> bool:
         from pyarrow import fs
 
-        with self._to_be("read"):
+        with self._failing_as("read"):
             return bool(self.files.get_file_info(self.root).type == fs.FileType.Directory)
 
     def create(self) -> None:
-        with self._to_be("made"):
+        with self._failing_as("made"):
             self.files.create_dir(self.root, recursive=True)
 
     def _created(self, name: str) -> Any:
@@ -272,7 +272,7 @@ class Remote(Storage):
 
     def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
         size = count * np.dtype(dtype).itemsize
-        with self._to_be("read", name), self.files.open_input_file(self._path(name)) as file:
+        with self._failing_as("read", name), self.files.open_input_file(self._path(name)) as file:
             held = file.read_at(size, offset)
         if len(held) < size:
             raise SystemFailure(f"{self.place}/{name} is truncated")
@@ -291,17 +291,17 @@ class Remote(Storage):
     def _entries(self) -> list[Any]:
         from pyarrow import fs
 
-        with self._to_be("listed"):
+        with self._failing_as("listed"):
             return list(self.files.get_file_info(fs.FileSelector(self.root, allow_not_found=True)))
 
     def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError), self._to_be("removed", name, FileNotFoundError):
+        with suppress(FileNotFoundError), self._failing_as("removed", name, FileNotFoundError):
             self.files.delete_file(self._path(name))
 
     def rename(self, name: str, new: str) -> None:
-        with self._to_be("renamed", name):
+        with self._failing_as("renamed", name):
             self.files.move(self._path(name), self._path(new))
 
     def delete(self) -> None:
-        with suppress(FileNotFoundError), self._to_be("removed", "", FileNotFoundError):
+        with suppress(FileNotFoundError), self._failing_as("removed", "", FileNotFoundError):
             self.files.delete_dir(self.root)

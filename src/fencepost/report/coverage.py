@@ -12,8 +12,8 @@ from fencepost.language.protocol import Protocol
 from fencepost.report.rows import aligned
 from fencepost.text import numbers
 from fencepost.traces.validation.coverage import Visits
-from fencepost.traces.validation.lines import Line, Ran, lines_of
-from fencepost.traces.validation.space import SpaceCoverage, Unvisited
+from fencepost.traces.validation.line_coverage import Line, LineTracer, lines_of
+from fencepost.traces.validation.space_coverage import SpaceCoverage, Unvisited
 
 
 def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) -> str:
@@ -71,7 +71,7 @@ def _some(options: Sequence[str]) -> str:
 
 def _places(protocol: type[Protocol]) -> dict[str, list[str]]:
     """The statements of each action, in their order."""
-    ran = Ran(protocol)
+    ran = LineTracer(protocol)
     return {
         action: list(dict.fromkeys(ran.place(line) for line in lines)) for action, lines in lines_of(protocol).items()
     }
@@ -127,11 +127,11 @@ def _never(steps: Sequence[Unvisited], title: str) -> list[str]:
 
 def _requirements(protocol: type[Protocol], visits: Visits) -> dict[str, dict[str, int]]:
     """For each line that asks for something how many steps it has let pass, and how often it has refused one."""
-    ran, found = Ran(protocol), dict[str, dict[str, int]]()
+    ran, found = LineTracer(protocol), dict[str, dict[str, int]]()
     for action, lines in lines_of(protocol).items():
         refused = visits.refused.get(action, {})
         for line in lines:
-            if line.asks:
+            if line.is_require:
                 counts = found.setdefault(place := ran.place(line), {"passed": 0, "refused": 0})
                 counts["passed"] += visits.lines.get(action, {}).get(place, 0)
                 counts["refused"] += sum(count for where, count in refused.items() if _is_at(where, line))

@@ -28,9 +28,9 @@ def explaining(last: int, width: int) -> Explain:
     """
 
     def explain(verdict: Verdict) -> tuple[str, str]:
-        if verdict.follower is None or not verdict.path:
+        if verdict.replayer is None or not verdict.path:
             return "", ""
-        trace = behaviour_of(verdict.follower, verdict.path, last)
+        trace = behaviour_of(verdict.replayer, verdict.path, last)
         names = {value: " ".join(name.split()) for value, name in verdict.names.items() if name != value}
         text = steps_story(trace, width=width)
         words = set(re.findall(r"\w+", " ".join([text, *(r.step.title for r in verdict.refusals)])))

@@ -17,7 +17,7 @@ from fencepost.spark.cluster import Cluster
 from fencepost.spark.sql import edges as edges_of
 from fencepost.spark.sql import states as states_of
 from fencepost.states.manifest import StateSpace
-from fencepost.traces.validation.space import (
+from fencepost.traces.validation.space_coverage import (
     MOST_UNVISITED,
     ActionVisits,
     LevelVisits,
@@ -27,7 +27,7 @@ from fencepost.traces.validation.space import (
 )
 
 if TYPE_CHECKING:
-    from fencepost.traces.validation.space import Visited
+    from fencepost.traces.validation.space_coverage import Visited
 
 SCHEMA = pa.schema(
     [
@@ -166,7 +166,7 @@ def in_space(
     report: Callable[[str], None],
     most: int = MOST_UNVISITED,
 ) -> SpaceCoverage:
-    """As :func:`fencepost.traces.validation.space.in_space`. ``visits``: a DataFrame with :data:`SCHEMA`, which is
+    """As :func:`fencepost.traces.validation.space_coverage.in_space`. ``visits``: a DataFrame with :data:`SCHEMA`, which is
     computed once.
 
     Raises :class:`fencepost.SystemFailure` if Spark fails.

@@ -1,7 +1,7 @@
 """Validates traces on Spark while systems write them: a Structured Streaming job.
 
 The subjects of a run are divided into shares. The state of a share is a
-:class:`fencepost.traces.validation.watch.Kept`: the events of the traces that go on. Events about all subjects go to
+:class:`fencepost.traces.validation.watch.WatchState`: the events of the traces that go on. Events about all subjects go to
 every share. A thread reads folders on this machine, including events that are in no Parquet file yet. Spark reads
 folders at a URL.
 """
@@ -27,13 +27,13 @@ from fencepost.spark.validate import RESULT, TEXT, Request, TaskResult, event_of
 from fencepost.traces import RunsFile
 from fencepost.traces.validation.outcome import Outcome
 from fencepost.traces.validation.tail import Tail
-from fencepost.traces.validation.watch import Kept, Limits, Watch
+from fencepost.traces.validation.watch import Limits, Watch, WatchState
 
 EVERY = 1.0
 """Seconds between two batches of events."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Kept).decode
+_decode = msgspec.msgpack.Decoder(WatchState).decode
 
 
 def follow(
@@ -185,7 +185,7 @@ def watch_task(
         results = [row_of(TaskResult(outcome)) for outcome in watch.look(now)]
     except ProtocolRaised as error:
         results = [row_of(TaskResult(raised=str(error)))]
-    state.update((_encode(watch.kept),))
+    state.update((_encode(watch.state),))
     if watch.is_waiting:
         state.setTimeoutDuration(int(EVERY * 1000))
     for row in results:

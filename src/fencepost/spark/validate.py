@@ -28,7 +28,7 @@ from fencepost.traces.validation import registry
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.coverage import Coverage, Visits
 from fencepost.traces.validation.outcome import Outcome, judged
-from fencepost.traces.validation.space import InSpace, SpaceCoverage
+from fencepost.traces.validation.space_coverage import InSpace, SpaceCoverage
 from fencepost.traces.validation.traces import must_be_there, natural
 from fencepost.traces.validation.validate import Validator, collect_rarely
 
@@ -70,7 +70,7 @@ class Request(msgspec.Struct, frozen=True):
 
     def find(self) -> Any:
         """The conformance."""
-        return registry.found(self.conformance)
+        return registry.resolve(self.conformance)
 
 
 class TaskResult(msgspec.Struct):
@@ -322,7 +322,7 @@ def visit_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[
     within = InSpace(request.find(), StateSpace(request.states))
     for _, subject, rows in traces_of(batches):
         if subject:
-            within.follow(subject, partial(_events_of, rows))
+            within.replay(subject, partial(_events_of, rows))
             if len(within.visited.steps) >= MOST_HELD:
                 yield rows_of(within.take())
     yield rows_of(within.take())

@@ -1,13 +1,13 @@
-"""Traces: systems write down what they did, event by event, and others read it. ``docs/hold/traces.md`` has the format.
+"""Traces: a system records what it did, event by event, and tools read it. ``docs/hold/traces.md`` has the format.
 
-A system writes with three lines::
+Three lines write a trace::
 
     trace = TraceWriter("traces", node="server-1")
     trace.emit("leader_appends", subject="log-7", parameters={"index": 4})
     trace.close()
 
-:func:`read` gives the events again, :func:`table` as an Arrow table; both say so when events are missing. The Parquet
-files of a folder can be read by anything that reads Parquet.
+:func:`read` returns the events, :func:`table` returns them as an Arrow table. Both raise when events are missing. Any
+tool that reads Parquet can read the Parquet files of a folder.
 """
 
 from fencepost.traces.event import TraceError, TraceEvent

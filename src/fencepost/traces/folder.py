@@ -1,9 +1,9 @@
-"""The folder of traces: which files are in it, and whose they are.
+"""A folder of traces and the names of its files.
 
-``RUN@NODE@INCARNATION@PART.parquet`` are events in their order, a part after the other; other Parquet files may lie
-beside them. ``_spool`` holds the same by ``.spool`` as long as they are written, or their writer was killed. ``_run``
-is the name of the run that goes on, for writers that are given none. Whoever reads folders of Parquet passes over names
-that begin with an underscore or a dot.
+``RUN@NODE@INCARNATION@PART.parquet`` holds events in order, part by part. Other Parquet files may lie beside them.
+``_spool`` holds ``.spool`` files of the same names: a writer is still writing them, or was killed. ``_run`` holds the
+name of the current run, for writers that name none. Readers of Parquet folders skip names that begin with an underscore
+or a dot.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fencepost.traces.event import TraceError
 
 SPOOL, RUN = "_spool", "_run"
 LONGEST_NAME = 80
-"""Characters of the name of a run or a node, once those that file names cannot have are written otherwise."""
+"""The longest name of a run or a node in characters, after escaping."""
 
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class Name(NamedTuple):
-    """The name of a file of one incarnation: ``stem`` tells run and node."""
+    """The name of a file of one incarnation: ``stem`` is the run and the node."""
 
     stem: str
     incarnation: int
@@ -35,7 +35,7 @@ class Name(NamedTuple):
 
 
 def parsed(file_name: str) -> Name | None:
-    """The name of a file, without what follows the last dot; None if it is named by others."""
+    """The parsed name of a file, without its suffix; None if it is not a file of a trace."""
     parts = file_name.rpartition(".")[0].rsplit("@", 2)
     if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
         return Name(parts[0], int(parts[1]), int(parts[2]))
@@ -43,7 +43,7 @@ def parsed(file_name: str) -> Name | None:
 
 
 def stem_of(run: str, node: str) -> str:
-    """How the files of a node in a run begin. Raises :class:`TraceError` for names that are empty or too long."""
+    """How the file names of a node in a run begin. Raises :class:`TraceError` for names that are empty or too long."""
     quoted = []
     for what, name in (("run", run), ("node", node)):
         if not isinstance(name, str) or not name:
@@ -68,15 +68,15 @@ class Folder:
         self.spool = self.directory / SPOOL
 
     def make(self) -> None:
-        """Make it if it is not there. Raises :class:`TraceError` if that is not possible."""
+        """Create the folder if it is missing. Raises :class:`TraceError` on failure."""
         try:
             self.spool.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise TraceError(f"traces cannot be written to {self.directory}: {error.strerror}") from error
 
     def run(self) -> str:
-        """The name of the run that goes on in it: the first who asks names it. Raises :class:`TraceError` if that
-        cannot be read or written.
+        """The name of the current run. The first caller draws it. Raises :class:`TraceError` if it cannot be read or
+        written.
         """
         path = self.directory / RUN
         try:
@@ -88,7 +88,7 @@ class Folder:
                 )
                 try:
                     os.link(mine, path)
-                except FileExistsError:  # somebody else was faster
+                except FileExistsError:  # another process was faster
                     pass
                 finally:
                     mine.unlink()
@@ -100,15 +100,15 @@ class Folder:
         return run
 
     def incarnations(self, stem: str) -> set[int]:
-        """Those of a node in a run of which there are files."""
-        # Spools first: one that is not there any more has become a Parquet file before it was removed.
+        """The incarnations of a node in a run that have files."""
+        # Spools first: a spool is removed only after its Parquet file exists.
         names = [*os.listdir(self.spool), *os.listdir(self.directory)]
         return {name.incarnation for name in map(parsed, names) if name is not None and name.stem == stem}
 
     def spool_path(self, name: Name) -> Path:
-        """Where the events of a part are while they are written."""
+        """The file of a part while it is written."""
         return self.spool / f"{name}.spool"
 
     def parquet_path(self, name: Name) -> Path:
-        """Where they are in the end."""
+        """The file of a part once it is finished."""
         return self.directory / f"{name}.parquet"

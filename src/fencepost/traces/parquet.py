@@ -1,4 +1,4 @@
-"""Events as Parquet. This module needs PyArrow; the others of the package import it only when they need it."""
+"""Events as Parquet. This module needs PyArrow. Other modules of the package import it only when they need it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fencepost.traces.event import COLUMNS, TraceError, TraceEvent
-from fencepost.traces.spool import Row, Whose
+from fencepost.traces.spool import Origin, Row
 
 SCHEMA = pa.schema(
     [
@@ -29,12 +29,12 @@ SCHEMA = pa.schema(
 )
 
 BATCH = 65_536
-"""Events that are written or read at once."""
+"""Events per write or read."""
 
 
 class File:
-    """A Parquet file of events, which is there under its name once it is whole. Use it as a context: an error leaves
-    nothing.
+    """A Parquet file of events. It gets its name once it is complete. Use it as a context manager: an error leaves no
+    file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,13 +66,13 @@ class File:
             raise
 
     def discard(self) -> None:
-        """Leave nothing."""
+        """Close and remove the unfinished file."""
         for end in (self._writer.close, self._sink.close, self._hidden.unlink):
             with contextlib.suppress(Exception):
                 end()
 
     def add(self, run: Any, node: Any, incarnation: Any, rows: Sequence[Row]) -> None:
-        """Add events; of ``run``, ``node`` and ``incarnation``, each is one value for all of them, or a sequence."""
+        """Add events. Each of ``run``, ``node`` and ``incarnation`` is one value for all events, or a list."""
         count = len(rows)
         columns = [
             pa.array(held, field.type) if isinstance(held, list) else pa.repeat(pa.scalar(held, field.type), count)
@@ -80,7 +80,7 @@ class File:
         ]
         for place, field in enumerate(list(SCHEMA)[3:]):
             values = [row[place] for row in rows]
-            # The bytes of JSON are UTF-8 already.
+            # JSON bytes are UTF-8 already: a view avoids decoding them.
             columns.append(
                 pa.array(values, pa.binary()).view(pa.string()) if place >= 4 else pa.array(values, field.type)
             )
@@ -95,11 +95,11 @@ class File:
             self._waiting, self._rows = [], 0
 
 
-def write(path: Path, whose: Whose, rows: Iterable[Sequence[Row]]) -> None:
-    """Write the events of one part, which come some at a time. Raises ``OSError`` if the disk does not take them."""
+def write(path: Path, origin: Origin, rows: Iterable[Sequence[Row]]) -> None:
+    """Write the events of one part, batch by batch. Raises ``OSError`` if a write fails."""
     with File(path) as file:
         for some in rows:
-            file.add(whose.run, whose.node, whose.incarnation, some)
+            file.add(origin.run, origin.node, origin.incarnation, some)
 
 
 def _opened(path: Path) -> Any:
@@ -117,7 +117,7 @@ def _opened(path: Path) -> Any:
 
 
 def tables(path: Path) -> Iterator[pa.Table]:
-    """The events of a file, some at a time. Raises :class:`TraceError` if it is no trace or cannot be read."""
+    """The events of a file in batches. Raises :class:`TraceError` if it is not a trace or cannot be read."""
     file = _opened(path)
     try:
         for batch in file.iter_batches(BATCH, columns=list(COLUMNS)):
@@ -130,7 +130,7 @@ def tables(path: Path) -> Iterator[pa.Table]:
 
 
 def _cast(found: pa.Table) -> pa.Table:
-    """A table of another writer, with the types of traces. Raises ``ArrowException`` if that is not possible."""
+    """Another writer's table with the column types of traces. Raises ``ArrowException`` if it cannot be cast."""
     for field in SCHEMA:
         if not field.nullable and found.column(field.name).null_count:
             raise pa.ArrowInvalid(f"the column {field.name} has nulls")

@@ -1,4 +1,4 @@
-"""Reading traces: folders, Parquet files and spools, and whether anything is missing in them."""
+"""Reads traces from folders, Parquet files and spools, and checks that no event is missing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PARQUET, _FRAMES = ".parquet", ".spool"
 
 
 def read(paths: Paths, check: bool = True) -> Iterator[TraceEvent]:
-    """The events of folders and files, those of each incarnation in the order in which they were emitted.
+    """The events of folders and files. The events of an incarnation come in the order in which it emitted them.
 
-    Raises :class:`TraceError` if there is no event, a file cannot be read or holds no trace, and, unless ``check`` is
-    False, if an event is missing or there twice, or a trace stopped before its process ended. Parquet needs PyArrow
-    (:class:`fencepost.OptionError`).
+    Raises :class:`TraceError` if there is no event, or a file cannot be read or is not a trace. Unless ``check`` is
+    False, raises it also for a missing or duplicate event, and for a trace that stopped before its process ended.
+    Parquet needs PyArrow (:class:`fencepost.OptionError`).
     """
     checking, count = _Check() if check else None, 0
     for path in files_of(paths):
@@ -42,7 +42,7 @@ def read(paths: Paths, check: bool = True) -> Iterator[TraceEvent]:
 
 
 def table(paths: Paths, check: bool = True) -> pa.Table:
-    """The same as an Arrow table with the columns of :class:`TraceEvent`. Raises as :func:`read`."""
+    """The same events as an Arrow table with the columns of :class:`TraceEvent`. Raises as :func:`read`."""
     with naming_extra("reading traces as tables", "query"):
         import pyarrow as pa
 
@@ -59,15 +59,15 @@ def table(paths: Paths, check: bool = True) -> pa.Table:
 
 
 def files_of(paths: Paths) -> list[Path]:
-    """The files with events in folders and among files, the parts of an incarnation in their order.
+    """The files with events: those of folders, and files named directly. The parts of an incarnation come in order.
 
-    Raises :class:`TraceError` if there is nothing at a path.
+    Raises :class:`TraceError` if a path does not exist.
     """
     found: dict[Path, None] = {}
     for each in [paths] if isinstance(paths, str | Path) else paths:
         path = Path(each)
         if path.is_dir():
-            # Spools first: one that becomes a Parquet file meanwhile is found twice rather than never.
+            # Spools first: one that becomes a Parquet file meanwhile is then listed twice, not missed.
             spools = [*(path / SPOOL).glob(f"*{_FRAMES}")]
             tables = [*path.glob(f"*{_PARQUET}")]
             known = {each.stem for each in tables}
@@ -82,7 +82,7 @@ def files_of(paths: Paths) -> list[Path]:
 
 def _regular(path: Path) -> Path:
     try:
-        regular.must_be(path)
+        regular.require(path)
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}") from error
     return path
@@ -96,7 +96,7 @@ def _order(path: Path) -> tuple[str, int, int]:
 def _either(
     path: Path, of_parquet: Callable[[Path], Iterator[Found]], of_spool: Callable[[Path], Iterator[Found]]
 ) -> Iterator[Found]:
-    """The events of a file, by its kind. A spool that has become a Parquet file since it was listed is read there."""
+    """The events of a file, by its kind. If a spool has become a Parquet file since it was listed, reads that file."""
     try:
         if path.suffix != _FRAMES:
             yield from of_parquet(path)
@@ -116,7 +116,7 @@ def _either(
 
 
 def events_of_parquet(path: Path) -> Iterator[TraceEvent]:
-    """The events of a Parquet file. Raises :class:`TraceError` if it is no trace, :class:`fencepost.OptionError`
+    """The events of a Parquet file. Raises :class:`TraceError` if it is not a trace, :class:`fencepost.OptionError`
     without PyArrow.
     """
     with naming_extra(f"reading {path}", "query"):
@@ -125,11 +125,11 @@ def events_of_parquet(path: Path) -> Iterator[TraceEvent]:
 
 
 def events_of_spool(path: Path) -> Iterator[TraceEvent]:
-    """The events of a spool, as far as it is written."""
+    """The events written to a spool so far."""
     contents = Contents(path)
-    if contents.whose is None:
+    if contents.origin is None:
         return
-    run, node, incarnation, _ = contents.whose
+    run, node, incarnation, _ = contents.origin
     for seq, actor, action, subject, parameters, state in contents.rows():
         yield TraceEvent(
             run,
@@ -144,11 +144,11 @@ def events_of_spool(path: Path) -> Iterator[TraceEvent]:
         )
 
 
-# -- whether it is whole ----------------------------------------------------------------------------------------------
+# -- completeness -----------------------------------------------------------------------------------------------------
 
 
 class _Check:
-    """Sees all events one after another, and complains of the first that is not where it should be."""
+    """Checks events one after another, and raises at the first one out of sequence."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str, int], int] = {}
@@ -190,7 +190,7 @@ def _check_incarnations(keys: Iterable[tuple[str, str, int]]) -> None:
 
 
 def _check_table(whole: pa.Table, paths: Paths) -> None:
-    """As :class:`_Check`, for a table; its events are looked at one by one only if something is wrong."""
+    """As :class:`_Check`, for a table. Goes through single events only if something is wrong."""
     import pyarrow.compute as pc
 
     kinds = ("count", "max", "count_distinct")

@@ -1,6 +1,4 @@
-"""A file with the traces of many runs, as simulators make them: one Parquet file, in place of one for each process of
-each run.
-"""
+"""The traces of many simulated runs in one Parquet file, instead of one file per process and run."""
 
 from __future__ import annotations
 
@@ -14,14 +12,14 @@ from fencepost.traces.spool import Row
 from fencepost.traces.writer import NOTHING, json_of
 
 ROWS = 4_096
-"""Events that are encoded at once."""
+"""Events per batch."""
 
 
 class RunsFile:
-    """A Parquet file of events of many runs, in the order in which they are emitted. Use it as a context: an error
-    leaves no file.
+    """A Parquet file of the events of many runs, in the order of emission. Use it as a context manager: an error leaves
+    no file.
 
-    What was emitted is lost when the process is killed: this is for runs that can be had again. Raises
+    All events are lost if the process is killed, so use it only for runs that can be repeated. Raises
     :class:`TraceError` if the file cannot be written, and :class:`fencepost.OptionError` without PyArrow.
     """
 
@@ -62,9 +60,7 @@ class RunsFile:
         state: Mapping[str, Any] | None = None,
         actor: str = "",
     ) -> None:
-        """Append an event, whose number is the caller's to count. Raises :class:`TraceError` if it cannot be
-        written.
-        """
+        """Append an event. The caller counts ``seq``. Raises :class:`TraceError` if it cannot be written."""
         try:
             row: Row = (seq, actor, action, subject, json_of(parameters), None if state is None else json_of(state))
         except Exception as error:

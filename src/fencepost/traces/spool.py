@@ -1,14 +1,14 @@
-"""The files that events go to as they are emitted: frames in memory-mapped pages, which the operating system keeps when
-the process is killed.
+"""Spools: the files that receive events as they are emitted. Events are frames in memory-mapped pages, which the
+operating system keeps when the process is killed.
 
-A file begins with eight bytes of magic, the version in them. Then there are frames: the bytes of the payload and their
-CRC-32, four bytes each, little endian, and the payload, which is MessagePack. The first frame tells whose events these
-are, ``[run, node, incarnation, part]``; each other one is ``[seq, actor, action, subject, parameters, state]``,
-parameters and state being bytes of JSON. Zeros follow the last frame. A frame's length is written after the payload, so
-a process that is killed leaves whole frames, and at most one whose checksum is wrong, at the end.
+A file begins with eight bytes of magic, which include the version. Frames follow. A frame is the length of the payload
+and its CRC-32, four bytes each, little endian, and the payload in MessagePack. The first frame is the origin of the
+events, ``[run, node, incarnation, part]``. Each later frame is ``[seq, actor, action, subject, parameters, state]``,
+where parameters and state are JSON bytes. Zeros follow the last frame. The length is written after the payload, so a
+killed process leaves whole frames, and at most one with a wrong checksum at the end.
 
-The room for a file is taken from the disk when it is made: a full disk is an error then, and not a signal that ends the
-process later.
+The disk space of a file is allocated when the file is created. A full disk is then an error at that point, and not a
+signal that kills the process later.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ HEAD = Struct("<II")
 """Length and checksum of a payload."""
 
 Row = tuple[int, str, str, str | None, bytes, bytes | None]
-"""The fields of a frame: seq, actor, action, subject, parameters, state."""
+"""The fields of an event's frame: seq, actor, action, subject, parameters, state."""
 
 _ROW: msgspec.msgpack.Decoder[Row] = msgspec.msgpack.Decoder(Row)
 
 
-class Whose(NamedTuple):
-    """Whose events a file holds, and which part of them it is, from 1 on."""
+class Origin(NamedTuple):
+    """The process that wrote a file, and the number of the file in its incarnation, from 1."""
 
     run: str
     node: str
@@ -46,22 +46,22 @@ class Whose(NamedTuple):
     part: int
 
 
-_WHOSE: msgspec.msgpack.Decoder[tuple[str, str, int, int]] = msgspec.msgpack.Decoder(tuple[str, str, int, int])
+_ORIGIN: msgspec.msgpack.Decoder[tuple[str, str, int, int]] = msgspec.msgpack.Decoder(tuple[str, str, int, int])
 
 
 class Segment:
-    """One such file, while it is written: ``memory`` up to ``end`` is in use. It is locked as long as its process lives
-    or until it is closed.
+    """A spool while it is written: ``memory`` is in use up to ``end``. It is locked until it is closed or its process
+    ends.
 
-    Raises ``FileExistsError`` if there is one already, and another ``OSError`` if there is no room for it.
+    Raises ``FileExistsError`` if the file exists, and another ``OSError`` if the disk has no space for it.
     """
 
-    def __init__(self, path: Path, whose: Whose, size: int) -> None:
+    def __init__(self, path: Path, origin: Origin, size: int) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
-            _take_room(self._file, size)
+            _allocate(self._file, size)
             self.memory = mmap.mmap(self._file, size)
         except BaseException:
             os.close(self._file)
@@ -70,10 +70,10 @@ class Segment:
             raise
         self.memory[: len(MAGIC)] = MAGIC
         self.end = len(MAGIC)
-        self.put(msgspec.msgpack.encode(whose))
+        self.put(msgspec.msgpack.encode(origin))
 
     def put(self, payload: bytes) -> None:
-        """Append a frame, for which there must be room."""
+        """Append a frame. The caller checks that it fits."""
         start = self.end + HEAD.size
         end = start + len(payload)
         self.memory[start:end] = payload
@@ -81,11 +81,11 @@ class Segment:
         self.end = end
 
     def finish(self) -> None:
-        """Nothing more is put into it."""
+        """Unmap the memory. No frame may be added afterwards."""
         self.memory.close()
 
     def close(self, remove: bool = False) -> None:
-        """Let go of the file, and remove it if that is wanted."""
+        """Close and unlock the file, and remove it if ``remove``."""
         if remove:
             with contextlib.suppress(OSError):
                 self.path.unlink()
@@ -93,9 +93,9 @@ class Segment:
         os.close(self._file)
 
 
-def _take_room(file: int, size: int) -> None:
-    """Fill a file with zeros: the disk has set the bytes aside then, and the pages are in memory, which makes the first
-    write to each cheap.
+def _allocate(file: int, size: int) -> None:
+    """Fill a file with zeros. This allocates its disk space and brings its pages into memory, so the first write to
+    each is cheap.
     """
     rest = size
     while rest:
@@ -103,10 +103,9 @@ def _take_room(file: int, size: int) -> None:
 
 
 class Contents:
-    """A file of frames to read, which its writer may still write to: whose it is, and its rows as far as they are
-    whole.
+    """The contents of a spool, which its writer may still be writing: its origin, and its whole frames.
 
-    Raises :class:`TraceError` if it is none, or damaged, and ``OSError`` if it cannot be read.
+    Raises :class:`TraceError` if it is not a spool or is damaged, and ``OSError`` if it cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -115,19 +114,19 @@ class Contents:
         if self.data[: len(MAGIC)] != MAGIC:
             if not MAGIC.startswith(self.data[: len(MAGIC)].rstrip(b"\0")):
                 raise TraceError(f"{path} is no spool of a trace, or one of another version of Fencepost")
-            self.whose: Whose | None = None  # its process was killed before anything was in it
+            self.origin: Origin | None = None  # its process was killed before it wrote anything
             return
         self._start, payload = self._frame(len(MAGIC))
-        self.whose = None
+        self.origin = None
         if payload is not None:
             try:
-                self.whose = Whose(*_WHOSE.decode(payload))
+                self.origin = Origin(*_ORIGIN.decode(payload))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise TraceError(f"{path} is damaged: {error}") from error
 
     def rows(self) -> Iterator[Row]:
         """The events, in order."""
-        if self.whose is None:
+        if self.origin is None:
             return
         at = self._start
         while True:
@@ -141,8 +140,8 @@ class Contents:
             at = after
 
     def _frame(self, at: int) -> tuple[int, bytes | None]:
-        """Where the next frame begins, and the payload of this one; None if it is not there, or torn at the very
-        end.
+        """The offset of the next frame, and the payload of this one; None if there is none, or if it is the last one
+        and torn.
         """
         data, size = self.data, len(self.data)
         if at + HEAD.size > size:

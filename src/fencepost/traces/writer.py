@@ -1,8 +1,8 @@
 """The writer of traces.
 
-An event is encoded and copied into memory-mapped pages; nothing is asked of the operating system for it. Full files of
-frames become Parquet files when the writer is closed; once there are many, in a thread that makes pauses, so that it
-does not hold up the process.
+An event is encoded and copied into memory-mapped pages, without a system call. Full spools are converted to Parquet
+when the writer is closed. If there are many, a thread converts the oldest while the process runs, with pauses so that
+it does not slow the process down.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ import msgspec
 from fencepost.errors import OptionError, naming_extra
 from fencepost.traces.event import ENDED, STARTED, STOPPED, TraceError, named
 from fencepost.traces.folder import Folder, Name, stem_of
-from fencepost.traces.spool import HEAD, Contents, Row, Segment, Whose
+from fencepost.traces.spool import HEAD, Contents, Origin, Row, Segment
 
 SEGMENT = 4 << 20
-"""Bytes of a file of frames."""
+"""Bytes of a spool."""
 EVENT_LIMIT = 1 << 20
-"""Bytes of an event at the most."""
+"""The largest event in bytes."""
 SIZE_LIMIT = 4 << 30
-"""Bytes of the frames of one incarnation at the most."""
+"""The most bytes that one incarnation may write."""
 RESERVE = 4_096
-"""Bytes at the end of a file of frames for how a trace ends."""
+"""Bytes at the end of a spool that are reserved for the trace's last events."""
 REASON = 300
-"""Characters of a reason for which a trace ends."""
+"""The longest reason for a stop, in characters."""
 
 KEPT = 16
-"""Full files of frames that may wait until the writer is closed; with more, the first is made Parquet."""
+"""Full spools that may wait until the writer is closed. With more, the oldest is converted to Parquet."""
 _BATCH = 256
-"""Events that the thread takes between two pauses."""
+"""Events that the thread converts between two pauses."""
 _PAUSE = 0.001
-"""Seconds of a pause."""
+"""The length of a pause in seconds."""
 
 NOTHING: dict[str, Any] = {}
 """No parameters."""
@@ -59,17 +59,16 @@ _HEAD = HEAD.size
 
 
 class TraceWriter:
-    """Writes what one process does to a folder of traces.
+    """Writes the events of one process to a folder of traces.
 
-    ``node`` is the name of the process. ``run`` is the name of the execution of the whole system that it is part of;
-    without one, it is the run that goes on in the folder, which the first writer there has named. A process that is
-    started again with the same names is the next incarnation. The first event is ``started``, with the parameters of
-    that name; :meth:`close` writes ``ended``.
+    ``node`` is the name of the process. ``run`` is the name of the execution of the whole system; by default it is the
+    folder's current run, which the first writer there named. A process that starts again with the same names is the
+    next incarnation. The first event is ``started``, with the parameters ``started``; :meth:`close` writes ``ended``.
 
-    The constructor raises :class:`TraceError` if the folder cannot be written to. From then on nothing is raised. An
-    event that cannot be written is missing by its number, and so are all after a full disk or ``size_limit`` bytes:
-    the trace then ends with ``trace_stopped`` and the reason. Any thread may emit. In a child after ``os.fork`` nothing
-    is written.
+    The constructor raises :class:`TraceError` if the folder cannot be written to. No other method raises. If an event
+    cannot be written, its number is missing in the trace. After a full disk or ``size_limit`` bytes nothing more is
+    written: the trace ends with ``trace_stopped`` and the reason. Any thread may emit. A child process after
+    ``os.fork`` writes nothing.
     """
 
     def __init__(
@@ -93,9 +92,9 @@ class TraceWriter:
         self.run = self.folder.run() if run is None else run
         self.node = node
         self.seq = 0
-        """The number of the last event, whether it could be written or not."""
+        """The number of the last event, written or not."""
         self.stopped = ""
-        """Why nothing more is written; empty as long as it is."""
+        """Why writing stopped; empty while the writer writes."""
         self._stem = stem_of(self.run, node)
         self._event_limit = event_limit
         self._size = segment
@@ -128,9 +127,9 @@ class TraceWriter:
         state: dict[str, Any] | None = None,
         actor: str = "",
     ) -> None:
-        """Write down that ``actor`` has done something about ``subject``; values must be such as JSON has.
+        """Record that ``actor`` performed ``action`` on ``subject``. Values must be JSON values.
 
-        Call it where the thing takes effect. When it returns, the event outlives the process, though not the machine's
+        Call it where the action takes effect. Once it returns, the event survives a crash of the process, but not a
         loss of power.
         """
         with self._lock:
@@ -158,9 +157,7 @@ class TraceWriter:
                 _log.warning("event %d, %s, is missing in the trace of %s: %s", seq, action, self._named(), error)
 
     def close(self, parameters: dict[str, Any] = NOTHING) -> None:
-        """Write ``ended``, and make Parquet files of what there is; nothing is written any more. A second call does
-        nothing.
-        """
+        """Write ``ended``, convert the spools to Parquet, and stop writing. A second call does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -177,23 +174,23 @@ class TraceWriter:
             self._ahead.close(remove=True)
         _pack_segment(self.folder, self._segment)
 
-    # -- files of frames ----------------------------------------------------------------------------------------------
+    # -- spools -------------------------------------------------------------------------------------------------------
 
     def _first(self) -> tuple[Segment, int]:
-        """The first file of the next incarnation of the node. Whoever makes it has the number."""
+        """The first spool of the node's next incarnation. The process that creates the file owns the number."""
         try:
             there = self.folder.incarnations(self._stem)
             for incarnation in count(max(there, default=0) + 1):
                 name = Name(self._stem, incarnation, 1)
                 try:
                     segment = Segment(
-                        self.folder.spool_path(name), Whose(self.run, self.node, incarnation, 1), self._size
+                        self.folder.spool_path(name), Origin(self.run, self.node, incarnation, 1), self._size
                     )
                 except FileExistsError:
                     continue
                 if not self.folder.parquet_path(name).exists():
                     return segment, incarnation
-                segment.close(remove=True)  # somebody began and ended meanwhile
+                segment.close(remove=True)  # another process started and ended meanwhile
         except OSError as error:
             raise TraceError(
                 f"traces cannot be written to {self.folder.directory}: {error.strerror or error}"
@@ -201,7 +198,7 @@ class TraceWriter:
         raise AssertionError("numbers do not end")
 
     def _make_room(self, size: int, action: str) -> bool:
-        """Go on in the next file; whether there is room for a payload now."""
+        """Switch to the next spool if needed. Returns whether the payload fits now."""
         if size > self._event_limit:
             _log.warning(
                 "event %d, %s, is missing in the trace of %s: it has %d bytes, and the limit is %d",
@@ -236,21 +233,21 @@ class TraceWriter:
     def _next(self) -> Segment:
         part = self._part + 1
         name = Name(self._stem, self.incarnation, part)
-        return Segment(self.folder.spool_path(name), Whose(self.run, self.node, self.incarnation, part), self._size)
+        return Segment(self.folder.spool_path(name), Origin(self.run, self.node, self.incarnation, part), self._size)
 
     def _prepare(self) -> None:
-        """In the thread: make the file that comes next. If that fails, so it does when it is needed, and is told
-        then.
+        """Create the next spool ahead of time. Runs in the thread. A failure is not reported here: it recurs, and is
+        reported, when the spool is needed.
         """
         with contextlib.suppress(OSError), self._making:
             if self._ahead is None and not self._is_closed and self._left >= self._size:
                 self._ahead = self._next()
 
-    # -- how it ends --------------------------------------------------------------------------------------------------
+    # -- the end of the trace -----------------------------------------------------------------------------------------
 
     def _stop(self, reason: str) -> None:
-        """Nothing more is written. Whoever reads the trace is told by the event that takes the number of the one that
-        was not written.
+        """Stop writing. A ``trace_stopped`` event takes the number of the event that was not written, so readers
+        notice.
         """
         self._is_on = False
         self.stopped = reason[:REASON]
@@ -259,7 +256,7 @@ class TraceWriter:
         self._put_last(STOPPED, {"reason": self.stopped})
 
     def _put_last(self, action: str, parameters: dict[str, Any]) -> None:
-        """Write an event into the reserve, which has room for how a trace stops and how it ends."""
+        """Write an event into the reserve. It has room for the stop and the end of a trace."""
         try:
             payload = _encode((self.seq, "", action, None, json_of(parameters), None))
             if self._end + _HEAD + len(payload) > self._size:
@@ -271,9 +268,9 @@ class TraceWriter:
             _log.warning("the end of the trace of %s is missing: %s", self._named(), error)
 
     def _abandon(self) -> None:
-        """In a child of the process: the trace is the parent's."""
+        """Stop writing in a forked child: the trace belongs to the parent."""
         self._is_on, self._is_closed = False, True
-        self._lock = threading.Lock()  # somebody may have held it
+        self._lock = threading.Lock()  # another thread may have held the old one during the fork
 
     def _named(self) -> str:
         return named(self.run, self.node, self.incarnation)
@@ -291,7 +288,7 @@ os.register_at_fork(after_in_child=_abandon_all)
 
 
 class _Worker:
-    """A thread that makes Parquet files of full files of frames. ``prepare`` is called before each."""
+    """A thread that converts full spools to Parquet. It calls ``prepare`` before each."""
 
     def __init__(self, folder: Folder, prepare: Callable[[], None]) -> None:
         self._folder = folder
@@ -302,11 +299,11 @@ class _Worker:
         self._thread.start()
 
     def pack(self, segment: Segment) -> None:
-        """Make a Parquet file of a segment, sooner or later."""
+        """Queue a spool for conversion."""
         self._segments.put(segment)
 
     def finish(self) -> None:
-        """Wait until all is done, which is done without pauses now."""
+        """Convert the rest without pauses, and wait for it."""
         self._pause = 0.0
         self._segments.put(None)
         self._thread.join()
@@ -331,7 +328,7 @@ class _Worker:
 
 
 def _pack_segment(folder: Folder, segment: Segment, rest: Callable[[], None] = lambda: None) -> None:
-    """Make a Parquet file of a segment and remove the segment; leave it if that is not possible."""
+    """Convert a spool to Parquet and remove it. If that fails, the spool stays."""
     is_packed = False
     try:
         _convert(folder, Contents(segment.path), rest)
@@ -346,10 +343,10 @@ def _pack_segment(folder: Folder, segment: Segment, rest: Callable[[], None] = l
 def _convert(folder: Folder, contents: Contents, rest: Callable[[], None] = lambda: None) -> None:
     with naming_extra("writing traces as Parquet", "query"):
         from fencepost.traces import parquet
-    whose = contents.whose
-    if whose is not None:
-        name = Name(stem_of(whose.run, whose.node), whose.incarnation, whose.part)
-        parquet.write(folder.parquet_path(name), whose, _batches(contents, rest))
+    origin = contents.origin
+    if origin is not None:
+        name = Name(stem_of(origin.run, origin.node), origin.incarnation, origin.part)
+        parquet.write(folder.parquet_path(name), origin, _batches(contents, rest))
 
 
 def _batches(contents: Contents, rest: Callable[[], None]) -> Iterator[list[Row]]:
@@ -360,8 +357,8 @@ def _batches(contents: Contents, rest: Callable[[], None]) -> Iterator[list[Row]
 
 
 def pack(directory: str | Path) -> int:
-    """Make Parquet files of the spools that killed processes have left in a folder of traces; gives their number. Those
-    of processes that live stay.
+    """Convert the spools that killed processes left in a folder of traces to Parquet. Returns their number. Spools of
+    live processes stay.
 
     Raises :class:`TraceError` for a spool that is damaged or cannot be read, and :class:`fencepost.OptionError`
     without PyArrow.
@@ -379,7 +376,7 @@ def pack(directory: str | Path) -> int:
             if not path.exists():
                 continue
             contents = Contents(path)
-            if contents.whose is None:  # somebody makes it, and has not locked it yet, or was killed then
+            if contents.origin is None:  # its writer has not locked it yet, or was killed before
                 continue
             _convert(folder, contents)
             path.unlink()

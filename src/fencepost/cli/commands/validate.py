@@ -31,7 +31,7 @@ from fencepost.traces.validation.watch import Limits
 if TYPE_CHECKING:
     from fencepost.states.manifest import StateSpace
     from fencepost.traces.validation.coverage import Visits
-    from fencepost.traces.validation.space import SpaceCoverage
+    from fencepost.traces.validation.space_coverage import SpaceCoverage
 
 HERE, SPARK, AUTO = "local", "spark", "auto"
 LAST = 12
@@ -205,12 +205,12 @@ def _here(
 
 
 def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace) -> SpaceCoverage:
-    from fencepost.traces.validation.space import InSpace, in_space
+    from fencepost.traces.validation.space_coverage import InSpace, in_space
 
     within = InSpace(conformance, space)
     for run, subject in traces.names():
         if subject:
-            within.follow(subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
+            within.replay(subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
     return in_space(space, within.visited)
 
 
@@ -272,7 +272,7 @@ def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list
     explain = validation.explaining(given.last, output.width())
     live.follow(
         Tail(given.traces),
-        live.Following(Validator(conformance), limits, explain, given.runs, given.subjects),
+        live.LiveRuns(Validator(conformance), limits, explain, given.runs, given.subjects),
         until,
         tell,
     )

@@ -23,6 +23,6 @@ async def until_one_ends(*parts: Awaitable[object]) -> None:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         over = [task for task in running if task.done()]
     finally:
-        await tasks.end(running)
+        await tasks.cancel(running)
     for task in over:
         task.result()

@@ -66,7 +66,7 @@ class Worker:
             while True:
                 await self._next()
         finally:
-            await tasks.end(self._begun)
+            await tasks.cancel(self._begun)
 
     async def _next(self) -> None:
         """Start on a ledger, or wait until there may be one."""

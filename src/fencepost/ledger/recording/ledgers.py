@@ -62,7 +62,7 @@ class Ledgers:
 
     async def close(self) -> None:
         """Stop following."""
-        await tasks.end(self._tasks)
+        await tasks.cancel(self._tasks)
 
     def noticed(self, ledger: int) -> None:
         """A message was about this ledger."""
@@ -82,7 +82,7 @@ class Ledgers:
 
     def start(self, work: Any) -> None:
         """Start a task, which :meth:`close` cancels."""
-        tasks.begin(work, self._tasks)
+        tasks.start(work, self._tasks)
 
     def _was_there(self, ledger: int) -> bool:
         """Whether a ledger may be older than the recording, so that versions may have been missed."""

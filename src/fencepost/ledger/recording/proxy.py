@@ -154,7 +154,7 @@ class Proxy:
             server.close()
         for link in [*self.links]:
             link.end("proxy", abort=True)
-        await tasks.end(self.tasks)
+        await tasks.cancel(self.tasks)
 
     def refused_tls(self, link: Link) -> None:
         """Log, once, that a client asks for TLS."""
@@ -212,7 +212,7 @@ class Link:
             return
         proxy.links.add(self)
         proxy.counts.connections += 1
-        tasks.begin(self._connect(), proxy.tasks)
+        tasks.start(self._connect(), proxy.tasks)
 
     async def _connect(self) -> None:
         """Connect to the bookie."""

@@ -49,7 +49,7 @@ class Redirects:
 
     async def end(self) -> None:
         """Restore the bookies' addresses, as far as possible."""
-        await tasks.end(self._tasks)
+        await tasks.cancel(self._tasks)
         await asyncio.gather(*map(self._put_back, self.bookies))
 
     async def _keep(self, bookie: str) -> None:

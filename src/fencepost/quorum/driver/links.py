@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, cast
 
-from fencepost.connections.places import Places
+from fencepost.connections.limit import ConnectionLimit
 from fencepost.connections.tls import Files, Listener, Tls, names_host
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver import frames
@@ -133,7 +133,7 @@ class _Incoming(_Link):
         self.replica: ReplicaKey | None = None
         self._greeted = False
         self._address = ""
-        self._places = links.strangers
+        self._limit = links.strangers
         self._deadline: asyncio.TimerHandle | None = None
 
     def give_way(self) -> None:
@@ -149,13 +149,13 @@ class _Incoming(_Link):
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._address = f"{host}:{port}"
         self._reader.limit = min(STRANGERS_FRAME, self._reader.limit)
-        self._places.take(self)
+        self._limit.admit(self)
         self._deadline = self.links.loop.call_later(
             self.links.first_frame, self.close, f"it sent nothing for {self.links.first_frame:g} seconds"
         )
 
     def data_received(self, data: bytes) -> None:
-        self._places.heard(self)
+        self._limit.touch(self)
         super().data_received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -169,19 +169,19 @@ class _Incoming(_Link):
     def _leave(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._places.leave(self)
-        if self.replica is not None and not len(self._places):
-            if self.links.of_replicas.get(self.replica) is self._places:
+        self._limit.remove(self)
+        if self.replica is not None and not len(self._limit):
+            if self.links.of_replicas.get(self.replica) is self._limit:
                 del self.links.of_replicas[self.replica]
 
     def _is_known(self, replica: ReplicaKey | None) -> None:
         """The peer has identified itself: move the connection to a slot of its kind."""
         assert self._deadline is not None
         self._deadline.cancel()
-        self._places.leave(self)
+        self._limit.remove(self)
         self._greeted, self.replica = True, replica
-        self._places = self.links.places_of(replica)
-        self._places.take(self)
+        self._limit = self.links.limit_of(replica)
+        self._limit.admit(self)
         if replica is not None:
             self._reader.limit = self.links.max_frame
 
@@ -359,10 +359,10 @@ class Links:
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.outgoing: dict[str, _Outgoing] = {}
-        self.strangers: Places[_Incoming] = Places(MAX_STRANGERS, _Incoming.give_way)
-        self.administrators: Places[_Incoming] = Places(MAX_ADMINISTRATORS, _Incoming.give_way)
-        self.observers: Places[_Incoming] = Places(MAX_OBSERVERS, _Incoming.give_way)
-        self.of_replicas: dict[ReplicaKey, Places[_Incoming]] = {}
+        self.strangers: ConnectionLimit[_Incoming] = ConnectionLimit(MAX_STRANGERS, _Incoming.give_way)
+        self.administrators: ConnectionLimit[_Incoming] = ConnectionLimit(MAX_ADMINISTRATORS, _Incoming.give_way)
+        self.observers: ConnectionLimit[_Incoming] = ConnectionLimit(MAX_OBSERVERS, _Incoming.give_way)
+        self.of_replicas: dict[ReplicaKey, ConnectionLimit[_Incoming]] = {}
         """The slots of each voter."""
         self._server: asyncio.Server | Listener | None = None
 
@@ -378,19 +378,19 @@ class Links:
             raise SystemFailure(f"cannot listen on {endpoint}: {error.strerror or error}") from error
         return f"{endpoint.rpartition(':')[0]}:{self._server.sockets[0].getsockname()[1]}"
 
-    def places_of(self, replica: ReplicaKey | None) -> Places[_Incoming]:
+    def limit_of(self, replica: ReplicaKey | None) -> ConnectionLimit[_Incoming]:
         """The slots for connections of a replica, or of administrators (None)."""
         if replica is None:
             return self.administrators
         if replica not in self.handler.welcome().voters:
             return self.observers
-        return self.of_replicas.setdefault(replica, Places(MAX_OF_REPLICA, _Incoming.give_way))
+        return self.of_replicas.setdefault(replica, ConnectionLimit(MAX_OF_REPLICA, _Incoming.give_way))
 
     @property
     def incoming(self) -> list[_Incoming]:
         """The incoming connections."""
         kinds = self.strangers, self.administrators, self.observers, *self.of_replicas.values()
-        return [link for places in kinds for link in places]
+        return [link for limit in kinds for link in limit]
 
     def send(self, endpoint: str, request: AnyRequest) -> None:
         """Send a request. The response goes to the handler."""

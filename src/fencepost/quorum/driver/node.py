@@ -424,7 +424,7 @@ class QuorumNode:
             self._rest.cancel()
             self._rest = None
         writes = self.log.take()
-        self._log_worker.do(lambda: self.log.write(writes), self._synced)
+        self._log_worker.submit(lambda: self.log.write(writes), self._synced)
 
     def _synced(self, error: BaseException | None) -> None:
         if self.stopped:
@@ -445,7 +445,7 @@ class QuorumNode:
         self._rest = None
         if not self._syncing and not self.stopped:
             self._syncing = True
-            self._log_worker.do(self.log.rest, self._rested)
+            self._log_worker.submit(self.log.rest, self._rested)
 
     def _rested(self, error: BaseException | None) -> None:
         self._syncing = False
@@ -457,7 +457,7 @@ class QuorumNode:
 
     def _delete_before(self, effect: interface.DeleteBefore) -> None:
         first = self.log.delete_before(effect.offset)
-        self._log_worker.do(lambda: self.log.remove_files(first), self._done)
+        self._log_worker.submit(lambda: self.log.remove_files(first), self._done)
 
     def _done(self, error: BaseException | None) -> None:
         if error is not None:
@@ -507,7 +507,7 @@ class QuorumNode:
         records_of_it = self.machine.snapshot()
         head = next(records_of_it, ())  # fixes the current state
         groups = itertools.chain([head], records_of_it)
-        self._snapshot_worker.do(
+        self._snapshot_worker.submit(
             lambda: self._write_snapshot(snapshot, groups), lambda error: self._snapshot_written(snapshot, error)
         )
 
@@ -552,7 +552,7 @@ class QuorumNode:
                     return
             self._unblock()
 
-        self._log_worker.do(lambda: loaded.append(fetched.install()), installed)
+        self._log_worker.submit(lambda: loaded.append(fetched.install()), installed)
 
     def _load(self, snapshot: Snapshot, records: Sequence[bytes]) -> None:
         _logger.info("%s goes on from the snapshot at %s", self.me, snapshot.end.offset)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import struct
 
-from fencepost.connections.places import Places
+from fencepost.connections.limit import ConnectionLimit
 from fencepost.connections.tls import Listener
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.host import QuorumHost
@@ -49,7 +49,7 @@ class KafkaListener:
         self.first_frame = first_frame
         self._answers: Answers | None = None
         self._server: asyncio.Server | Listener | None = None
-        self._connections: Places[asyncio.Task[None]] = Places(max_connections, asyncio.Task.cancel)
+        self._connections: ConnectionLimit[asyncio.Task[None]] = ConnectionLimit(max_connections, asyncio.Task.cancel)
 
     async def listen(self, port: int) -> tuple[str, int]:
         """Listen at a port, 0 being any free one. Returns the host and port for clients. Raises
@@ -85,7 +85,7 @@ class KafkaListener:
         assert task is not None
         peer = ":".join(map(str, (writer.get_extra_info("peername") or ("", 0))[:2]))
         try:
-            self._connections.take(task)
+            self._connections.admit(task)
             await self._serve(reader, writer, task)
         except Malformed as error:
             _logger.warning("a connection of Kafka's protocol from %s is closed: it %s", peer, error)
@@ -94,7 +94,7 @@ class KafkaListener:
         except (OSError, EOFError, asyncio.CancelledError):
             pass  # the client is gone, or the member stops
         finally:
-            self._connections.leave(task)
+            self._connections.remove(task)
             writer.transport.abort()
 
     async def _serve(
@@ -108,7 +108,7 @@ class KafkaListener:
                 if not 0 <= length <= self.max_frame:
                     raise Malformed(f"announced a frame of {length:,} bytes, and the limit is {self.max_frame:,}")
                 data = await reader.readexactly(length)
-            self._connections.heard(task)
+            self._connections.touch(task)
             patience = self.idle
             request = decode_request(data)
             version, body = await self._answers.to(request)

@@ -162,7 +162,7 @@ class SimWorker(Worker):
         self.loop = loop
         self.tasks: deque[tuple[Callable[[], None], Done]] = deque()
 
-    def do(self, work: Callable[[], None], done: Done) -> None:
+    def submit(self, work: Callable[[], None], done: Done) -> None:
         self.tasks.append((work, done))
         if len(self.tasks) == 1:
             self._begin()

@@ -1,10 +1,10 @@
-"""Traces of running systems, held to the protocols that were checked.
+"""Trace validation: replays traces of running systems against the protocols that were checked.
 
-A file that says how derives a class from :class:`Conformance`, which gives a :class:`Step` for each :class:`Event` that
-is one.
+A conformance file derives a class from :class:`Conformance`. It maps each :class:`Event` of a trace to the steps of the
+protocol (:class:`Step`).
 """
 
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
-from fencepost.traces.validation.follow import like
+from fencepost.traces.validation.replay import like
 
 __all__ = ["Conformance", "Event", "NotCovered", "Step", "like"]

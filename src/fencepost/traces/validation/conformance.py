@@ -1,8 +1,8 @@
-"""The contents of a conformance file: which events of a trace are which steps of a protocol.
+"""The base classes of conformance files, which map the events of a trace to the steps of a protocol.
 
-It stands beside its protocol, in Python, and knows what the system writes and what the protocol's author means. The
-machinery around it knows neither: it orders steps by what they send, receive, read and write, and follows the protocol
-along them.
+A conformance is Python, and stands beside its protocol. It knows the events of the system and the actions of the
+protocol. The validator knows neither: it orders steps by the messages that they send and receive and the versions that
+they read and write, and replays them against the protocol.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import msgspec
 
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import Value
-from fencepost.traces.validation.follow import Has, Like, Pick
+from fencepost.traces.validation.replay import Has, Like, Pick
 
 S = TypeVar("S")
 
 Message: TypeAlias = Hashable
-"""The name of a message, by which its sender and its receiver know it. Of several with one name, the first that is sent
-is received first.
+"""The name of a message, the same for its sender and its receiver. Messages of the same name are received in the order
+in which they were sent.
 """
 
 Version: TypeAlias = tuple[Hashable, int]
-"""One version of something that is replaced as a whole: its name and the number of the version."""
+"""One version of an object that is replaced as a whole: the object's name and the version number."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One thing that a node of a running system did: a :class:`fencepost.TraceEvent` with its parameters as values.
+    """One event of a node: a :class:`fencepost.TraceEvent` with its parameters as values.
 
-    ``seq`` counts the events of one ``incarnation`` of a ``node`` from 1 on, without gaps. ``subject``: what it is
-    about, the unit that is validated; None for all. ``actor``: the role within the node.
+    ``seq`` counts the events of one ``incarnation`` of a ``node`` from 1, without gaps. ``subject``: the object that
+    the event is about, which is the unit of validation; None for all subjects. ``actor``: the role within the node.
     """
 
     node: str
@@ -50,14 +50,15 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, gc=False):
-    """One step of the protocol that an event says was taken.
+    """One step of the protocol that an event reports.
 
-    ``parameters`` and ``picks``: of the action, and what it chooses, in order. ``receives``, ``sends``: messages, which
-    order steps of several nodes. ``writes``, ``reads``: versions, which do so too: a version is written after the one
-    before it was read. ``after``: what parts of the state must hold then, by their paths, and ``before`` what must hold
-    just before. ``to``: all whom it sends something. ``tells``: for kinds of events (``send``, ``receive``) what the
-    step must tell of them. ``may_skip``: a step that the system may have ignored: it is left out where it is not
-    enabled. No ``action``: the event takes part in the order, and ``after`` must hold.
+    ``parameters``: of the action. ``picks``: the options that its choices take, in order. ``receives``, ``sends``:
+    messages; a receipt comes after its send. ``writes``, ``reads``: versions; a version is written after all reads of
+    the version before it. ``after``: values that parts of the state, named by their paths, must have after the step;
+    ``before``: values just before it. ``to``: all receivers of its messages. ``tells``: for a kind of message event
+    (``send``, ``receive``), the fields that a message of the step must have. ``may_skip``: the system may have ignored
+    the step, so it is skipped where it is not enabled. Without ``action``: the event takes part in the order, and
+    ``after`` must hold.
     """
 
     action: str | None
@@ -81,8 +82,8 @@ class Step(msgspec.Struct, gc=False):
 
 
 def rounded(number: int, least: int = 4) -> int:
-    """A number that is at least as high, of which there are few, and at least ``least``: traces with the same constants
-    are followed faster together.
+    """``number`` rounded up to ``least`` times a power of two. Fewer distinct constants mean that more traces share one
+    replayer and its cache.
     """
     size = least
     while size < number:
@@ -91,20 +92,20 @@ def rounded(number: int, least: int = 4) -> int:
 
 
 def by_action(table: Mapping[str, S]) -> dict[str, S]:
-    """What stands in a table for each action; its keys are names of actions, with spaces between them."""
+    """A table by action, from one whose keys are names of several actions, separated by spaces."""
     return {action: held for actions, held in table.items() for action in actions.split()}
 
 
 class NotCovered(Exception):
-    """A trace has something that the conformance does not know how to hold to the protocol."""
+    """A trace has an event that the conformance cannot map to the protocol."""
 
 
 class Conformance(ABC):
-    """How the trace of one subject in one run is held to a protocol.
+    """Maps the trace of one subject in one run to the steps of a protocol.
 
-    ``name``: of the protocol that a user names. ``subjects``: a regular expression of all subjects that the protocol is
-    about; others in the same trace belong to other protocols, and are left out. ``events``: all of them that are about
-    the subject or about all subjects, node by node in their order. A subclass may look ahead in them.
+    ``name``: the protocol's name for users. ``subjects``: a regular expression that matches the protocol's subjects;
+    events of other subjects belong to other protocols, and are left out. ``events``: all events about the subject or
+    about all subjects, node by node, each node's in order. A subclass may look ahead in them.
     """
 
     name: ClassVar[str]
@@ -117,47 +118,45 @@ class Conformance(ABC):
 
     @classmethod
     def of(cls, subject: str, events: Sequence[Event]) -> Conformance:
-        """The conformance that holds this trace to a protocol: this one, or one that knows its writer better."""
+        """The conformance for this trace: one of this class, or of a class that knows the trace's writer better."""
         return cls(subject, events)
 
     @abstractmethod
     def constants(self) -> Mapping[str, Any]:
-        """The constants of the protocol for this trace. Traces with the same constants are followed faster together."""
+        """The constants of the protocol for this trace. Traces with equal constants share one replayer's cache."""
 
     @abstractmethod
     def bind(self, protocol: Protocol) -> None:
-        """The protocol with these constants: the values that its model values stand for can be bound."""
+        """Called with the protocol that has these constants, to bind its model values to names in the trace."""
 
     @abstractmethod
     def steps(self, event: Event) -> Iterable[Step]:
-        """The steps of one event, in order; none for an event that the protocol does not know of."""
+        """The steps of one event, in order; none for an event that the protocol does not model."""
 
     def in_order(self) -> Sequence[Event]:
-        """The events in the order in which each node took their steps, where that differs from the order in which it
-        traced them.
+        """The events in the order in which each node took their steps. Override it where a node traces in another
+        order.
         """
         return self.events
 
     def is_untouched(self) -> bool:
-        """Whether nothing was done to the subject, as far as its events tell. Asked of a trace without a step, which is
-        a behaviour only then.
+        """Whether the events show that nothing was done to the subject. A trace without a step is accepted only if this
+        is true.
         """
         return False
 
     def names(self) -> Mapping[str, str]:
-        """The names of the things that model values stand for, for people."""
+        """The names in the trace that model values stand for, for reports."""
         return {}
 
     @classmethod
     def is_over(cls, events: Sequence[Event]) -> bool:
-        """Whether nothing that matters is to come of a subject, given its events: it is closed, say. Asked where traces
-        are validated while they are written.
+        """Whether no further event of a subject can matter, given its events: the subject is closed, say. Used where
+        traces are validated while they are written.
         """
         return False
 
     @classmethod
     def still_needed(cls, events: Sequence[Event]) -> Iterable[Event]:
-        """Those events, of all that are about all subjects, that the verdict on any subject still depends on. Asked
-        where memory is to be bounded.
-        """
+        """Of the events about all subjects, those that any verdict may still depend on. Used to bound memory."""
         return events

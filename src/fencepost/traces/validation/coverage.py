@@ -1,4 +1,4 @@
-"""Coverage of a protocol by traces: its actions, their effects, and the conditions that refused them."""
+"""Coverage of a protocol by traces: actions, their effects, and the conditions that refused them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from fencepost.language.context import Slot
 from fencepost.language.network import NetworkShape
 from fencepost.language.values import show_parameters
 from fencepost.traces.validation.conformance import Step
-from fencepost.traces.validation.follow import Follower, Taken
-from fencepost.traces.validation.lines import Ran
+from fencepost.traces.validation.line_coverage import LineTracer
+from fencepost.traces.validation.replay import Replayer, Taken
 from fencepost.traces.validation.validate import Verdict
 
 NOTHING = "nothing changes"
-"""The effect of a step that writes nothing and tells nothing."""
+"""The effect of a step that writes nothing and emits no event."""
 
 
 class Visits(msgspec.Struct):
-    """How often each action was taken (``taken``), with which ``parameters``, to which ``effects``; which ``lines`` of
-    the author's it has run, and which have refused it (``refused``); which options were taken where a line chooses
-    (``choices``), 0 for those that were there and never taken.
+    """Counts by action: how often it was taken (``taken``), with which ``parameters`` and which ``effects``; how often
+    each of the author's ``lines`` ran, and how often it refused the action (``refused``). ``choices`` counts the
+    options taken where a line chooses; 0 for options that were offered but never taken.
     """
 
     taken: dict[str, int] = {}
@@ -32,7 +32,7 @@ class Visits(msgspec.Struct):
     choices: dict[str, dict[str, int]] = {}
 
     def add(self, other: Visits) -> None:
-        """Count what another has counted."""
+        """Add the counts of another."""
         for action, count in other.taken.items():
             self.taken[action] = self.taken.get(action, 0) + count
         for name in ("parameters", "effects", "lines", "refused", "choices"):
@@ -47,63 +47,63 @@ class Coverage:
 
     def __init__(self) -> None:
         self._visits = Visits()
-        self._ways: dict[tuple[str, int], _Way] = {}
-        self._ran: Ran | None = None
+        self._paths: dict[tuple[str, int], _Path] = {}
+        self._ran: LineTracer | None = None
 
     @property
     def visits(self) -> Visits:
-        """The actions that were visited so far."""
-        self._add_ways()
+        """The counts so far."""
+        self._flush()
         return self._visits
 
     def add(self, verdict: Verdict) -> None:
-        """Count the steps of a trace, as far as it got."""
-        follower, visits = verdict.follower, self._visits
-        if follower is None:
+        """Count the replayed steps of a trace."""
+        replayer, visits = verdict.replayer, self._visits
+        if replayer is None:
             return
-        row = follower.initial()
+        row = replayer.initial()
         for _, step, taken in verdict.path:
             assert step.action is not None
             visits.taken[step.action] = visits.taken.get(step.action, 0) + 1
             _count(visits.parameters, step.action, show_parameters(dict(step.parameters)))
-            way = self._ways.get((step.action, id(taken)))
-            if way is None:
-                way = self._ways[step.action, id(taken)] = self._learn(follower, row, step, taken)
-            way.count += 1
-            follower.apply(row, taken.writes)
+            path = self._paths.get((step.action, id(taken)))
+            if path is None:
+                path = self._paths[step.action, id(taken)] = self._learn(replayer, row, step, taken)
+            path.count += 1
+            replayer.apply(row, taken.writes)
         for (action, where), count in verdict.refused.items():
             _count(visits.refused, action, where, count)
 
-    def _learn(self, follower: Follower, row: list[int], step: Step, taken: Taken) -> _Way:
-        if len(self._ways) >= MOST_WAYS:
-            self._add_ways()
-            self._ways.clear()
+    def _learn(self, replayer: Replayer, row: list[int], step: Step, taken: Taken) -> _Path:
+        if len(self._paths) >= MOST_PATHS:
+            self._flush()
+            self._paths.clear()
         if self._ran is None:
-            self._ran = Ran(type(follower.protocol))
-        lines, options = self._ran.by(follower, row, step)
+            self._ran = LineTracer(type(replayer.protocol))
+        lines, options = self._ran.by(replayer, row, step)
         for place, option, is_taken in options:
             if not is_taken:
                 _count(self._visits.choices, place, option, 0)
-        return _Way(
-            taken, effect(follower, taken), lines, [(place, option) for place, option, is_taken in options if is_taken]
+        return _Path(
+            taken, effect(replayer, taken), lines, [(place, option) for place, option, is_taken in options if is_taken]
         )
 
-    def _add_ways(self) -> None:
-        """Add the counts of ways through actions to the visits."""
+    def _flush(self) -> None:
+        """Move the counts of all ways through actions to the visits."""
         visits = self._visits
-        for (action, _), way in self._ways.items():
-            if way.count:
-                _count(visits.effects, action, way.effect, way.count)
-                for line in way.lines:
-                    _count(visits.lines, action, line, way.count)
-                for place, option in way.options:
-                    _count(visits.choices, place, option, way.count)
-                way.count = 0
+        for (action, _), path in self._paths.items():
+            if path.count:
+                _count(visits.effects, action, path.effect, path.count)
+                for line in path.lines:
+                    _count(visits.lines, action, line, path.count)
+                for place, option in path.options:
+                    _count(visits.choices, place, option, path.count)
+                path.count = 0
 
 
 @dataclass
-class _Way:
-    """One way through an action: ``taken`` by ``count`` steps."""
+class _Path:
+    """One path through an action's code, taken by ``count`` steps."""
 
     taken: Taken
     effect: str
@@ -112,8 +112,8 @@ class _Way:
     count: int = 0
 
 
-MOST_WAYS = 100_000
-"""Ways through actions that are held at once."""
+MOST_PATHS = 100_000
+"""Paths through actions that are held at once."""
 
 
 def _count(counts: dict[str, dict[str, int]], action: str, what: str, by: int = 1) -> None:
@@ -121,21 +121,21 @@ def _count(counts: dict[str, dict[str, int]], action: str, what: str, by: int = 
     of[what] = of.get(what, 0) + by
 
 
-def effect(follower: Follower, taken: Taken) -> str:
-    """The effects of a step by any process: the parts of the state that it changes, and the messages that pass."""
+def effect(replayer: Replayer, taken: Taken) -> str:
+    """The effects of a step: the messages that it sends or receives, and the parts of the state that it changes."""
     messages = dict.fromkeys(
         f"{event.kind}s {type(message).__name__}" for event in taken.events for message in event.passed
     )
-    shapes = follower.protocol.shapes
+    shapes = replayer.protocol.shapes
     parts = dict.fromkeys(
         part_name(slot)
         for index, _ in taken.writes
-        if not isinstance(shapes.get((slot := follower.store.slots[index]).path[0]), NetworkShape)
+        if not isinstance(shapes.get((slot := replayer.store.slots[index]).path[0]), NetworkShape)
     )
     changed = [f"changes {', '.join(sorted(parts))}"] if parts else []
     return "; ".join([*sorted(messages), *changed]) or NOTHING
 
 
 def part_name(slot: Slot) -> str:
-    """The name of a part of the state, whoever it is about: ``client.lac``."""
+    """The name of a part of the state without its keys: ``client.lac``."""
     return ".".join(part for part in slot.path if isinstance(part, str))

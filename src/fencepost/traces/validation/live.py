@@ -1,4 +1,4 @@
-"""Validates traces in this process while systems write them."""
+"""Validates traces in this process while they are written."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.watch import Limits, Watch
 
 PAUSE = 0.5
-"""Seconds between two looks at the folders."""
+"""Seconds between two polls of the folders."""
 
-Tell = Callable[[list[Outcome]], None]
-"""Takes verdicts as they become certain."""
+Reporter = Callable[[list[Outcome]], None]
+"""Called with verdicts as they become certain."""
 
 
 @dataclass
-class Following:
-    """Runs that are watched, each by a :class:`fencepost.traces.validation.watch.Watch`. ``runs``, ``subjects``: those
-    that are wanted, empty for all.
+class LiveRuns:
+    """Runs under validation, each with a :class:`fencepost.traces.validation.watch.Watch`. ``runs``, ``subjects``: the
+    ones to validate; empty for all.
     """
 
     validator: Validator
@@ -35,7 +35,7 @@ class Following:
     watches: dict[str, Watch] = field(default_factory=dict)
 
     def feed(self, events: Iterable[TraceEvent], now: float) -> None:
-        """Take events of any runs."""
+        """Take events of any run."""
         is_known = re.compile(self.validator.conformance.subjects, re.DOTALL).fullmatch
         is_wanted = self.subjects.__contains__ if self.subjects else is_known
         by_run: dict[str, list[TraceEvent]] = {}
@@ -57,9 +57,9 @@ class Following:
         return [outcome for watch in self.watches.values() for outcome in watch.finish(now)]
 
 
-def follow(tail: Tail, following: Following, until: Callable[[], bool], tell: Tell) -> None:
-    """Read what is added to folders and tell verdicts, ``until`` it says so, or until KeyboardInterrupt, which ends it
-    likewise.
+def follow(tail: Tail, following: LiveRuns, until: Callable[[], bool], report: Reporter) -> None:
+    """Poll folders and report verdicts, until ``until`` returns True or KeyboardInterrupt. Reports the remaining
+    verdicts at the end.
     """
     now = time.monotonic()
     try:
@@ -67,10 +67,10 @@ def follow(tail: Tail, following: Following, until: Callable[[], bool], tell: Te
             following.feed(tail.poll(), now)
             found = following.look(now)
             if found:
-                tell(found)
+                report(found)
             time.sleep(PAUSE)
             now = time.monotonic()
     except KeyboardInterrupt:
         pass
     following.feed(tail.poll(), now)
-    tell(following.look(now) + following.finish(now))
+    report(following.look(now) + following.finish(now))

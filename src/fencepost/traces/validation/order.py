@@ -1,7 +1,7 @@
-"""Puts the steps of several nodes into one order that their causes allow.
+"""Orders the steps of several nodes by causality.
 
-A step comes after the one before it in its node, after the send of what it receives, and in the order of the versions
-that it reads and writes. No clock is asked.
+A step comes after the previous step of its node, and after the send of the message that it receives. Reads and writes
+follow the order of versions. No clock is used.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from fencepost.traces.validation.conformance import Step
 
 
 class PartialOrder:
-    """The order of steps that their causes ask for. A step is known by its number.
+    """The causal order of steps. A step is identified by its number.
 
-    ``lines``: the numbers of the steps of each node, in their order.
+    ``lines``: for each node the numbers of its steps, in order.
     """
 
     def __init__(self, steps: Sequence[Step], lines: Sequence[Sequence[int]]) -> None:
         self.after: list[list[int]] = [[] for _ in steps]
-        """For each step those that come after it."""
+        """For each step, its direct successors."""
         self.waits: list[int] = [0] * len(steps)
-        """For each step how many come before it."""
+        """For each step, the number of its direct predecessors."""
         for line in lines:
             for one, other in pairwise(line):
                 self._add(one, other)
         self.unsent: set[int] = set()
-        """The steps that receive what nobody has sent, or not so often."""
+        """Steps that receive a message that was never sent, or not as often as it was received."""
         self._order_messages(steps, lines)
         self._order_versions(steps)
 
@@ -38,7 +38,7 @@ class PartialOrder:
         self.waits[other] += 1
 
     def _order_messages(self, steps: Sequence[Step], lines: Sequence[Sequence[int]]) -> None:
-        """The n-th receipt of a message comes after it was sent for the n-th time."""
+        """The n-th receipt of a message comes after its n-th send."""
         sent: dict[Any, list[int]] = defaultdict(list)
         for line in lines:
             for number in line:
@@ -77,11 +77,11 @@ class PartialOrder:
                     self._add(number, replaced)
 
     def first(self) -> list[int]:
-        """The steps that nothing comes before."""
+        """The steps without predecessors."""
         return [number for number, count in enumerate(self.waits) if not count]
 
     def cycle(self) -> list[int]:
-        """Steps that come before themselves, in a circle; empty if there are none."""
+        """A cycle of steps, in order; empty if there is none."""
         waits, ready = list(self.waits), self.first()
         while ready:
             for other in self.after[ready.pop()]:
@@ -104,7 +104,7 @@ class PartialOrder:
 
 
 def lines_of(nodes: Sequence[str]) -> Iterator[list[int]]:
-    """The numbers of the steps of each node, given the node of each step."""
+    """For each node the numbers of its steps; ``nodes`` has the node of each step."""
     lines: dict[str, list[int]] = defaultdict(list)
     for number, node in enumerate(nodes):
         lines[node].append(number)

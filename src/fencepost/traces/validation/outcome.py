@@ -1,6 +1,4 @@
-"""The outcome of one trace, as data that can be sent, stored and printed: a verdict without the protocol that it is
-about.
-"""
+"""The outcome of one trace as plain data, to send, store and print: a verdict without its protocol."""
 
 from __future__ import annotations
 
@@ -16,15 +14,15 @@ from fencepost.traces.validation.validate import Validator, Verdict
 
 ACCEPTED, NOT_FINISHED, REJECTED, NOT_COVERED = "accepted", "not finished", "rejected", "not covered"
 RAISED = "raised"
-"""A trace is a behaviour of the protocol; it is one so far, and nobody waits for the rest; it is none; it has something
-that its conformance does not know how to hold to the protocol. Or the Python of the conformance or of the protocol
-raised, which says nothing about the system.
+"""The verdicts. Accepted: the trace is a behaviour of the protocol. Not finished: it is one so far, and validation
+ended before the trace did. Rejected: it is not a behaviour. Not covered: the conformance cannot map an event of it.
+Raised: the Python of the conformance or of the protocol raised, which says nothing about the system.
 """
 
 
 class Alternative(msgspec.Struct):
-    """A step that could have come next, and why it cannot: the event that tells of it, and the line of the author's
-    that refuses it.
+    """A step that could have come next, the event that reports it, why it was refused, and the author's line that
+    refuses it.
     """
 
     node: str
@@ -40,11 +38,11 @@ class Alternative(msgspec.Struct):
 class Outcome(msgspec.Struct):
     """The verdict on the trace of one subject in one run.
 
-    ``taken``: how many of its ``steps`` the protocol takes; ``skipped``: those that the system may have ignored, and
-    has. ``problem``: why it could not be followed at all. ``raised``: whether the conformance, or its protocol, raised.
-    ``refusals``: everything that could have come next, none of which can. ``story``: the last steps before, in words;
-    ``sequence``: as a sequence diagram; both empty where nobody asked for them. ``finished``: whether the trace came to
-    its end. ``protocol``: the name of the one that it was held to, if it came to that.
+    ``taken``: how many of its ``steps`` were replayed. ``skipped``: how many were left out, since the system may have
+    ignored them. ``problem``: why the trace could not be replayed at all. ``raised``: whether the conformance or the
+    protocol raised. ``refusals``: all steps that could have come next; each was refused. ``story``: the last steps
+    before, in words; ``sequence``: as a sequence diagram; both empty unless requested. ``finished``: whether the trace
+    came to its end. ``protocol``: the name of the protocol, if the replay began.
     """
 
     run: str
@@ -74,7 +72,7 @@ class Outcome(msgspec.Struct):
 
 
 Explain = Callable[[Verdict], tuple[str, str]]
-"""The last steps of a verdict: the story, and the sequence diagram."""
+"""Renders the last steps of a verdict: the story, and the sequence diagram."""
 
 Observer = Callable[[Verdict], None]
 """Called with each verdict."""
@@ -85,10 +83,10 @@ def judged(
     explain: Explain | None = None,
     on_verdict: Observer | None = None,
 ) -> Outcome:  # fmt: skip
-    """Validates one trace. Whatever is wrong with its events, or what the conformance raises at it, is its problem and
-    no other trace's.
+    """Validate one trace. Bad events and exceptions of the conformance become the ``problem`` of this trace, so that
+    other traces are still validated.
 
-    ``explain``: called for a trace that is not accepted; ``on_verdict``: for each.
+    ``explain``: called for a trace that is not accepted; ``on_verdict``: called for every trace.
     """
     if not subject:
         return Outcome(run, "", False, events=len(events()), problem="no event of the run is about any subject")
@@ -107,7 +105,7 @@ def judged(
 
 
 def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Outcome:
-    """A verdict as an outcome."""
+    """The outcome of a verdict."""
     story, sequence = explain(verdict) if explain is not None else ("", "")
     refusals = [
         Alternative(
@@ -120,5 +118,5 @@ def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Ou
         run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken,
         verdict.skipped, verdict.problem,
         refusals=refusals, story=story, sequence=sequence,
-        protocol=verdict.follower.protocol.name if verdict.follower is not None else "",
+        protocol=verdict.replayer.protocol.name if verdict.replayer is not None else "",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Finds a conformance: that of a protocol that comes with Fencepost, by name, or one from a file of the user's."""
+"""Finds a conformance: a shipped one by the name of its protocol, or one in a user's file."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SHIPPED = {
     "quorum": "fencepost.protocols.quorum.conformance:QuorumConformance",
     "recorded-store": "fencepost.protocols.store.recorded_conformance:RecordedConformance",
 }
-"""By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour
-of the other. Both are held to `running-store` or `recorded-store`, by who has written them; traces of logs are held to
-`running-log`, those of quorums to `running-quorum`.
+"""The conformance of each protocol, by the protocol's name. `store` refines `bookkeeper`, so a trace of one is a
+behaviour of the other. Both are checked against `running-store` or `recorded-store`, depending on who wrote the trace.
+Traces of logs are checked against `running-log`, traces of quorums against `running-quorum`.
 """
 
 
-def found(given: str) -> type[Conformance]:
-    """The conformance that ``given`` means: a protocol's name, ``FILE.py`` or ``FILE.py:NAME``. Raises as
+def resolve(reference: str) -> type[Conformance]:
+    """The conformance named by ``reference``: a protocol's name, ``FILE.py`` or ``FILE.py:NAME``. Raises as
     :func:`shipped` and :func:`from_file`.
     """
-    return from_file(given) if ".py" in given else shipped(given)
+    return from_file(reference) if ".py" in reference else shipped(reference)
 
 
 def shipped(protocol: str) -> type[Conformance]:
-    """The conformance of a protocol by the protocol's name. Raises :class:`fencepost.NotAProtocol` if there is none."""
+    """The conformance of a shipped protocol. Raises :class:`fencepost.NotAProtocol` if there is none."""
     place = SHIPPED.get(protocol)
     if place is None:
         raise NotAProtocol(
@@ -44,39 +44,40 @@ def shipped(protocol: str) -> type[Conformance]:
     return getattr(import_module(module), name)  # type: ignore[no-any-return]
 
 
-def from_file(given: str) -> type[Conformance]:
-    """The conformance that ``FILE.py`` or ``FILE.py:NAME`` holds; NAME is its class or the protocol that it is for.
+def from_file(reference: str) -> type[Conformance]:
+    """The conformance in ``FILE.py`` or ``FILE.py:NAME``. NAME is its class, or the name of its protocol.
 
-    Raises :class:`fencepost.NotAProtocol` if the file cannot be loaded, or does not hold exactly one.
+    Raises :class:`fencepost.NotAProtocol` if the file cannot be loaded, or if the choice is not exactly one.
     """
-    path, colon, name = loading.split(given)
+    path, colon, name = loading.split(reference)
     if not path.endswith(".py"):
-        raise NotAProtocol(f"{given} is no conformance: give a Python file, ending in .py")
-    found = _conformances_in(loading.from_file(path))
-    for each in found.values():
+        raise NotAProtocol(f"{reference} is no conformance: give a Python file, ending in .py")
+    conformances = _conformances_in(loading.from_file(path))
+    for each in conformances.values():
         try:
             re.compile(each.subjects)
         except (re.error, TypeError) as error:
             raise NotAProtocol(f"{each.__name__}.subjects in {path} is no regular expression: {error}") from None
     if colon:
-        chosen = found.get(name) or next((each for each in found.values() if each.name == name), None)
+        chosen = conformances.get(name) or next((each for each in conformances.values() if each.name == name), None)
         if chosen is None:
-            raise NotAProtocol(f"{path} has no conformance named {name}: it has {', '.join(found) or 'none'}")
+            raise NotAProtocol(f"{path} has no conformance named {name}: it has {', '.join(conformances) or 'none'}")
         return chosen
-    if len(found) != 1:
-        if found:
-            what = f"{len(found)} conformances, {', '.join(found)}: say which, as in {path}:{next(iter(found))}"
+    if len(conformances) != 1:
+        if conformances:
+            names = list(conformances)
+            what = f"{len(names)} conformances, {', '.join(names)}: say which, as in {path}:{names[0]}"
         else:
             what = (
                 "no conformance: write a class that derives from fencepost.traces.validation.Conformance,"
                 " with name and protocol"
             )
         raise NotAProtocol(f"{path} defines {what}")
-    return next(iter(found.values()))
+    return next(iter(conformances.values()))
 
 
 def _conformances_in(module: types.ModuleType) -> dict[str, type[Conformance]]:
-    """The conformances that a file itself defines, by the names of their classes."""
+    """The conformances that a file defines (not those that it imports), by class name."""
     return {
         name: value
         for name, value in vars(module).items()

@@ -1,6 +1,4 @@
-"""Reads what is added to folders of traces while systems write them: finished files, and those that are being
-written.
-"""
+"""Reads new events from folders of traces while systems write them, from finished and unfinished files."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from fencepost.traces.reading import events_of_parquet, events_of_spool, files_o
 
 
 class Tail:
-    """The events that are added to folders, from one :meth:`poll` to the next. Folders must be on this machine."""
+    """The events added to folders since the last :meth:`poll`. Folders must be on this machine."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self.folders = folders
@@ -19,7 +17,7 @@ class Tail:
         self._done: set[str] = set()
 
     def poll(self) -> list[TraceEvent]:
-        """The events that are new, each incarnation's in their order.
+        """The new events, each incarnation's in order.
 
         Raises :class:`fencepost.traces.TraceError` if one is missing, or a file cannot be read.
         """
@@ -32,7 +30,7 @@ class Tail:
                 for event in events_of_spool(path) if is_spool else events_of_parquet(path):
                     if self._is_new(event):
                         found.append(event)
-            except FileNotFoundError:  # it has become a Parquet file meanwhile, which is read next time
+            except FileNotFoundError:  # converted to Parquet meanwhile: the next poll reads that
                 continue
             except OSError as error:
                 raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error

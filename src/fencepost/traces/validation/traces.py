@@ -1,4 +1,4 @@
-"""Splits runs into traces: the events of one subject in one run are one trace, which is validated by itself."""
+"""Splits runs into traces. The events of one subject in one run are one trace, the unit of validation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from fencepost.traces import event as row
 from fencepost.traces.validation.conformance import Event
 
 RunAndSubject = tuple[str, str]
-"""Names a trace: the run, and the subject; the subject is empty if no event of the run is about any."""
+"""The name of a trace: run and subject. The subject is empty if no event of the run has one."""
 
 
 class Traces:
-    """The events of traces by run and subject, as rows. Events about all subjects belong to the trace of each of their
-    run.
+    """Events grouped by run and subject. An event about all subjects belongs to every trace of its run.
 
-    ``runs`` and ``subjects``: those that are wanted, empty for all; ``kind``: a regular expression of the subjects that
-    are known of at all.
+    ``runs`` and ``subjects``: the ones to keep, empty for all. ``kind``: a regular expression; events of subjects that
+    do not match it are left out.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class Traces:
         )
 
     def names(self) -> list[RunAndSubject]:
-        """All traces, in the order of their names."""
+        """All traces, sorted by name."""
         found = []
         for run, subjects in self._runs.items():
             known = [subject for subject in subjects if subject is not None]
@@ -56,8 +55,8 @@ class Traces:
         return sorted(found, key=lambda name: (natural(name[0]), natural(name[1])))
 
     def events(self, name: RunAndSubject) -> list[Event]:
-        """The events of one trace, node by node in their order. Raises :class:`fencepost.traces.TraceError` for
-        parameters that are no JSON object.
+        """The events of one trace, node by node, each node's in order. Raises :class:`fencepost.traces.TraceError` for
+        parameters that are not a JSON object.
         """
         run, subject = name
         of = self._runs[run]
@@ -68,7 +67,7 @@ _CHANGES = ("metadata_written", "metadata_deleted")
 
 
 def decoded(event: row.TraceEvent) -> Event:
-    """An event with its parameters as Python values. Raises :class:`fencepost.traces.TraceError` if they are no JSON
+    """An event with its parameters as Python values. Raises :class:`fencepost.traces.TraceError` if they are not a JSON
     object.
     """
     return Event(
@@ -77,14 +76,13 @@ def decoded(event: row.TraceEvent) -> Event:
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """Events node by node, each node's in their order."""
+    """Events node by node, each node's in order."""
     return sorted(events, key=lambda event: event.place)
 
 
 def each_change_once(events: Iterable[Event]) -> list[Event]:
-    """The events without those of changes of metadata that are there already. Every member of a quorum of metadata
-    services traces each change, and once more when it applies its log anew after a start; zxid and path say which one
-    it is.
+    """The events with each metadata change only once. Every member of a quorum of metadata services traces each change,
+    and traces it again when it replays its log after a start. zxid and path identify the change.
     """
     seen: set[tuple[int, str]] = set()
     once = []
@@ -98,11 +96,11 @@ def each_change_once(events: Iterable[Event]) -> list[Event]:
     return once
 
 
-def must_be_there(what: str, wanted: Collection[str], there: Collection[str]) -> None:
-    """Raises :class:`fencepost.OptionError` if a run or a subject that is asked for is in no trace."""
+def must_be_there(what: str, wanted: Collection[str], present: Collection[str]) -> None:
+    """Raises :class:`fencepost.OptionError` if a requested run or subject is in no trace."""
     for name in wanted:
-        if name not in there:
-            known = sorted(there, key=natural)
+        if name not in present:
+            known = sorted(present, key=natural)
             some = (
                 f"there are {', '.join(known[:5])}{f' and {len(known) - 5:,} more' if len(known) > 5 else ''}"
                 if known
@@ -112,5 +110,5 @@ def must_be_there(what: str, wanted: Collection[str], there: Collection[str]) ->
 
 
 def natural(name: str) -> tuple[int, int, str]:
-    """A key that puts numbers in the order of numbers."""
+    """A sort key: numbers in numeric order, before other names."""
     return (0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name)

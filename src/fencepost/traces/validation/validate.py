@@ -1,4 +1,4 @@
-"""Holds the trace of one subject to a protocol: orders its steps, and follows the protocol along them."""
+"""Validates the trace of one subject: orders its steps by causality, and replays them against a protocol."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import encode, freeze, same, show
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
-from fencepost.traces.validation.follow import MOST_LEARNT, Follower, Has, Refused, Taken
 from fencepost.traces.validation.order import PartialOrder, lines_of
+from fencepost.traces.validation.replay import CACHE_LIMIT, Has, Refused, Replayer, Taken
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A step that could not be taken where the trace ends: the event that tells of it, and why."""
+    """A step that was refused where the replay ended: the event that reports it, and the reason."""
 
     event: Event
     step: Step
@@ -30,11 +30,11 @@ class Refusal:
 class Verdict:
     """The verdict on one trace.
 
-    ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none
-    of it can; ``problem``: why the trace could not be followed at all, which says nothing about the system if it is not
-    ``covered`` by the conformance. ``path``: the steps that were taken. ``follower``:
-    who has followed it, ``refused``: how often an action was refused at a line, for the time being or for good;
-    ``names``: what the model values stand for, as far as the trace got there.
+    ``accepted``, or how far the replay got: ``taken`` of ``steps`` steps. ``refusals``: the steps that could have come
+    next, and why each was refused. ``problem``: why the trace could not be replayed at all; if it is not ``covered`` by
+    the conformance, that says nothing about the system. ``path``: the steps taken. ``replayer``: the replayer used.
+    ``refused``: how often each action was refused at each line, temporarily or permanently. ``names``: the names that
+    model values stand for, as far as the replay got.
     """
 
     subject: str
@@ -49,54 +49,51 @@ class Verdict:
     row: list[int] = field(default_factory=list)
     covered: bool = True
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    follower: Follower | None = None
+    replayer: Replayer | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
 
 def collect_rarely() -> None:
-    """Let this process look for cycles of garbage less often than Python does: what is learnt stays, and looking
-    through all of it takes a third of the time.
+    """Collect cyclic garbage less often in this process. The cache is long-lived, and scanning it takes a third of the
+    time.
     """
     gc.set_threshold(100_000, 50, 100)
 
 
 class Validator:
-    """Validates traces of one conformance, one after another. What it has learnt of a protocol with its constants
-    serves all of them.
+    """Validates traces of one conformance, one after another. Traces with the same constants share one replayer's
+    cache.
 
-    After ``most_learnt`` evaluations that is forgotten which was asked for the longest ago, and learnt anew: that
-    bounds the memory.
+    After ``cache_limit`` evaluations the least recently used replayers are dropped. This bounds memory.
 
-    ``follower``: of a protocol whose constants are not those of the traces, which have to stay within its bounds.
+    ``replayer``: a fixed one, with constants of its own. Traces must stay within its bounds.
     """
 
-    def __init__(self, conformance: type[Conformance], follower: Follower | None = None) -> None:
+    def __init__(self, conformance: type[Conformance], replayer: Replayer | None = None) -> None:
         self.conformance = conformance
-        self.most_learnt = MOST_LEARNT
-        self._fixed = follower
-        self.followers: dict[tuple[Any, ...], Follower] = {}
-        """By protocol and constants; that which was asked for last is the last."""
+        self.cache_limit = CACHE_LIMIT
+        self._fixed = replayer
+        self.replayers: dict[tuple[Any, ...], Replayer] = {}
+        """By protocol and constants, the most recently used last."""
 
-    def follower(self, constants: dict[str, Any], conformance: type[Conformance]) -> Follower:
-        """The protocol of a conformance with some constants; or the one with those that were given."""
+    def replayer(self, constants: dict[str, Any], conformance: type[Conformance]) -> Replayer:
+        """The replayer for a conformance's protocol with these constants, or the fixed one."""
         if self._fixed is not None:
             return self._fixed
-        learnt = sum(follower.evaluations for follower in self.followers.values())
-        while learnt > self.most_learnt:
-            learnt -= self.followers.pop(next(iter(self.followers))).evaluations
+        cached = sum(replayer.evaluations for replayer in self.replayers.values())
+        while cached > self.cache_limit:
+            cached -= self.replayers.pop(next(iter(self.replayers))).evaluations
         made = conformance.protocol
         key = (made, encode(freeze(tuple(sorted(constants.items())))))
-        follower = self.followers.pop(key, None)
-        if follower is None:
+        replayer = self.replayers.pop(key, None)
+        if replayer is None:
             protocol: Protocol = made(**constants)
-            follower = Follower(protocol, most_learnt=self.most_learnt)
-        self.followers[key] = follower
-        return follower
+            replayer = Replayer(protocol, cache_limit=self.cache_limit)
+        self.replayers[key] = replayer
+        return replayer
 
     def validate(self, subject: str, events: Sequence[Event], shuffle: int | None = None) -> Verdict:
-        """Hold a trace to the protocol. ``shuffle``: the seed of another order that the causes allow, instead of the
-        first one.
-        """
+        """Validate a trace. ``shuffle``: the seed of another order that causality allows, instead of the default."""
         if not events:
             return Verdict(subject, False, 0, 0, problem="the trace is empty")
         try:
@@ -106,9 +103,9 @@ class Validator:
 
     def _validate(self, subject: str, events: Sequence[Event], shuffle: int | None) -> Verdict:
         conformance = self.conformance.of(subject, events)
-        follower = self.follower(dict(conformance.constants()), type(conformance))
-        conformance.bind(follower.protocol)
-        verdict = Verdict(subject, False, len(events), 0, follower=follower, names=conformance.names())
+        replayer = self.replayer(dict(conformance.constants()), type(conformance))
+        conformance.bind(replayer.protocol)
+        verdict = Verdict(subject, False, len(events), 0, replayer=replayer, names=conformance.names())
         steps: list[Step] = []
         sources: list[Event] = []
         for event in conformance.in_order():
@@ -120,32 +117,32 @@ class Validator:
             verdict.problem = "no event of the trace is a step of the protocol"
             return verdict
         order = PartialOrder(steps, list(lines_of([event.node for event in sources])))
-        circle = order.cycle()
-        if circle:
+        cycle = order.cycle()
+        if cycle:
             circular = ", ".join(
-                f"{sources[n].node} {sources[n].seq} {steps[n].action or sources[n].action}" for n in circle
+                f"{sources[n].node} {sources[n].seq} {steps[n].action or sources[n].action}" for n in cycle
             )
             verdict.problem = (
                 "what happened cannot be ordered, each of these comes before the next, and the last before the first:"
                 f" {circular}"
             )
             return verdict
-        _Walk(follower, steps, sources, order, verdict).run(shuffle)
+        _Replay(replayer, steps, sources, order, verdict).run(shuffle)
         return verdict
 
 
 @dataclass
-class _Walk:
-    """One walk along a trace. Steps that are refused wait for others that may come before them."""
+class _Replay:
+    """One replay of a trace. A refused step waits for others that may come before it."""
 
-    follower: Follower
+    replayer: Replayer
     steps: Sequence[Step]
     sources: Sequence[Event]
     order: PartialOrder
     verdict: Verdict
 
     def __post_init__(self) -> None:
-        self.row = self.follower.initial()
+        self.row = self.replayer.initial()
 
     def run(self, shuffle: int | None) -> None:
         waits, after = self.order.waits, self.order.after
@@ -160,7 +157,7 @@ class _Walk:
                     refused.append((rank, number))
                     continue
             else:
-                # Nothing else can be taken: whatever the system may have ignored, it has.
+                # No step can be taken: skip one that the system may have ignored.
                 ignored = next((item for item in sorted(refused) if self._may_skip(item[1])), None)
                 if ignored is None:
                     break
@@ -184,33 +181,33 @@ class _Walk:
             verdict.refusals.append(Refusal(self.sources[number], self.steps[number], why))
 
     def _may_skip(self, number: int) -> bool:
-        """Whether the system may have ignored a step: not what it has received from nobody."""
+        """Whether the system may have ignored a step. A receipt without a send is never skipped."""
         return self.steps[number].may_skip and number not in self.order.unsent
 
     def _take(self, number: int) -> bool:
         step = self.steps[number]
-        if number in self.order.unsent or (step.before and self._holds_not(step.before, "before")):
+        if number in self.order.unsent or (step.before and self._mismatch(step.before, "before")):
             return False
         if step.action is None:
-            return not self._differs(step, _NOTHING)
-        taken = self.follower.step(self.row, step.action, step.parameters, step.picks)
+            return not self._difference(step, _NOTHING)
+        taken = self.replayer.step(self.row, step.action, step.parameters, step.picks)
         if type(taken) is Refused:
             self.verdict.refused[step.action, _place(taken)] += 1
             return False
         assert isinstance(taken, Taken)
-        before = self.follower.apply(self.row, taken.writes)
-        if (step.after or step.tells or step.to is not None) and self._differs(step, taken):
-            self.follower.apply(self.row, tuple(before))
+        before = self.replayer.apply(self.row, taken.writes)
+        if (step.after or step.tells or step.to is not None) and self._difference(step, taken):
+            self.replayer.apply(self.row, tuple(before))
             return False
         self.verdict.taken += 1
         self.verdict.path.append((self.sources[number], step, taken))
         return True
 
-    def _differs(self, step: Step, taken: Taken) -> str:
-        """The difference of the step from the trace, in words; empty if there is none."""
-        differs = self._holds_not(step.after, "then")
-        if differs:
-            return differs
+    def _difference(self, step: Step, taken: Taken) -> str:
+        """The first difference between the step and the trace, in words; empty if there is none."""
+        difference = self._mismatch(step.after, "then")
+        if difference:
+            return difference
         sent_to = frozenset(event.dest for event in taken.events if event.kind == "send")
         if step.to is not None and sent_to != step.to:
             return f"the protocol sends to {show(sent_to)}, and the trace says to {show(step.to)}"
@@ -221,10 +218,10 @@ class _Walk:
                 return f"the protocol {kind}s {did}, and the trace says {wanted}"
         return ""
 
-    def _holds_not(self, parts: Sequence[tuple[tuple[Any, ...], Any]], when: str) -> str:
-        """The first part of the state that is not as the trace tells, in words; empty if there is none."""
+    def _mismatch(self, parts: Sequence[tuple[tuple[Any, ...], Any]], when: str) -> str:
+        """The first part of the state that does not match the trace, in words; empty if all match."""
         for path, expected in parts:
-            found = self.follower.value(self.row, path)
+            found = self.replayer.value(self.row, path)
             if not (expected.matches(found) if type(expected) is Has else same(found, expected)):
                 traced = expected if type(expected) is Has else show(expected)
                 return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {traced}"
@@ -234,22 +231,22 @@ class _Walk:
         step = self.steps[number]
         if number in self.order.unsent:
             return Refused("nobody has sent what it receives, or not so often")
-        reason = self._holds_not(step.before, "before")
+        reason = self._mismatch(step.before, "before")
         if reason:
             return Refused(reason)
         if step.action is None:
-            return Refused(self._differs(step, _NOTHING))
-        found = self.follower.step(self.row, step.action, step.parameters, step.picks)
+            return Refused(self._difference(step, _NOTHING))
+        found = self.replayer.step(self.row, step.action, step.parameters, step.picks)
         if isinstance(found, Refused):
             return found
-        before = self.follower.apply(self.row, found.writes)
-        reason = self._differs(step, found)
-        self.follower.apply(self.row, tuple(before))
+        before = self.replayer.apply(self.row, found.writes)
+        reason = self._difference(step, found)
+        self.replayer.apply(self.row, tuple(before))
         return Refused(reason)
 
 
 def _place(refused: Refused) -> str:
-    """The line that refuses a step."""
+    """The line that refused a step, or the reason."""
     return f"{refused.where}: {refused.asked}" if refused.where else refused.reason
 
 

@@ -1,13 +1,13 @@
-"""Validates traces while they are written, with a bounded memory.
+"""Validates traces while they are written, in bounded memory.
 
-Events come in any order between nodes, and some come late. So nothing is decided when it comes: the events of a subject
-are kept, and validated anew when enough have been added. A step that cannot be taken waits for what may still come
-before it. Its causes happened before it did, and so they come within the time that events take from where they happen
-to here: once a step has been refused for longer than that, which is ``patience``, the trace is rejected.
+Events of different nodes arrive in any order, and some arrive late. So no event is judged on arrival: the events of a
+subject are kept, and the whole trace is validated again once enough have been added. A refused step waits for its
+causes. They happened before it, so they arrive within the time that an event takes to get here. Once a step has been
+refused for longer than that time, ``patience``, the trace is rejected.
 
-The memory is bounded by ``most`` events: of the subject that has the most of them when there are more, nothing more is
-said than that it was too long. Validating anew whenever a trace has grown by a share of its size costs, in all, a
-constant number of times what validating it once costs; what was learnt of the protocol makes the second time cheap.
+Memory is bounded by ``most`` events. Beyond that, the subject with the most events is dropped, with the verdict so far.
+Validating again whenever a trace has grown by a share of its size costs, in total, a constant multiple of validating it
+once. The cached steps make each repetition cheap.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from fencepost.traces.validation.validate import Validator
 Answer = TypeVar("Answer")
 
 SHARE = 4
-"""A trace is validated anew when a part of it as large as one in so many is new."""
+"""A trace is validated again when one in ``SHARE`` of its events is new."""
 
 PAUSE = 1.0
-"""Seconds after which it is, however little is new."""
+"""Seconds after which a trace with any new event is validated again."""
 
 
 class Limits(msgspec.Struct, frozen=True):
     """``patience``: seconds that a refused step waits for its causes. ``idle``: seconds without an event after which a
-    subject is let go of. ``most``: events that are kept.
+    subject is finished. ``most``: the most events that are kept.
     """
 
     patience: float = 5.0
@@ -44,8 +44,8 @@ class Limits(msgspec.Struct, frozen=True):
     most: int = 500_000
 
 
-class Open(msgspec.Struct):
-    """A subject whose trace goes on. ``failing``: since when what could come next was refused, by what it is."""
+class OpenTrace(msgspec.Struct):
+    """A trace that is still open. ``failing``: the time since when each next step has been refused, by step."""
 
     events: list[Event] = []
     since: float = 0.0
@@ -54,52 +54,59 @@ class Open(msgspec.Struct):
     failing: dict[str, float] = {}
 
 
-class Kept(msgspec.Struct):
-    """All that is remembered of a run, or of a share of its subjects: ``common`` are the events that are about all
-    subjects, ``reported`` (encoded as ``told``) the subjects whose verdict was reported: their events are passed over.
+class WatchState(msgspec.Struct):
+    """The state of a watch on a run, or on a share of its subjects. ``common``: the events about all subjects.
+    ``reported`` (encoded as ``told``): subjects whose verdict was reported; their later events are ignored.
     """
 
     common: list[Event] = []
-    subjects: dict[str, Open] = {}
+    subjects: dict[str, OpenTrace] = {}
     reported: set[str] = msgspec.field(name="told", default_factory=set)
 
 
 class Watch:
-    """Watches a run, or a share of its subjects. ``now`` is any clock's time in seconds, which only goes forward."""
+    """Watches a run, or a share of its subjects. ``now``: seconds of any monotonic clock."""
 
     def __init__(
-        self, validator: Validator, run: str, limits: Limits, kept: Kept | None = None, explain: Explain | None = None
+        self,
+        validator: Validator,
+        run: str,
+        limits: Limits,
+        state: WatchState | None = None,
+        explain: Explain | None = None,
     ) -> None:
         self.validator = validator
         self.run = run
         self.limits = limits
-        self.kept = kept if kept is not None else Kept()
+        self.state = state if state is not None else WatchState()
         self._explain = explain
 
     def feed(self, events: Iterable[Event], now: float) -> None:
         """Take events, in any order."""
-        kept = self.kept
+        state = self.state
         for event in events:
             if event.subject is None:
-                kept.common.append(event)
-            elif event.subject not in kept.reported:
-                subject = kept.subjects.setdefault(event.subject, Open())
+                state.common.append(event)
+            elif event.subject not in state.reported:
+                subject = state.subjects.setdefault(event.subject, OpenTrace())
                 subject.events.append(event)
                 subject.since = now
 
     def look(self, now: float) -> list[Outcome]:
-        """The verdicts that are certain by now: traces that are rejected, or have ended. Each is reported once."""
-        ended = {(event.node, event.incarnation) for event in self.kept.common if event.action == ENDED}
-        found = [outcome for name in list(self.kept.subjects) if (outcome := self._look(name, now, ended)) is not None]
-        self.kept.common = list(self._asked(self.validator.conformance.still_needed, self.kept.common))
+        """The verdicts that are certain by now, of traces that are rejected or have ended. Each is reported once."""
+        ended = {(event.node, event.incarnation) for event in self.state.common if event.action == ENDED}
+        found = [outcome for name in list(self.state.subjects) if (outcome := self._look(name, now, ended)) is not None]
+        self.state.common = list(self._ask(self.validator.conformance.still_needed, self.state.common))
         found += self._too_long()
         return found
 
     def finish(self, now: float) -> list[Outcome]:
-        """The verdicts of all traces that are left when the watch ends. A trace that still waits is not finished."""
+        """The verdicts of all remaining traces at the end of the watch. A trace whose next step still waits is not
+        finished.
+        """
         found = []
-        for name in list(self.kept.subjects):
-            failing = self.kept.subjects[name].failing
+        for name in list(self.state.subjects):
+            failing = self.state.subjects[name].failing
             outcome = self._judged(name, self._explain)
             is_certain = bool(failing) and now - min(failing.values()) >= self.limits.patience
             outcome.finished = self._is_over(name) if outcome.accepted else is_certain or outcome.raised
@@ -108,11 +115,11 @@ class Watch:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is a subject to look at again, even if nothing comes."""
-        return bool(self.kept.subjects)
+        """Whether any subject must be looked at again even without new events."""
+        return bool(self.state.subjects)
 
     def _look(self, name: str, now: float, ended: set[tuple[str, int]]) -> Outcome | None:
-        subject, limits = self.kept.subjects[name], self.limits
+        subject, limits = self.state.subjects[name], self.limits
         grew = len(subject.events) - subject.validated
         last = {event.node: event.incarnation for event in in_order(subject.events)}
         is_over = all(life in ended for life in last.items())
@@ -136,30 +143,30 @@ class Watch:
         return None
 
     def _judged(self, name: str, explain: Explain | None = None) -> Outcome:
-        events = in_order([*self.kept.common, *self.kept.subjects[name].events])
+        events = in_order([*self.state.common, *self.state.subjects[name].events])
         return judged(self.validator, self.run, name, lambda: events, None, explain)
 
     def _is_over(self, name: str) -> bool:
-        events: Sequence[Event] = self.kept.subjects[name].events
-        return bool(self._asked(self.validator.conformance.is_over, events))
+        events: Sequence[Event] = self.state.subjects[name].events
+        return bool(self._ask(self.validator.conformance.is_over, events))
 
-    def _asked(self, question: Callable[[Sequence[Event]], Answer], events: Sequence[Event]) -> Answer:
-        """What the conformance answers. Raises :class:`fencepost.ProtocolRaised` if it raises."""
+    def _ask(self, question: Callable[[Sequence[Event]], Answer], events: Sequence[Event]) -> Answer:
+        """Call a method of the conformance. Raises :class:`fencepost.ProtocolRaised` if it raises."""
         try:
             return question(events)
         except (Exception, SystemExit) as error:
             raise ProtocolRaised(f"the conformance raised {brief(error)}") from error
 
     def _reported(self, name: str, outcome: Outcome) -> Outcome:
-        """Let go of a subject."""
-        del self.kept.subjects[name]
-        self.kept.reported.add(name)
+        """Drop a subject whose verdict is reported."""
+        del self.state.subjects[name]
+        self.state.reported.add(name)
         return outcome
 
     def _too_long(self) -> list[Outcome]:
-        """Let go of the longest traces until there is room."""
-        found, subjects = [], self.kept.subjects
-        count = len(self.kept.common) + sum(len(subject.events) for subject in subjects.values())
+        """Drop the longest traces until the rest is within the limit."""
+        found, subjects = [], self.state.subjects
+        count = len(self.state.common) + sum(len(subject.events) for subject in subjects.values())
         while count > self.limits.most and subjects:
             name = max(subjects, key=lambda name: len(subjects[name].events))
             outcome = self._judged(name, self._explain)

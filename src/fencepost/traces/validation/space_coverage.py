@@ -1,5 +1,5 @@
-"""The part of an explored state space that traces have visited: its states, its steps, and the nearest steps that they
-never took.
+"""Coverage of a state space by traces: the states and steps that they visited, and the nearest steps that they never
+took.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from fencepost.errors import OptionError
 from fencepost.language.values import show_parameters
 from fencepost.states.manifest import StateSpace
 from fencepost.traces.validation.conformance import Conformance, Event, Step
-from fencepost.traces.validation.follow import Follower
+from fencepost.traces.validation.replay import Replayer
 from fencepost.traces.validation.validate import Validator
 
 MOST_UNVISITED = 20
-"""Steps that are reported as taken by no trace."""
+"""The most untaken steps that are reported."""
 
 Label: TypeAlias = tuple[str, str]
-"""The name of a step: its action, and its parameters as the table has them."""
+"""A step's action, and its parameters as in the table."""
 
 Visit: TypeAlias = tuple[int, int, str, str]
-"""A step that was taken, as a row of the table ``edges``: the fingerprints of both ends, and what it is called."""
+"""A taken step, as a row of the table ``edges``: the fingerprints of both states, the action and the parameters."""
 
 
 class Unvisited(NamedTuple):
-    """A step of a state space that no trace has taken: the nearest one of its action and parameters. ``distance``: how
-    many steps after a state that a trace has visited its own result is; ``elsewhere``: whether a trace has taken such a
-    step in another state; ``fingerprint`` and ``depth`` are the result's, as the table has them.
+    """A step that no trace has taken: the nearest one of its action and parameters. ``distance``: the number of steps
+    from the nearest visited state to this step's result. ``elsewhere``: whether a trace has taken a step of this action
+    and parameters in another state. ``fingerprint`` and ``depth``: of the result, as in the table.
     """
 
     distance: int
@@ -42,7 +42,7 @@ class Unvisited(NamedTuple):
 
 
 class LevelVisits(NamedTuple):
-    """How many of the ``states`` of a level of the search were ``visited``."""
+    """The number of ``states`` at a depth of the search, and how many of them were ``visited``."""
 
     depth: int
     states: int
@@ -50,8 +50,8 @@ class LevelVisits(NamedTuple):
 
 
 class ActionVisits(NamedTuple):
-    """How many of the ``parameters`` that an action has in the state space were ever taken (``parameters_taken``), and
-    how many of its ``steps`` (``taken``).
+    """For one action in the state space: the number of distinct ``parameters`` and how many of them were taken
+    (``parameters_taken``); the number of its ``steps`` and how many of them were ``taken``.
     """
 
     action: str
@@ -62,11 +62,11 @@ class ActionVisits(NamedTuple):
 
 
 class SpaceCoverage(NamedTuple):
-    """``fitting`` of ``traces`` stay within the bounds of the state space, and have visited ``visited`` of ``states``
-    and taken ``taken`` of ``steps``.
+    """``fitting`` of ``traces`` stay within the bounds of the state space. They visited ``visited`` of ``states`` and
+    took ``taken`` of ``steps``.
 
-    ``steps`` is None if it was written without its steps: then ``levels``, ``actions`` and ``never`` know of those that
-    have discovered a state. ``never``: the nearest steps that were not taken, first those that were taken nowhere.
+    ``steps`` is None if the space was written without its steps. Then ``actions`` and ``never`` know only the steps
+    that discovered a state. ``never``: the nearest untaken steps, those taken nowhere first.
     """
 
     directory: str
@@ -83,8 +83,8 @@ class SpaceCoverage(NamedTuple):
 
 
 class Visited(msgspec.Struct):
-    """The ``states`` and ``steps`` of a state space that the ``fitting`` of so many ``traces`` have visited; states are
-    given by their fingerprints.
+    """The ``states`` (fingerprints) and ``steps`` that traces visited; ``fitting`` of ``traces`` stay within the bounds
+    of the state space.
     """
 
     traces: int = 0
@@ -94,10 +94,10 @@ class Visited(msgspec.Struct):
 
 
 class InSpace:
-    """Follows traces within the bounds of a state space, which ``check --states`` wrote. Those that do not stay within
-    them are not counted.
+    """Replays traces within the bounds of a state space that ``check --states`` wrote. Traces that leave the bounds are
+    not counted.
 
-    Raises :class:`fencepost.OptionError` if it is one of another protocol.
+    Raises :class:`fencepost.OptionError` if the state space is of another protocol.
     """
 
     def __init__(self, conformance: type[Conformance], space: StateSpace) -> None:
@@ -106,55 +106,55 @@ class InSpace:
             raise OptionError(
                 f"{space.directory} is the state space of {explored.name}, and traces are held to {protocol.name}"
             )
-        # A file that is loaded twice makes two classes, and the conformance knows one of them.
+        # Loading a file twice makes two classes. The conformance knows its own, so that one is used.
         values = {name: getattr(explored, name) for name in space.manifest.constants}
-        self._follower = Follower(protocol(**values), fingerprints=True)
-        self._validator = Validator(conformance, follower=self._follower)
+        self._replayer = Replayer(protocol(**values), fingerprints=True)
+        self._validator = Validator(conformance, replayer=self._replayer)
         self._labels: dict[Any, Label] = {}
         self.visited = Visited()
 
-    def follow(self, subject: str, events: Callable[[], Sequence[Event]]) -> None:
-        """Follow a trace; ``events`` reads it."""
+    def replay(self, subject: str, events: Callable[[], Sequence[Event]]) -> None:
+        """Replay a trace; ``events`` reads it."""
         visited = self.visited
         visited.traces += 1
         try:
             verdict = self._validator.validate(subject, events())
-        except Exception:  # the conformance finds no room in these bounds
+        except Exception:  # the trace does not fit into these bounds
             return
         if not verdict.accepted:
             return
         visited.fitting += 1
-        row = self._follower.initial()
+        row = self._replayer.initial()
         here = self._fingerprint(row)
         visited.states.add(here)
         for _, step, taken in verdict.path:
-            self._follower.apply(row, taken.writes)
+            self._replayer.apply(row, taken.writes)
             there = self._fingerprint(row)
             visited.states.add(there)
             visited.steps.add((here, there, *self._label(step)))
             here = there
 
     def take(self) -> Visited:
-        """The steps that were visited since the last call."""
+        """The visits since the last call."""
         visited, self.visited = self.visited, Visited()
         return visited
 
     def _label(self, step: Step) -> Label:
-        """The name of a step in the table, with its parameters in the order of their declaration."""
+        """A step's label in the table, which has parameters in the order of declaration."""
         assert step.action is not None
         key = (step.action, step.parameters)
         label = self._labels.get(key)
         if label is None:
-            given = dict(step.parameters)
+            parameters = dict(step.parameters)
             label = self._labels[key] = (
                 step.action,
-                show_parameters({name: given[name] for name in self._follower.actions[step.action].domains}),
+                show_parameters({name: parameters[name] for name in self._replayer.actions[step.action].domains}),
             )
         return label
 
     def _fingerprint(self, row: Sequence[int]) -> int:
-        """As the table has it: the low 64 bits, with a sign."""
-        low = self._follower.store.fingerprint(row) & ((1 << 64) - 1)
+        """The fingerprint as in the table: the low 64 bits, signed."""
+        low = self._replayer.store.fingerprint(row) & ((1 << 64) - 1)
         return low - (1 << 64) if low >> 63 else low
 
 
@@ -162,9 +162,7 @@ class InSpace:
 
 
 def in_space(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) -> SpaceCoverage:
-    """The part of a state space that was visited, with at the most ``most`` of the steps that were not taken. The whole
-    space is held in this process.
-    """
+    """The coverage of a state space, with at most ``most`` untaken steps. The whole space is loaded into memory."""
     table = _Table(space)
     is_visited = np.isin(table.fingerprints, np.fromiter(visited.states, np.int64, len(visited.states)))
     taken = table.taken(visited.steps)
@@ -186,7 +184,7 @@ def in_space(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) ->
 
 
 def nearest(found: Sequence[Unvisited], most: int) -> list[Unvisited]:
-    """The steps to report, of those that no trace has taken: the nearest ones, at most ``most``."""
+    """The nearest untaken steps, at most ``most``: the ones to report."""
     return sorted(
         found,
         key=lambda step: (step.elsewhere, step.distance, step.depth, step.fingerprint, step.action, step.parameters),
@@ -194,8 +192,8 @@ def nearest(found: Sequence[Unvisited], most: int) -> list[Unvisited]:
 
 
 class _Table:
-    """A state space with its steps as arrays. ``sources`` and ``targets`` are places of states, -1 outside of the
-    table; ``kinds`` are places of ``labels``.
+    """A state space with its steps as arrays. ``sources`` and ``targets`` are indices of states, -1 outside the table;
+    ``kinds`` are indices of ``labels``.
     """
 
     def __init__(self, space: StateSpace) -> None:
@@ -229,14 +227,14 @@ class _Table:
         ]
 
     def places(self, fingerprints: Any) -> Any:
-        """The places of states with these fingerprints, -1 for those that are none."""
+        """The indices of the states with these fingerprints, -1 for those not in the table."""
         if not len(self._sorted):
             return np.full(len(fingerprints), -1)
         at = np.minimum(np.searchsorted(self._sorted, fingerprints), len(self._sorted) - 1)
         return np.where(self._sorted[at] == fingerprints, self._order[at], -1)
 
     def taken(self, visits: set[Visit]) -> Any:
-        """For each step of the table whether it is one of these."""
+        """A mask over the steps of the table: whether each is one of these."""
         found = np.zeros(len(self.sources), bool)
         ends = np.fromiter((target for _, target, _, _ in visits), np.int64, len(visits))
         begins = self.places(np.fromiter((source for source, _, _, _ in visits), np.int64, len(visits)))
@@ -266,8 +264,8 @@ def _actions(table: _Table, taken: Any, elsewhere: Any) -> list[ActionVisits]:
 
 
 def _unvisited(table: _Table, is_visited: Any, taken: Any, elsewhere: Any) -> Iterator[Unvisited]:
-    """The nearest step of each label that was not taken: of those that were taken elsewhere only what begins where a
-    trace has been.
+    """The nearest untaken step of each label. For a label that was taken elsewhere, only steps out of visited states
+    count.
     """
     wanted = np.ones(len(table.labels), bool)
     reached = is_visited.copy()
@@ -300,7 +298,7 @@ def _unvisited(table: _Table, is_visited: Any, taken: Any, elsewhere: Any) -> It
         next_ones = np.zeros(len(reached), bool)
         next_ones[ends] = True
         if distance == 1:
-            next_ones |= table.initial  # a behaviour may begin in a state in which no trace has begun
+            next_ones |= table.initial  # a behaviour may begin in an initial state that no trace visited
         frontier = next_ones & ~reached
         reached |= frontier
         distance += 1

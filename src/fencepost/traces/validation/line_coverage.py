@@ -1,7 +1,7 @@
-"""The lines of a protocol's Python that the steps of traces have run, and the options that its choices have taken.
+"""The lines of a protocol that the steps of traces have run, and the options that its choices have taken.
 
-Actions are run once more for each way through them that traces have gone, under a tracer of Python's. Their lines are
-those of their functions and of all functions that these name: of the protocol and of the modules beside it.
+Each path through an action that traces took is run once more under :func:`sys.settrace`. The lines of an action are
+those of its function and of all functions that it names, in the protocol and in the modules beside it.
 """
 
 from __future__ import annotations
@@ -21,31 +21,29 @@ from fencepost.language.declarations import Declared
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import show
 from fencepost.traces.validation.conformance import Step
-from fencepost.traces.validation.follow import LANGUAGE, PACKAGE, Evaluation, Follower, short
+from fencepost.traces.validation.replay import LANGUAGE, PACKAGE, Evaluation, Replayer, short
 
 MOST_OPTIONS = 64
-"""Options of a choice that are reported though no step has taken them; of a choice with more, only those taken."""
+"""The most options of a choice that are reported even if no step took them. Of a larger choice only taken ones are."""
 
 Choice: TypeAlias = tuple[str, str, bool]
-"""An option of a choice: its line, the option, and whether it was taken."""
+"""One option of a choice: the line, the option, and whether it was taken."""
 
 
 class Line(NamedTuple):
-    """A statement of the author's: the lines that it is on (its first ones, if it has others within), its text, and
-    whether it asks for something (``require``).
+    """A statement of the author: its first and last line (of a compound statement, of its header), its text, and
+    whether it calls ``require``.
     """
 
     file: str
     first: int
     last: int
     text: str
-    asks: bool
+    is_require: bool
 
 
 def lines_of(protocol: type[Protocol]) -> dict[str, list[Line]]:
-    """The statements of each action, with those of all functions that it may call, as far as they can be found by their
-    names.
-    """
+    """The statements of each action, with those of all functions that it may call and that can be found by name."""
     return {
         declared.name: [line for code in _codes(protocol, declared.function) for line in _lines(code)]
         for declared in protocol.declared("action")
@@ -53,12 +51,12 @@ def lines_of(protocol: type[Protocol]) -> dict[str, list[Line]]:
 
 
 def place(protocol: type[Protocol], file: str, line: int) -> str:
-    """A line for people, the same in every process: ``ledger/rules/adding.py:12: require(...)``."""
+    """A line to display, the same in every process: ``ledger/rules/adding.py:12: require(...)``."""
     folders = os.path.dirname(PACKAGE), os.path.dirname(os.path.abspath(inspect.getfile(protocol)))
     return f"{short(file, folders)}:{line}: {linecache.getline(file, line).strip()}"
 
 
-# -- what there is ----------------------------------------------------------------------------------------------------
+# -- statements of actions --------------------------------------------------------------------------------------------
 
 
 def _codes(protocol: type[Protocol], function: Any) -> list[CodeType]:
@@ -88,7 +86,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 @cache
 def _is_authors(file: str) -> bool:
-    """Whether a file is neither of the language, nor of Python, nor of a library."""
+    """Whether a file is the author's: not part of the language, of Python or of a library."""
     if file.startswith(os.path.join(PACKAGE, "")):
         return not file.startswith(LANGUAGE)
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -124,7 +122,7 @@ def _statements(file: str, body: Sequence[ast.stmt]) -> Iterator[Line]:
 
 
 def _parts(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The statements within a statement."""
+    """The bodies within a compound statement."""
     for name in ("body", "orelse", "finalbody"):
         part = getattr(node, name, None)
         if isinstance(part, list) and part:
@@ -134,7 +132,7 @@ def _parts(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls of a statement itself."""
+    """The calls of a statement, without those of statements within it."""
     if isinstance(node, ast.Call):
         yield node
     for child in ast.iter_child_nodes(node):
@@ -142,15 +140,13 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
             yield from _calls(child)
 
 
-# -- what was run -----------------------------------------------------------------------------------------------------
+# -- executed statements ----------------------------------------------------------------------------------------------
 
 
-def run_by(
-    follower: Follower, row: list[int], step: Step
+def executed_by(
+    replayer: Replayer, row: list[int], step: Step
 ) -> tuple[set[tuple[str, int]], list[tuple[str, int, Any, Sequence[Any]]]]:
-    """The lines that a step runs from a state, and its choices: where each is, the option that it takes, and all that
-    there are.
-    """
+    """The lines that a step runs in a state, and its choices: file, line, the option taken, and all options."""
     assert step.action is not None
     ran: set[tuple[str, int]] = set()
     chosen: list[tuple[str, int, Any, Sequence[Any]]] = []
@@ -169,18 +165,18 @@ def run_by(
 
         return line
 
-    declared: Declared = follower.actions[step.action]
+    declared: Declared = replayer.actions[step.action]
     before = sys.gettrace()
     sys.settrace(entered)
     try:
-        follower.evaluate(declared, list(row), dict(step.parameters), step.picks)
+        replayer.evaluate(declared, list(row), dict(step.parameters), step.picks)
     finally:
         sys.settrace(before)
     return ran, chosen
 
 
 def _choice(frame: FrameType, chosen: list[tuple[str, int, Any, Sequence[Any]]]) -> Callable[..., Any]:
-    """A tracer that keeps the option that a choice returns, and where the author asks for it."""
+    """A tracer that records the option that a choice returns, and the author's line that makes the choice."""
     at = frame.f_back
     while at is not None and not _is_authors(at.f_code.co_filename):
         at = at.f_back
@@ -195,8 +191,8 @@ def _choice(frame: FrameType, chosen: list[tuple[str, int, Any, Sequence[Any]]])
     return returned
 
 
-class Ran:
-    """The lines that steps have run, in the words of :func:`place`."""
+class LineTracer:
+    """Runs steps under a tracer, and reports lines as :func:`place` shows them."""
 
     def __init__(self, protocol: type[Protocol]) -> None:
         self.protocol = protocol
@@ -206,12 +202,12 @@ class Ran:
         return {(line.file, at): self.place(line) for line in lines for at in range(line.first, line.last + 1)}
 
     def place(self, line: Line) -> str:
-        """The place of a statement."""
+        """The file, line and text of a statement."""
         return place(self.protocol, line.file, line.first)
 
-    def by(self, follower: Follower, row: list[int], step: Step) -> tuple[list[str], list[Choice]]:
+    def by(self, replayer: Replayer, row: list[int], step: Step) -> tuple[list[str], list[Choice]]:
         """The statements that a step runs, and the options of its choices."""
-        ran, chosen = run_by(follower, row, step)
+        ran, chosen = executed_by(replayer, row, step)
         known = self._lines[step.action or ""]
         statements = {known[line] for line in ran if line in known}
         options = [

@@ -10,7 +10,7 @@ from fencepost.protocols.store.running import RunningStore
 from fencepost.report import coverage as report
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.coverage import Coverage, Visits
-from fencepost.traces.validation.lines import Ran, lines_of
+from fencepost.traces.validation.line_coverage import LineTracer, lines_of
 from fencepost.traces.validation.validate import Validator
 
 SOURCE = (Path(__file__).parent / "branching.py").read_text().splitlines()
@@ -31,7 +31,7 @@ def text(place: str) -> str:
 
 
 def test_the_statements_of_actions_are_known_with_those_of_what_they_call() -> None:
-    ran = Ran(Branching)
+    ran = LineTracer(Branching)
     found = {action: [text(ran.place(line)) for line in lines] for action, lines in lines_of(Branching).items()}
     assert sorted(found["moves"]) == sorted(
         [
@@ -44,8 +44,8 @@ def test_the_statements_of_actions_are_known_with_those_of_what_they_call() -> N
         + ["return self.number % 2 == 0", "require(self.number > 0)", "self.number -= by"]
     )
     assert found["triples"] == ["self.number = tripled(self.number)", "if number > 100:", "return 300", "return ("]
-    asks = {text(ran.place(line)): line.asks for line in lines_of(Branching)["moves"]}
-    assert asks["require(self.number > 0)"] and not asks["by = one_of((1, 2, 3))"]
+    is_require = {text(ran.place(line)): line.is_require for line in lines_of(Branching)["moves"]}
+    assert is_require["require(self.number > 0)"] and not is_require["by = one_of((1, 2, 3))"]
 
 
 def test_lines_and_options_are_counted() -> None:

@@ -1,9 +1,9 @@
-"""Follows a protocol along steps that somebody else says were taken.
+"""Replays the steps of a trace against a protocol.
 
-The author's Python is run as everywhere: a step reads, chooses and writes the state. A choice is not explored: it is
-taken as the trace says. The reads and writes of a step are kept as a path of a decision trie, one trie for each action
-with its parameters and picks, as the compiler does. A later step that comes the same way, of whichever trace, walks the
-trie, and no Python of the author is run.
+A step runs the author's Python, which reads, chooses and writes the state. Choices are not explored: they take the
+options that the trace names. The reads and writes of a step are cached as a path in a decision trie, as the compiler
+does it, with one trie for each action with its parameters and picks. A later step that reads the same values, of any
+trace, is answered from the trie without running Python.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from fencepost.language.values import NotAValue, Record, Value, encode, freeze, 
 from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
 
-MOST_LEARNT = 500_000
-"""Evaluations of the author's Python after which what was learnt is forgotten: of the store, each takes some 3 KiB."""
+CACHE_LIMIT = 500_000
+"""Evaluations after which the cache is cleared. One evaluation of the store's protocol takes some 3 KiB."""
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LANGUAGE = tuple(os.path.join(PACKAGE, room, "") for room in ("language", "semantics", "traces"))
@@ -36,14 +36,12 @@ LANGUAGE = tuple(os.path.join(PACKAGE, room, "") for room in ("language", "seman
 
 @dataclass(frozen=True)
 class Like:
-    """Picks a record by some of its fields, each named by its path, such as ``entry.id``; the fields and their
-    values.
-    """
+    """Matches records by some of their fields: pairs of a path, such as ``entry.id``, and a value."""
 
     fields: tuple[tuple[str, Value], ...]
 
     def matches(self, value: Any) -> bool:
-        """Whether a value has these fields."""
+        """Whether a value is a record with these fields."""
         for path, wanted in self.fields:
             found = value
             for name in path.split("."):
@@ -63,12 +61,12 @@ class Like:
 
 @dataclass(frozen=True)
 class Has:
-    """A set that has a value, and perhaps others."""
+    """Matches sets that contain a value."""
 
     value: Value
 
     def matches(self, value: Any) -> bool:
-        """Whether the value is in this set."""
+        """Whether ``value`` is a set that contains the value."""
         held = frozenset.__iter__(value) if isinstance(value, frozenset) and self.value in value else ()
         return any(same(each, self.value) for each in held)
 
@@ -77,7 +75,7 @@ class Has:
 
 
 def like(**fields: Value) -> Like:
-    """Picks the record with these fields; ``entry__id`` names the field ``id`` of ``entry``."""
+    """Matches the record with these fields; ``entry__id`` names the field ``id`` of ``entry``."""
     return Like(tuple([(_path(name), fields[name]) for name in sorted(fields)]))
 
 
@@ -87,12 +85,12 @@ def _path(name: str) -> str:
 
 
 Pick: TypeAlias = Hashable
-"""A choice that is wanted: a value, or a record that is :class:`Like` something."""
+"""The option that a choice must take: a value, or a :class:`Like` that matches a record."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a step cannot be taken. ``where``: the file and the line of what refused it, ``asked``: the text of that
+    """Why a step cannot be taken. ``where``: file and line of the condition that failed; ``asked``: the text of that
     line.
     """
 
@@ -106,16 +104,16 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A step that was taken: the slots that it writes, with their new values by number; its choices, and its events."""
+    """A replayed step: the slots that it writes with the numbers of their new values, its choices, and its events."""
 
     writes: tuple[tuple[int, int], ...]
     labels: tuple[Value, ...]
     events: tuple[Event, ...]
 
 
-class _AsTouched(ValueTable):
-    """Slots that are numbered when a step touches them, of thousands that a trace may never touch; without
-    fingerprints, which nobody asks for.
+class _LazySlots(ValueTable):
+    """A table that numbers slots when a step first touches them: a trace touches few of thousands. It computes no
+    fingerprints.
     """
 
     def _declare(self) -> None:
@@ -126,17 +124,17 @@ class _AsTouched(ValueTable):
 
 
 class _Unpicked(BaseException):
-    """A choice has no option as it was to be picked."""
+    """A choice does not offer the option to pick, or the conformance does not name one."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
 
 class Evaluation:
-    """One evaluation of an action in a row, with its choices picked."""
+    """One evaluation of an action in a state (a row of value numbers), with the options that its choices take."""
 
     every_choice = True
-    """Choices of a single option are asked for too."""
+    """:meth:`choose` is called for choices of a single option too."""
 
     def __init__(self, store: ValueTable, row: list[int], picks: Sequence[Pick]) -> None:
         self.store = store
@@ -184,15 +182,15 @@ class Evaluation:
                 if wanted.matches(option):
                     self.labels.append(option)
                     return option
-        raise _Unpicked(f"there is no {_said(wanted)} among {_some(options)}")
+        raise _Unpicked(f"there is no {_shown(wanted)} among {_some(options)}")
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
 
 
 def _offers(options: Sequence[Value], wanted: Value) -> bool:
-    """Whether this value is an option, by type and content. Of a range, and of what its author made for that, it is
-    known without a look at each.
+    """Whether this value is an option, by type and content. Ranges and the author's own collections answer without
+    iteration.
     """
     if type(options) in (tuple, list, InOrder):
         return any(same(option, wanted) for option in options)
@@ -203,7 +201,7 @@ def _kind_of_pick(wanted: Pick) -> type | bytes:
     return encode(wanted.fields) if type(wanted) is Like else kind_of(wanted)
 
 
-def _said(wanted: Pick) -> str:
+def _shown(wanted: Pick) -> str:
     return str(wanted) if type(wanted) is Like else show(wanted)
 
 
@@ -212,27 +210,27 @@ def _some(options: Sequence[Value]) -> str:
     return f"{named}, and {len(options) - 5:,} more" if len(options) > 5 else named
 
 
-class Follower:
-    """A protocol with its constants, and all that was learnt of its steps. It can follow one trace after another.
+class Replayer:
+    """Replays traces against a protocol with fixed constants, one after another, and caches evaluated steps.
 
-    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not. The tries are
-    forgotten after ``most_learnt`` evaluations, also within a trace. ``fingerprints``: whether somebody will ask for
-    those of states.
+    ``evaluations``: how often the author's Python ran; ``cache_hits``: how often a step came from the cache. The cache
+    is cleared after ``cache_limit`` evaluations, even within a trace. ``fingerprints``: whether fingerprints of states
+    are needed.
     """
 
-    def __init__(self, protocol: Protocol, fingerprints: bool = False, most_learnt: int = MOST_LEARNT) -> None:
+    def __init__(self, protocol: Protocol, fingerprints: bool = False, cache_limit: int = CACHE_LIMIT) -> None:
         self.protocol = protocol
-        self.store: ValueTable = ValueTable(protocol) if fingerprints else _AsTouched(protocol)
+        self.store: ValueTable = ValueTable(protocol) if fingerprints else _LazySlots(protocol)
         self.actions: dict[str, Declared] = {declared.name: declared for declared in protocol.declared("action")}
-        self.evaluations = self.walked = 0
-        self.most_learnt = most_learnt
-        self._learnt = 0
+        self.evaluations = self.cache_hits = 0
+        self.cache_limit = cache_limit
+        self._remembered = 0
         self._tries: dict[Hashable, Any] = {}
         self._readers: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[[list[int]], Any]]] = {}
         self._places: dict[tuple[Any, ...], int] = {}
 
     def initial(self) -> list[int]:
-        """The row of the initial state, in which everything is as declared."""
+        """The row of the initial state."""
         setups = self.protocol.declared("initial")
         row: list[int] = [0] * len(self.store.slots)
         for setup in setups[:1]:
@@ -245,9 +243,9 @@ class Follower:
     def step(
         self, row: list[int], action: str, parameters: tuple[tuple[str, Value], ...], picks: tuple[Pick, ...]
     ) -> Taken | Refused:
-        """The effects of an action in a state, which stays as it is; or the reason why it cannot be taken.
+        """The effects of an action in a state, or the reason why it cannot be taken. The state is not changed.
 
-        Raises :class:`fencepost.ProtocolRaised` if there is no such action, or if its own Python does.
+        Raises :class:`fencepost.ProtocolRaised` if there is no such action, or if the action raises.
         """
         key = (action, parameters, picks, *[kind_of(value) for _, value in parameters], *map(_kind_of_pick, picks))
         if len(row) < len(self.store.slots):
@@ -258,20 +256,20 @@ class Follower:
         if type(node) is _Chain:
             node = node.leaf if node.read(row) == node.numbers else None
         if node is not None:
-            self.walked += 1
+            self.cache_hits += 1
             return node  # type: ignore[no-any-return]
         declared = self.actions.get(action)
         if declared is None:
             raise ProtocolRaised(f"{self.protocol.name} has no action {action}")
         found = self.evaluate(declared, row, dict(parameters), picks)
         if isinstance(found, Refused):
-            self._learn(key, found, self._trail)
+            self._remember(key, found, self._trail)
             return found
-        self._learn(key, found[0], found[1])
+        self._remember(key, found[0], found[1])
         return found[0]
 
     def apply(self, row: list[int], writes: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-        """Write to a row; what was there before, to write it back."""
+        """Write to a row. Returns the old values, which undo the write."""
         before = []
         for slot, number in writes:
             if slot >= len(row):
@@ -291,13 +289,13 @@ class Follower:
         return self.store.values[index][row[index] if index < len(row) else 0]
 
     def in_order(self, changes: Iterable[tuple[Slot, Value, Value]]) -> list[tuple[Slot, Value, Value]]:
-        """Changes of a state with its parts as they are declared. Those that appear when they are touched come last, in
-        that order.
+        """Changes of a state in the order of declaration. Parts that exist only once touched come last, in their
+        order.
         """
         return sorted(changes, key=lambda change: self._rank(change[0].path))
 
     def _rank(self, path: tuple[Any, ...]) -> tuple[float, ...]:
-        """The place of a part of the state among all that are declared."""
+        """A sort key: the position of a part of the state in its declaration."""
         names = list(self.protocol.shapes)
         if path[0] not in names:
             return (inf,)
@@ -315,7 +313,7 @@ class Follower:
         return tuple(rank)
 
     def _slot(self, path: tuple[Any, ...]) -> Slot:
-        """A part of the state that every state has. Raises ``KeyError`` if there is none of this path."""
+        """The slot of a declared part of the state. Raises ``KeyError`` if there is none at this path."""
         shape: Shape = self.protocol.shapes[path[0]]
         for key in path[1:]:
             part = shape.element(key)
@@ -326,13 +324,13 @@ class Follower:
             raise KeyError(path)
         return next(shape.slots(path))
 
-    def _learn(self, key: tuple[Any, ...], leaf: Taken | Refused, trail: Mapping[int, int]) -> None:
-        """Enter a path into its trie."""
-        self._learnt += 1
-        if self._learnt > self.most_learnt:
+    def _remember(self, key: tuple[Any, ...], leaf: Taken | Refused, trail: Mapping[int, int]) -> None:
+        """Add a path to its trie."""
+        self._remembered += 1
+        if self._remembered > self.cache_limit:
             self._tries.clear()
             self._readers.clear()
-            self._learnt = 1
+            self._remembered = 1
         slots, numbers = tuple(trail), tuple(trail.values())
         children: dict[Any, Any] = self._tries
         at: Any = key
@@ -352,7 +350,7 @@ class Follower:
     def _chain(
         self, slots: tuple[int, ...], numbers: tuple[int, ...], leaf: Taken | Refused
     ) -> _Chain | Taken | Refused:
-        """The rest of a path that no other evaluation has come."""
+        """The rest of a path that no other evaluation shares."""
         if not slots:
             return leaf
         known = self._readers.get(slots)
@@ -379,7 +377,7 @@ class Follower:
         finally:
             current.reset(token)
         if len(cursor.labels) < len(picks):
-            return Refused(f"nothing is chosen where {_said(picks[len(cursor.labels)])} was to be picked")
+            return Refused(f"nothing is chosen where {_shown(picks[len(cursor.labels)])} was to be picked")
         before = cursor.trail
         writes = tuple((slot, number) for slot, number in cursor.writes.items() if before[slot] != number)
         return Taken(writes, tuple(cursor.labels), tuple(cursor.events)), before
@@ -387,7 +385,7 @@ class Follower:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A slot that is read, and where to go on by the number of its value."""
+    """A slot that is read, and the next node for each number of its value."""
 
     slot: int
     children: dict[int, Any] = field(default_factory=dict)
@@ -395,8 +393,8 @@ class _Node:
 
 @dataclass(slots=True, eq=False)
 class _Chain:
-    """The rest of a path that only one evaluation has come: slots with the numbers of their values (of one slot, the
-    number), and the end.
+    """The rest of a path that only one evaluation took: its slots, the numbers of their values (the bare number for one
+    slot), and the result.
     """
 
     slots: tuple[int, ...]
@@ -406,13 +404,13 @@ class _Chain:
 
 
 def short(file: str, folders: Iterable[str]) -> str:
-    """The path of a file from the first of these folders that it is in."""
+    """The path of a file relative to the first of these folders that contains it."""
     above = next((folder for folder in folders if file.startswith(os.path.join(folder, ""))), None)
     return file if above is None else os.path.relpath(file, above)
 
 
 def _refusal(raised: BaseException, reason: str) -> Refused:
-    """The refusal, with the line of the author that asked for something that is not so."""
+    """The refusal, with the author's line whose condition failed."""
     frame, found = raised.__traceback__, None
     while frame is not None:
         name = frame.tb_frame.f_code.co_filename

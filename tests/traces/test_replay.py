@@ -1,4 +1,4 @@
-"""A protocol that is followed: the same answers whether Python is run or what it has said before is walked."""
+"""Replay of steps against a protocol: answers from the cache equal those of Python."""
 
 from __future__ import annotations
 
@@ -26,64 +26,64 @@ from fencepost import (
     state,
 )
 from fencepost.semantics.state import State, ValueTable
-from fencepost.traces.validation.follow import Follower, Like, Refused, Taken, like
+from fencepost.traces.validation.replay import Like, Refused, Replayer, Taken, like
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
 TELLS = ("tells", (("n", N1), ("m", N2)), ())
 HEARS = ("hears", (("n", N2), ("m", N1)), (like(count=1),))
 
 
-def do(follower: Follower, row: list[int], step: tuple[Any, ...]) -> Taken:
-    taken = follower.step(row, *step)
+def do(replayer: Replayer, row: list[int], step: tuple[Any, ...]) -> Taken:
+    taken = replayer.step(row, *step)
     assert isinstance(taken, Taken), taken
-    follower.apply(row, taken.writes)
+    replayer.apply(row, taken.writes)
     return taken
 
 
-def state_of(follower: Follower, row: list[int]) -> dict[str, Any]:
-    return {slot.name: value for slot, value in State(follower.store, row).touched()}
+def state_of(replayer: Replayer, row: list[int]) -> dict[str, Any]:
+    return {slot.name: value for slot, value in State(replayer.store, row).touched()}
 
 
 def test_a_step_changes_the_state_and_tells_what_it_sent() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
-    taken = do(follower, row, TELLS)
-    assert state_of(follower, row)["count.n1"] == 1
+    replayer = Replayer(Counters())
+    row = replayer.initial()
+    taken = do(replayer, row, TELLS)
+    assert state_of(replayer, row)["count.n1"] == 1
     assert [(event.kind, event.source, event.dest, event.passed) for event in taken.events] == [
         ("send", N1, N2, (Told(1),))
     ]
-    taken = do(follower, row, HEARS)
-    assert follower.value(row, ("count", N2)) == 1
+    taken = do(replayer, row, HEARS)
+    assert replayer.value(row, ("count", N2)) == 1
     assert [event.kind for event in taken.events] == ["receive"]
 
 
 def test_asking_for_a_step_leaves_the_state_as_it_is() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
-    follower.step(row, *TELLS)
-    assert state_of(follower, row) == {}
+    replayer = Replayer(Counters())
+    row = replayer.initial()
+    replayer.step(row, *TELLS)
+    assert state_of(replayer, row) == {}
 
 
 def test_what_was_written_can_be_written_back() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
-    do(follower, row, TELLS)
-    before = state_of(follower, row)
-    taken = follower.step(row, *HEARS)
+    replayer = Replayer(Counters())
+    row = replayer.initial()
+    do(replayer, row, TELLS)
+    before = state_of(replayer, row)
+    taken = replayer.step(row, *HEARS)
     assert isinstance(taken, Taken)
-    kept = follower.apply(row, taken.writes)
-    assert state_of(follower, row) != before
-    follower.apply(row, tuple(kept))
-    assert state_of(follower, row) == before
+    kept = replayer.apply(row, taken.writes)
+    assert state_of(replayer, row) != before
+    replayer.apply(row, tuple(kept))
+    assert state_of(replayer, row) == before
 
 
 def test_the_second_time_no_python_is_run() -> None:
-    follower = Follower(Counters())
-    for evaluations, walked in ((2, 0), (2, 2), (2, 4)):
-        row = follower.initial()
-        do(follower, row, TELLS)
-        do(follower, row, HEARS)
-        assert (follower.evaluations, follower.walked) == (evaluations, walked)
+    replayer = Replayer(Counters())
+    for evaluations, cache_hits in ((2, 0), (2, 2), (2, 4)):
+        row = replayer.initial()
+        do(replayer, row, TELLS)
+        do(replayer, row, HEARS)
+        assert (replayer.evaluations, replayer.cache_hits) == (evaluations, cache_hits)
 
 
 class Keeps(Protocol):
@@ -101,16 +101,16 @@ class Keeps(Protocol):
 
 
 @pytest.mark.parametrize("equal", [(1, True, 1.0), (0.0, -0.0), ((1,), (True,)), ((0.0,), (-0.0,))])
-def test_what_python_takes_for_equal_is_learnt_as_what_it_is(equal: tuple[Any, ...]) -> None:
-    follower = Follower(Keeps())
+def test_what_python_takes_for_equal_is_cached_as_what_it_is(equal: tuple[Any, ...]) -> None:
+    replayer = Replayer(Keeps())
     for evaluations in (2 * len(equal), 2 * len(equal)):
         for value in equal:
             for step in (("keeps", (("value", value),), ()), ("picks", (), (value,))):
-                row = follower.initial()
-                do(follower, row, step)
-                assert repr(follower.value(row, ("kept",))) == repr(value)
-        assert follower.evaluations == evaluations
-    assert follower.walked == 2 * len(equal)
+                row = replayer.initial()
+                do(replayer, row, step)
+                assert repr(replayer.value(row, ("kept",))) == repr(value)
+        assert replayer.evaluations == evaluations
+    assert replayer.cache_hits == 2 * len(equal)
 
 
 def test_a_record_is_picked_by_fields_of_their_own_types() -> None:
@@ -124,23 +124,23 @@ def test_a_record_is_picked_by_fields_of_their_own_types() -> None:
         def picks(self) -> None:
             self.kept = one_of([Item(1), Item(True)])
 
-    follower = Follower(Picks())
+    replayer = Replayer(Picks())
     for value in (1, True, 1, True):
-        assert do(follower, follower.initial(), ("picks", (), (like(id=value),))).labels[0].id is value
+        assert do(replayer, replayer.initial(), ("picks", (), (like(id=value),))).labels[0].id is value
 
 
-def test_a_refusal_is_learnt_too() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
-    first, second = (follower.step(row, "writes", (("n", N1),), ()) for _ in range(2))
+def test_a_refusal_is_cached_too() -> None:
+    replayer = Replayer(Counters())
+    row = replayer.initial()
+    first, second = (replayer.step(row, "writes", (("n", N1),), ()) for _ in range(2))
     assert first == second
     assert isinstance(first, Refused)
-    assert (follower.evaluations, follower.walked) == (1, 1)
+    assert (replayer.evaluations, replayer.cache_hits) == (1, 1)
 
 
 def test_a_refusal_names_the_file_the_line_and_its_text() -> None:
-    follower = Follower(Counters())
-    refused = follower.step(follower.initial(), "writes", (("n", N1),), ())
+    replayer = Replayer(Counters())
+    refused = replayer.step(replayer.initial(), "writes", (("n", N1),), ())
     assert isinstance(refused, Refused)
     assert refused.reason == "is not enabled"
     assert refused.asked == "require(self.count[n] > self.register.count)"
@@ -154,70 +154,70 @@ def test_a_refusal_names_the_file_the_line_and_its_text() -> None:
 def test_a_refusal_within_the_package_is_named_by_its_place_there() -> None:
     from fencepost.protocols.store.store import Store
 
-    follower = Follower(Store())
+    replayer = Replayer(Store())
     c1 = ModelValue("c1")
-    refused = follower.step(follower.initial(), "client_opens_ledger", (("c", c1),), ())
+    refused = replayer.step(replayer.initial(), "client_opens_ledger", (("c", c1),), ())
     assert isinstance(refused, Refused)
     assert re.fullmatch(r"fencepost/protocols/store/store\.py:\d+", refused.where)
     assert refused.asked == "require(self.meta.metadata is not None)"
 
 
 def test_a_choice_is_taken_as_it_is_picked() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
+    replayer = Replayer(Counters())
+    row = replayer.initial()
     for _ in range(3):
-        do(follower, row, TELLS)
-    taken = do(follower, row, ("falls_back", (("n", N1),), (1,)))
-    assert (taken.labels, follower.value(row, ("count", N1))) == ((1,), 1)
+        do(replayer, row, TELLS)
+    taken = do(replayer, row, ("falls_back", (("n", N1),), (1,)))
+    assert (taken.labels, replayer.value(row, ("count", N1))) == ((1,), 1)
 
 
 def test_a_record_is_picked_by_some_of_its_fields() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
+    replayer = Replayer(Counters())
+    row = replayer.initial()
     for _ in range(3):
-        do(follower, row, TELLS)
-    do(follower, row, ("hears", (("n", N2), ("m", N1)), (like(count=2),)))
-    assert follower.value(row, ("count", N2)) == 2
+        do(replayer, row, TELLS)
+    do(replayer, row, ("hears", (("n", N2), ("m", N1)), (like(count=2),)))
+    assert replayer.value(row, ("count", N2)) == 2
 
 
 def test_nothing_to_pick_is_a_refusal_that_names_what_there_was() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
-    do(follower, row, TELLS)
-    refused = follower.step(row, "hears", (("n", N2), ("m", N1)), (like(count=2, why="it counts"),))
+    replayer = Replayer(Counters())
+    row = replayer.initial()
+    do(replayer, row, TELLS)
+    refused = replayer.step(row, "hears", (("n", N2), ("m", N1)), (like(count=2, why="it counts"),))
     assert isinstance(refused, Refused)
     assert refused.reason.startswith("there is no count=2 and why='it counts' among Told(count=1, ")
     assert "self.network.receive" in refused.asked
 
 
 def test_no_such_action() -> None:
-    follower = Follower(Counters())
+    replayer = Replayer(Counters())
     with pytest.raises(FencepostError, match="counters has no action sleeps"):
-        follower.step(follower.initial(), "sleeps", (), ())
+        replayer.step(replayer.initial(), "sleeps", (), ())
 
 
 def test_a_choice_that_is_left_open() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
+    replayer = Replayer(Counters())
+    row = replayer.initial()
     for _ in range(7):
-        do(follower, row, TELLS)
-    refused = follower.step(row, "falls_back", (("n", N1),), ())
+        do(replayer, row, TELLS)
+    refused = replayer.step(row, "falls_back", (("n", N1),), ())
     assert isinstance(refused, Refused)
     assert refused.reason == "the conformance does not say which of 7 options to pick: 0, 1, 2, 3, 4, and 2 more"
     assert refused.asked == "self.count[n] = one_of(range(self.count[n]))"
 
 
 def test_a_choice_with_one_option_may_be_left_open() -> None:
-    follower = Follower(Counters())
-    row = follower.initial()
-    do(follower, row, TELLS)
-    do(follower, row, ("falls_back", (("n", N1),), ()))
-    assert follower.value(row, ("count", N1)) == 0
+    replayer = Replayer(Counters())
+    row = replayer.initial()
+    do(replayer, row, TELLS)
+    do(replayer, row, ("falls_back", (("n", N1),), ()))
+    assert replayer.value(row, ("count", N1)) == 0
 
 
 def test_a_pick_that_nobody_asks_for_is_a_refusal() -> None:
-    follower = Follower(Counters())
-    refused = follower.step(follower.initial(), "tells", (("n", N1), ("m", N2)), (3,))
+    replayer = Replayer(Counters())
+    refused = replayer.step(replayer.initial(), "tells", (("n", N1), ("m", N2)), (3,))
     assert isinstance(refused, Refused)
     assert refused.reason == "nothing is chosen where 3 was to be picked"
 
@@ -285,11 +285,11 @@ class OutOfTune(Protocol):
 
 
 def test_it_begins_as_the_protocol_says() -> None:
-    follower = Follower(Begun(most=2))
-    row = follower.initial()
-    do(follower, row, ("takes", (), ()))
-    do(follower, row, ("takes", (), ()))
-    refused = follower.step(row, "takes", (), ())
+    replayer = Replayer(Begun(most=2))
+    row = replayer.initial()
+    do(replayer, row, ("takes", (), ()))
+    do(replayer, row, ("takes", (), ()))
+    refused = replayer.step(row, "takes", (), ())
     assert isinstance(refused, Refused)
     assert refused.asked == "require(self.left > 0)"
 
@@ -298,30 +298,30 @@ def test_a_protocol_that_can_not_begin() -> None:
     with pytest.raises(
         FencepostError, match=r"the initial state is not to be had: is not enabled at .*require\(False\)"
     ):
-        Follower(Nowhere()).initial()
+        Replayer(Nowhere()).initial()
 
 
 def test_an_action_that_looks_at_more_than_the_state_is_found() -> None:
-    follower = Follower(OutOfTune())
-    row = follower.initial()
-    follower.step(row, "changes", (), ())
-    moved = follower.step(row, "moves", (), (1,))
+    replayer = Replayer(OutOfTune())
+    row = replayer.initial()
+    replayer.step(row, "changes", (), ())
+    moved = replayer.step(row, "moves", (), (1,))
     assert isinstance(moved, Taken)
-    follower.apply(row, moved.writes)
+    replayer.apply(row, moved.writes)
     with pytest.raises(FencepostError, match="not deterministic"):
-        follower.step(row, "changes", (), ())
+        replayer.step(row, "changes", (), ())
 
 
 def test_a_part_of_a_state_that_there_is_not() -> None:
-    follower = Follower(Counters())
+    replayer = Replayer(Counters())
     with pytest.raises(KeyError):
-        follower.value(follower.initial(), ("counts", N1))
+        replayer.value(replayer.initial(), ("counts", N1))
 
 
 # -- the twin ---------------------------------------------------------------------------------------------------------
 
 
-class Plain(Follower):
+class Plain(Replayer):
     """Runs Python for every step."""
 
     def step(self, row: list[int], *step: Any) -> Taken | Refused:
@@ -340,8 +340,8 @@ STEPS = st.one_of(
     st.tuples(st.just("falls_back"), st.tuples(st.tuples(st.just("n"), NODES)), st.tuples(st.integers(0, 3))),
     st.tuples(st.sampled_from(("reads", "writes")), st.tuples(st.tuples(st.just("n"), NODES)), st.just(())),
 )
-WALKED = Follower(Counters())
-"""One for all examples: what it has learnt in one serves in the next."""
+WALKED = Replayer(Counters())
+"""One for all examples, which share its cache."""
 
 
 @given(st.lists(STEPS, max_size=25))
@@ -349,16 +349,16 @@ def test_what_is_walked_is_what_python_says(steps: list[Any]) -> None:
     plain = Plain(Counters())
     row, plain_row = WALKED.initial(), plain.initial()
     for step in steps:
-        walked, run = WALKED.step(row, *step), plain.step(plain_row, *step)
-        assert type(walked) is type(run)
-        if isinstance(walked, Taken) and isinstance(run, Taken):
-            assert (walked.labels, walked.events) == (run.labels, run.events)
-            WALKED.apply(row, walked.writes)
+        cache_hits, run = WALKED.step(row, *step), plain.step(plain_row, *step)
+        assert type(cache_hits) is type(run)
+        if isinstance(cache_hits, Taken) and isinstance(run, Taken):
+            assert (cache_hits.labels, cache_hits.events) == (run.labels, run.events)
+            WALKED.apply(row, cache_hits.writes)
             plain.apply(plain_row, run.writes)
         else:
-            assert walked == run
+            assert cache_hits == run
         assert state_of(WALKED, row) == state_of(plain, plain_row)
-    assert plain.walked == 0
+    assert plain.cache_hits == 0
 
 
 class Long(Protocol):
@@ -379,23 +379,23 @@ class Long(Protocol):
 
 
 def test_a_protocol_is_followed_that_is_too_large_to_explore() -> None:
-    follower = Follower(Long())
-    row = follower.initial()
-    assert follower.value(row, ("done", 999_999)) is False
-    before = State(follower.store, row)
-    do(follower, row, ("does", (), (999_999,)))
-    assert follower.value(row, ("done", 999_999)) is True
-    changes = follower.in_order(State(follower.store, row).changes(before))
+    replayer = Replayer(Long())
+    row = replayer.initial()
+    assert replayer.value(row, ("done", 999_999)) is False
+    before = State(replayer.store, row)
+    do(replayer, row, ("does", (), (999_999,)))
+    assert replayer.value(row, ("done", 999_999)) is True
+    changes = replayer.in_order(State(replayer.store, row).changes(before))
     assert [slot.name for slot, _, _ in changes] == ["before", "done.999999", "after"]
     with pytest.raises(KeyError):
-        follower.value(row, ("done", True))
+        replayer.value(row, ("done", True))
     with pytest.raises(NotAProtocol, match="more than 65,536 members"):
         ValueTable(Long())
 
 
-def test_what_was_learnt_is_forgotten_within_a_trace() -> None:
-    follower = Follower(Long(), most_learnt=3)
-    row = follower.initial()
+def test_the_cache_is_cleared_within_a_trace() -> None:
+    replayer = Replayer(Long(), cache_limit=3)
+    row = replayer.initial()
     for number in (*range(5), *range(5)):
-        assert isinstance(follower.step(row, "does", (), (number,)), Taken)
-    assert follower.evaluations == 10
+        assert isinstance(replayer.step(row, "does", (), (number,)), Taken)
+    assert replayer.evaluations == 10
