@@ -166,8 +166,8 @@ def in_space(
     report: Callable[[str], None],
     most: int = MOST_UNVISITED,
 ) -> SpaceCoverage:
-    """As :func:`fencepost.traces.validation.space_coverage.in_space`. ``visits``: a DataFrame with :data:`SCHEMA`, which is
-    computed once.
+    """As :func:`fencepost.traces.validation.space_coverage.in_space`. ``visits``: a DataFrame with
+    :data:`SCHEMA`, which is computed once.
 
     Raises :class:`fencepost.SystemFailure` if Spark fails.
     """
