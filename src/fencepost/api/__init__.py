@@ -1,3 +1,3 @@
-"""What ``import fencepost`` gives: :func:`fencepost.check` with its result, and :func:`fencepost.connect` with its
+"""The public API of ``import fencepost``: :func:`fencepost.check` and its result, :func:`fencepost.connect` and its
 client.
 """

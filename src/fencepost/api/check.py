@@ -1,4 +1,4 @@
-"""``fencepost.check``: a protocol in, a result out. The flow of the whole checker, in one place."""
+"""``fencepost.check``: checks a protocol and returns a result. The control flow of the checker, in one place."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from fencepost.semantics import Deadline, LimitReached, State, Stepper
 
 SMALL_STATES = 10_000
 SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
-"""The most that ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and
-:class:`interpreted.Limits`. Not seconds, so that the protocol alone decides which explorer answers.
+"""Limits on the interpreted explorer, after which ``auto`` uses the compiled one: states, and
+:class:`interpreted.Limits`. They do not depend on time, so the choice of the explorer depends on the protocol alone.
 """
 
 
@@ -46,27 +46,35 @@ def check(
     invariants: Sequence[str] | None = None,
     options: Options | None = None,
     report: Report | None = None,
-    **given: Any,
+    **named_options: Any,
 ) -> Result:
-    """Explore every state that ``protocol`` can reach and judge what was found.
+    """Explore every reachable state of ``protocol``, and check its invariants and properties.
 
-    ``protocol``: a protocol with its constants, ``Counter(limit=3)``; or its class, or what the command line takes (a
-    shipped name, ``PATH.py`` or ``PATH.py:ClassName``), in one of its configurations and with ``constants`` on top of
-    it: ``check("bookkeeper-4.13", configuration="published", constants={"send_limit": 2})``. ``engine``: ``embedded``
-    (compiled, all cores), ``reference`` (plain Python), ``auto``, which is the first unless the protocol is small
-    enough to be interpreted, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at
-    random through a space that is too large for the others, on all cores of this machine or, with ``master``, on Spark.
+    ``protocol``: an instance with its constants, ``Counter(limit=3)``; or a class; or, as on the command line, a
+    shipped name, ``PATH.py`` or ``PATH.py:ClassName``. A class or a name takes one of its configurations, and
+    ``constants`` that override it: ``check("bookkeeper-4.13", configuration="published",
+    constants={"send_limit": 2})``.
+
+    ``engine``:
+
+    - ``embedded``: compiled, on all cores.
+    - ``reference``: plain Python.
+    - ``auto``: ``embedded``, unless the protocol is small enough to be interpreted.
+    - ``spark``: a cluster, for searches that outgrow one machine.
+    - ``simulate``: random walks through a space too large for the others, on all cores of this machine or, with
+      ``master``, on Spark.
+
     ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is called with
-    progress. Every option of the engine may be given by name: ``check(protocol, deadlock=True, max_depth=20)``; or as
-    ``options``, whose class says the engine: ``check(protocol, options=ReferenceOptions(max_depth=20))``. See
+    progress. Options of the engine are passed by name: ``check(protocol, deadlock=True, max_depth=20)``; or as
+    ``options``, whose class selects the engine: ``check(protocol, options=ReferenceOptions(max_depth=20))``. See
     :mod:`fencepost.checker.engines.options`.
 
-    Raises :class:`fencepost.NotAProtocol` if there is no such protocol, :class:`fencepost.OptionError` for unknown
-    names and for options that the engine does not have, that are out of range or that do not go together, and
-    :class:`fencepost.SystemFailure` when the machine fails; what the protocol itself does wrong is part of the result.
+    Raises :class:`fencepost.NotAProtocol` if there is no such protocol. Raises :class:`fencepost.OptionError` for
+    unknown names, and for options that the engine does not have, that are out of range or that exclude each other.
+    Raises :class:`fencepost.SystemFailure` when the machine fails. Errors of the protocol are part of the result.
     """
     deadline = Deadline()
-    engine, options = options_of(engine, options, given)
+    engine, options = options_of(engine, options, named_options)
     protocol = _set_up(protocol, configuration, constants or {})
     if configuration is not None and expectation(type(protocol), configuration) == "deadlock":
         options = replace(options, deadlock=True)
@@ -74,7 +82,7 @@ def check(
     try:
         return _checked(protocol, engine, invariants, options, report, deadline)
     except LimitReached:
-        # Before there was anything to report.
+        # A limit was reached before the search began.
         engine = "embedded" if engine == "auto" else engine
         return _result(protocol, engine, Exploration(limit=deadline.reached, unfinished=deadline.unfinished))
 
@@ -111,13 +119,13 @@ def _checked(
 
 
 def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[None]:
-    """The limits on time and memory, for what is done before an engine has them."""
+    """Applies the limits on time and memory before an engine does."""
     limited = options.timeout is not None or options.max_memory is not None
     return deadline.limits((lambda: limit_reached(deadline, options.timeout, options.max_memory)) if limited else None)
 
 
 def _stepper(protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Stepper:
-    """The protocol as engines step through it. Raises :class:`OptionError` for options that do not go with it."""
+    """The stepper of the protocol. Raises :class:`OptionError` for options that do not fit the protocol."""
     with _limited(deadline, options):
         stepper = Stepper(protocol, invariants, options.checking, deadline)
     stepper.fairness_conditions()
@@ -144,7 +152,7 @@ def _set_up(
 
 
 def _module(engine: str, options: Options) -> str:
-    """Where an engine is."""
+    """The module of an engine."""
     if isinstance(options, SimulationOptions) and options.master is not None:
         return "fencepost.spark.simulate"
     return "fencepost.spark.engine" if engine == "spark" else f"fencepost.checker.engines.{engine}"
@@ -153,9 +161,7 @@ def _module(engine: str, options: Options) -> str:
 def _try_small(
     protocol: Protocol, invariants: Sequence[str] | None, options: EmbeddedOptions, deadline: Deadline
 ) -> Result | None:
-    """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it cannot
-    do.
-    """
+    """The interpreted explorer's result; None if the protocol is too large for it, or an option needs another one."""
     if options.checkpoint or options.resume or options.checking or options.states is not None:
         return None
     from fencepost.checker.engines import interpreted
@@ -190,13 +196,13 @@ def _check_invariants(protocol: Protocol, invariants: Sequence[str] | None) -> N
 
 
 def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report | None) -> Exploration:
-    """The findings of an engine, which writes the state space down meanwhile, if that was asked for."""
+    """Run an engine, and write the state space if an option asks for it."""
     explored: Exploration
-    resumed = isinstance(options, SavedOptions) and options.resume is not None  # and knows its table
+    resumed = isinstance(options, SavedOptions) and options.resume is not None  # the checkpoint names its table
     if not isinstance(options, SearchOptions) or options.states is None or resumed:
         explored = explorer.explore(stepper, options, report)
         return explored
-    from fencepost.states.writer import Writer  # needs what an installation may lack
+    from fencepost.states.writer import Writer  # needs optional packages
 
     table = Writer(stepper, options.states, options.edges)
     try:
@@ -208,7 +214,7 @@ def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report 
 
 
 def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options) -> Result:
-    """The result of an exploration, every counterexample replayed through the author's Python."""
+    """The result of an exploration. Replays every counterexample through the author's Python."""
     explored.unfinished = stepper.deadline.unfinished
 
     def trace(found: Found) -> Trace:
@@ -237,22 +243,23 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
         walk=None if explored.walk is None else trace(explored.walk),
         actions=[ActionCount(name, taken, new) for name, (taken, new) in counts.items()],
         collision_probability=collision_probability(explored.generated, explored.distinct, bits, images),
-        seconds=explored.seconds_before + time.monotonic() - stepper.deadline.began,  # after all that was replayed
+        seconds=explored.seconds_before + time.monotonic() - stepper.deadline.began,  # includes the replays
     )
 
 
 def collision_probability(generated: int, distinct: int, bits: int, images: int = 1) -> float:
-    """The chance that some two states shared a fingerprint, as TLC estimates it: distinct x (generated - distinct) /
+    """The probability that two states share a fingerprint, by TLC's estimate: distinct x (generated - distinct) /
     2^bits.
 
-    Two states up to symmetry share the least of n fingerprints with a chance of n^2 / (2n - 1) / 2^bits.
+    With symmetry, a state has the least of n fingerprints, and two states share it with probability
+    n^2 / (2n - 1) / 2^bits.
     """
     pairs = distinct * max(generated - distinct, 0) * images**2 / (2 * images - 1)
     return min(1.0, pairs / 2.0**bits)
 
 
 def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: Any) -> Result:
-    """The result with the values that an engine found, and with those that were ``judged`` on top of them."""
+    """A result of the engine's values, overridden by ``judged``."""
     found = {name: getattr(explored, name) for name in _AS_EXPLORED} | {
         "engine": explored.engine or engine,
         "distinct_states": explored.distinct,
@@ -268,4 +275,4 @@ def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: An
 
 _OTHERWISE = {"engine", "symmetry", "walk", "witnesses"}
 _AS_EXPLORED = {each.name for each in fields(Exploration)} & {each.name for each in fields(Result)} - _OTHERWISE
-"""The values of a result that an engine finds as they are."""
+"""The fields of a result that are copied from an exploration."""

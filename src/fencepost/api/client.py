@@ -1,5 +1,5 @@
 """The client of a cluster: ``async with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store``, or ``with`` in
-synchronous code. It rests on the ledgers of :mod:`fencepost.ledger.client` and the logs of :mod:`fencepost.log`.
+synchronous code. It is built on the ledgers of :mod:`fencepost.ledger.client` and the logs of :mod:`fencepost.log`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,19 @@ T = TypeVar("T")
 
 
 class Client(LedgerClient):
-    """A cluster of bookies and its metadata service, as one client sees it. :func:`fencepost.connect` makes one."""
+    """A client of a cluster: its bookies and its metadata service. :func:`fencepost.connect` makes one."""
 
     def log(self, name: str, *, password: bytes | str = b"") -> Log:
-        """A log by its name, see :class:`.Log`: ledger after ledger, with one writer at a time. It need not be there
-        yet.
+        """A log by name, see :class:`.Log`: a sequence of ledgers with one writer at a time. It need not exist yet.
 
-        ``password``: that of its ledgers, if it was created with one. Raises :class:`fencepost.OptionError` for what is
-        no name.
+        ``password``: the password of its ledgers, if it was created with one. Raises :class:`fencepost.OptionError` for
+        an invalid name.
         """
         return Log(self, name, password)
 
 
 class SyncClient(Waiting[Client]):
-    """A cluster as one client sees it, for synchronous code: the operations of :class:`.Client` by the same names,
-    which wait by themselves.
-    """
+    """A client for synchronous code: the operations of :class:`.Client` by the same names, which block."""
 
     create_ledger = opens(Client.create_ledger, SyncLedgerWriter)
     reserve_ledger = waits(Client.reserve_ledger)
@@ -55,7 +52,7 @@ class SyncClient(Waiting[Client]):
             return cls(loop, loop.wait(Client.connect(uri, settings, trace)))
         except FencepostError as error:
             loop.stop()
-            raise error.with_traceback(None) from None  # where in the client it was found is no news
+            raise error.with_traceback(None) from None  # the client's internal frames do not help the caller
         except BaseException:
             loop.stop()
             raise
@@ -67,7 +64,7 @@ class SyncClient(Waiting[Client]):
         self.close()
 
     def close(self) -> None:
-        """See :meth:`.LedgerClient.close`. It can be called again."""
+        """See :meth:`.LedgerClient.close`. May be called again."""
         if self._loop.is_own() and not self._loop.loop.is_closed():
             try:
                 self._loop.wait(self._of.close())
@@ -75,15 +72,13 @@ class SyncClient(Waiting[Client]):
                 self._loop.stop()
 
     def run(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine function on the :class:`.Client`, and give its result: several operations that need not wait
-        for one another.
+        """Run a coroutine function on the :class:`.Client` and return its result, for operations that run
+        concurrently.
         """
         return self._loop.wait(work(self._of))
 
     def iterate(self, work: Callable[[Client], AsyncIterator[T]], ahead: int = 4) -> Iterator[T]:
-        """The items of an asynchronous iteration over the :class:`.Client`, each as soon as it is there; so many are
-        drawn ahead at most.
-        """
+        """The items of an asynchronous iterator on the :class:`.Client`. At most ``ahead`` items are fetched ahead."""
         return self._loop.iterate(work(self._of), ahead)
 
     def log(self, name: str, *, password: bytes | str = b"") -> SyncLog:
@@ -92,11 +87,11 @@ class SyncClient(Waiting[Client]):
 
 
 class Connecting(Opening[Client]):
-    """A store that is being connected to.
+    """A pending connection to a store.
 
-    ``async with`` and ``await`` give a :class:`Client`, whose operations are awaited; ``with`` gives a
-    :class:`SyncClient`, whose operations wait by themselves. Both close it at the end, ``await`` leaves that to the
-    caller.
+    ``async with`` and ``await`` return a :class:`Client`, whose operations are awaited. ``with`` returns a
+    :class:`SyncClient`, whose operations block. Both ``with`` forms close the client at the end; after ``await`` the
+    caller closes it.
     """
 
     def __init__(self, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> None:
@@ -120,21 +115,20 @@ class Connecting(Opening[Client]):
 
 
 def connect(uri: str, settings: ClientSettings | None = None, *, trace: str | Path | None = None) -> Connecting:
-    """Connect to a ledger store by the address of its metadata: ``zk://HOST:PORT[,HOST:PORT]/ledgers``.
+    """Connect to a ledger store by the URI of its metadata: ``zk://HOST:PORT[,HOST:PORT]/ledgers``.
 
         async with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store: ...
         with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store: ...
 
-    ``trace``: a folder for a trace of what this client does.
+    ``trace``: a folder for a trace of this client's operations.
 
-    Raises :class:`fencepost.TraceError` if there can be no trace, :class:`fencepost.OptionError` for what is no
-    address, :class:`MetadataServiceError` if nobody answers there, and :class:`NoClusterError` if there is no cluster.
+    Raises :class:`fencepost.TraceError` if the trace cannot be written, :class:`fencepost.OptionError` for an invalid
+    URI, :class:`MetadataServiceError` if the metadata service does not answer, and :class:`NoClusterError` if there is
+    no cluster.
     """
     return Connecting(uri, settings or ClientSettings.of_environment(), trace)
 
 
 def connect_sync(uri: str, settings: ClientSettings | None = None, *, trace: str | Path | None = None) -> SyncClient:
-    """Connect for synchronous code, where ``with`` is not at hand: call ``close`` at the end. Raises as
-    :func:`connect`.
-    """
+    """Connect from synchronous code without ``with``: call ``close`` at the end. Raises as :func:`connect`."""
     return SyncClient.connect(uri, settings or ClientSettings.of_environment(), trace)

@@ -1,4 +1,4 @@
-"""The answer to a check, for programs and for tests: what was found out, what tests ask of it, and the whole story."""
+"""The result of a check: its findings, assertions for tests, and reports."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from fencepost.text.notebook import framed
 
 
 class Result(Findings):
-    """The answer to a check: its :class:`Findings`, and for its text the story that the command line prints."""
+    """The result of a check: its :class:`Findings`. Its text is the report that the command line prints."""
 
     def must_hold(self) -> Result:
-        """For tests: returns the result if everything holds, else raises AssertionError whose message is the whole
-        story.
-        """
+        """For tests: returns the result if everything holds, else raises AssertionError with the whole report."""
         if not self.holds:
             raise AssertionError(str(self))
         return self
 
     def must_violate(self, name: str) -> Trace:
-        """For tests: the counterexample to ``name``, or AssertionError with what was found instead."""
+        """For tests: the counterexample to ``name``. Raises AssertionError with the report if there is none."""
         for violation in self.violations:
             if violation.name == name and violation.trace is not None:
                 return violation.trace
         raise AssertionError(f"{name} is not violated\n{self}")
 
     def must_reach(self, name: str) -> Trace:
-        """For tests: the way to a state in which ``name`` (with its parameters) is true, or AssertionError with what
-        was found instead.
+        """For tests: a behaviour that reaches a state in which ``name`` (with its parameters) is true. Raises
+        AssertionError with the report if there is none.
         """
         for witness in self.witnesses:
             if witness.name == name:
@@ -40,21 +38,19 @@ class Result(Findings):
         return story(self)
 
     def to_html(self) -> str:
-        """The page that ``fencepost check --html`` writes: the verdict, and every behaviour with its sequence
-        diagram.
-        """
+        """The page of ``fencepost check --html``: the verdict, and every behaviour with its sequence diagram."""
         from fencepost.report.html import html
 
         return html(self)
 
     def to_json(self, *, indent: int = 2) -> str:
-        """The document that ``fencepost check --json`` writes; ``indent`` 0 puts it on one line."""
+        """The document of ``fencepost check --json``; ``indent`` 0 puts it on one line."""
         from fencepost.report.json import to_json
 
         return to_json(self, indent=indent)
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page."""
+        """The page, in a notebook."""
         return framed(self.to_html())
 
 
@@ -68,8 +64,8 @@ Trace._page = _page_of
 
 
 def witnessed(trace: Trace, condition: str) -> Result:
-    """A behaviour that leads to a state which satisfies ``condition``, as a result, so that it is shown as a
-    counterexample is.
+    """The result for a behaviour that leads to a state with ``condition``, so that it is shown as a counterexample
+    is.
     """
     return Result(
         protocol=trace.protocol, engine="states", complete=False, distinct_states=0, generated_states=0,

@@ -1,1 +1,1 @@
-"""Who is at the other end of a connection (TLS, SASL, users), how many there may be, and the tasks that serve them."""
+"""Connections of servers and clients: TLS, SASL, users, limits, and background tasks."""

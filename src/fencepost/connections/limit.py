@@ -1,4 +1,4 @@
-"""Places for connections of one kind: there are so many, and who says nothing loses its place to who comes."""
+"""A limit on connections of one kind. A new connection takes the place of the one that has been silent longest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ C = TypeVar("C")
 
 
 class ConnectionLimit(Generic[C]):
-    """At most ``limit`` connections. For one more, the one that has been silent for the longest time gives its place
-    up: ``close`` is called with it. So connections that only wait keep nobody out."""
+    """At most ``limit`` connections. One more evicts the connection that has been silent longest: ``close`` is called
+    with it. So idle connections cannot lock others out."""
 
     def __init__(self, limit: int, close: Callable[[C], object]) -> None:
         self.limit = limit
@@ -24,7 +24,7 @@ class ConnectionLimit(Generic[C]):
         return iter(list(self._by_silence))
 
     def admit(self, connection: C) -> None:
-        """A connection comes."""
+        """Add a new connection. Evicts another if the limit is reached."""
         while len(self._by_silence) >= self.limit:
             silent = next(iter(self._by_silence))
             del self._by_silence[silent]
@@ -32,11 +32,11 @@ class ConnectionLimit(Generic[C]):
         self._by_silence[connection] = None
 
     def touch(self, connection: C) -> None:
-        """Something came over a connection that has a place."""
+        """Record that a connection has sent something."""
         if connection in self._by_silence:
             del self._by_silence[connection]
             self._by_silence[connection] = None
 
     def remove(self, connection: C) -> None:
-        """A connection is gone, if it had a place."""
+        """Remove a closed connection, if it was not evicted."""
         self._by_silence.pop(connection, None)

@@ -1,4 +1,4 @@
-"""The event loop of processes that serve."""
+"""The event loop of server processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def loop_factory() -> Any:
-    """A function that makes uvloop's event loop, where that is installed."""
+    """The factory of uvloop's event loop if uvloop is installed, else None."""
     try:
         import uvloop
     except ModuleNotFoundError:

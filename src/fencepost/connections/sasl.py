@@ -1,8 +1,8 @@
-"""SASL's mechanism DIGEST-MD5 (RFC 2831, quality of protection ``auth``), both sides: tokens in, tokens out.
+"""The SASL mechanism DIGEST-MD5 (RFC 2831, quality of protection ``auth``), both sides, without I/O.
 
-The client begins with an empty token. The server's first token is a challenge, the client's answer proves that it knows
-the password, and the server's second token proves that the server knows it too. Nonces are drawn by the caller.
-ZooKeeper and BookKeeper carry these tokens in messages of their own.
+The client begins with an empty token. The server's first token is a challenge. The client's answer proves that it knows
+the password, and the server's second token proves that the server knows it too. The caller draws the nonces. ZooKeeper
+and BookKeeper carry these tokens in messages of their own.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ from collections.abc import Callable
 MECHANISM = "DIGEST-MD5"
 
 _MOST = 4_096
-"""Bytes of the largest token (RFC 2831, 2.1.2)."""
+"""The largest token in bytes (RFC 2831, 2.1.2)."""
 _DIRECTIVE = re.compile(
     r'[ \t\r\n,]*([!#-\'*+\-.0-9A-Z^-z|~]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",=]+))[ \t\r\n]*'
 )
 _ONCE = "00000001"
-"""How often a nonce of the server has been used: authentication again without a challenge is not offered."""
+"""The nonce count. A server nonce is used once: reauthentication without a challenge is not offered."""
 
 
 class SaslError(Exception):
-    """A token is none, or proves nothing. The text says why, and no secret."""
+    """A token is malformed or fails authentication. The message gives the reason and contains no secret."""
 
 
 def secret(user: str, realm: str, password: str) -> bytes:
-    """What a server has to know of a password: the MD5 hash of ``user:realm:password`` (RFC 2831, 2.1.2.1), 16 bytes.
+    """What a server stores instead of a password: the MD5 hash of ``user:realm:password`` (RFC 2831, 2.1.2.1), 16
+    bytes.
 
-    Whoever has it can authenticate as the user in this realm.
+    It must stay secret: it is enough to authenticate as the user in this realm.
     """
     return _md5(b":".join(map(_latin, (user, realm, password))))
 
 
 class Server:
-    """The side that is to be convinced. ``host``: the name that clients must have meant, in the ``realm`` that it
-    offers; ``secret_of``: the :func:`secret` of a user, None for a stranger.
+    """The server side. Clients must authenticate for ``service`` at ``host``, in ``realm``. ``secret_of`` returns the
+    :func:`secret` of a user, None for an unknown user.
     """
 
     def __init__(
         self, service: str, host: str, realm: str, nonce: str, secret_of: Callable[[str], bytes | None]
     ) -> None:
         self.user: str | None = None
-        """Who has authenticated."""
+        """The authenticated user."""
         self._uri = f"{service}/{host}"
         self._realm = realm
         self._nonce = nonce
@@ -52,8 +53,8 @@ class Server:
         self._step = 0
 
     def step(self, token: bytes) -> bytes:
-        """The answer to the client's next token; :attr:`user` is set when it is the last. Raises :class:`SaslError`,
-        and for every token after that.
+        """The answer to the client's next token. Sets :attr:`user` once authentication succeeds. Raises
+        :class:`SaslError`, and again for every later token.
         """
         step, self._step = self._step, self._step + 1
         if step == 0:
@@ -83,11 +84,11 @@ class Server:
 
 
 class Client:
-    """The side that authenticates itself, as a user of a server that calls itself ``service`` and ``host``."""
+    """The client side: authenticates a user at a server named ``service`` and ``host``."""
 
     def __init__(self, service: str, host: str, user: str, password: str, cnonce: str) -> None:
         self.is_complete = False
-        """Whether the server has shown that it knows the password, too."""
+        """Whether the server has proved that it knows the password."""
         self._uri = f"{service}/{host}"
         self._user = user
         self._password = password
@@ -95,7 +96,7 @@ class Client:
         self._expected: str | None = None
 
     def step(self, token: bytes) -> bytes:
-        """The answer to the server's next token, and to none at the beginning. Raises :class:`SaslError`."""
+        """The answer to the server's next token; to an empty one at the beginning. Raises :class:`SaslError`."""
         if not token and self._expected is None:
             return b""
         given = _directives(token)
@@ -119,7 +120,7 @@ class Client:
 
 
 def _directives(token: bytes) -> dict[str, str]:
-    """The values of a token by their names; of several realms the first."""
+    """The values of a token by name; the first of several realms."""
     if len(token) > _MOST:
         raise SaslError(f"a token has {len(token):,} bytes, and {_MOST:,} are the most")
     is_utf8 = re.search(rb"(?i)charset *= *\"?utf-8", token) is not None
@@ -156,7 +157,7 @@ def _quoted(text: str) -> str:
 
 
 def _latin(text: str) -> bytes:
-    """As the mechanism hashes names: in ISO 8859-1 where that has all characters, in UTF-8 otherwise."""
+    """The encoding in which names are hashed: ISO 8859-1 if it has all characters, else UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

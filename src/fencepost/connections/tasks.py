@@ -1,4 +1,4 @@
-"""Tasks of an event loop that somebody keeps, so that they go on and can be ended."""
+"""Background tasks of an event loop: started, kept referenced, and cancelled together."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 def start(work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
-    """Begin a task, which is among others until it ends."""
+    """Start a task. The set ``among`` refers to it until it ends."""
     task = asyncio.get_running_loop().create_task(work)
     among.add(task)
     task.add_done_callback(among.discard)
 
 
 async def cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel tasks, and wait until they have ended."""
+    """Cancel tasks, and wait until they end."""
     ending = [*tasks]
     for task in ending:
         task.cancel()

@@ -1,10 +1,10 @@
-"""TLS of every port and of every client, by files in PEM.
+"""TLS for servers and clients, configured by PEM files.
 
-The files are looked at again for each connection, so a certificate is renewed by replacing its files: connections that
-there are go on, and the next ones get the new one. Files that cannot be used in the meantime are logged, and those of
-before stay in use.
+The files are checked for changes at each connection. So a certificate is renewed by replacing its files: existing
+connections continue, and new connections use the new certificate. If the new files are unusable, that is logged and the
+old ones stay in use.
 
-On the port of a bookie a connection begins in the clear, and goes on under TLS after a START_TLS and the answer to it
+On a bookie's port a connection begins in plain text, and changes to TLS after START_TLS and its answer
 (:func:`upgrade`). On other ports TLS comes first (:class:`Listener`).
 """
 
@@ -27,19 +27,19 @@ from fencepost.errors import OptionError
 from fencepost.files import regular
 
 HANDSHAKE = 10.0
-"""Seconds after which a handshake that does not end is given up."""
+"""The timeout of a handshake in seconds."""
 
 _BACKLOG = 1_024
 _REST = 0.1
-"""Seconds after a connection that could not be taken."""
+"""Seconds to wait after a failed accept."""
 
 _log = logging.getLogger("fencepost.connections.tls")
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of one side, in PEM. ``certificate``: its own, with those between it and the authority; ``key``: the
-    private key, which may be in the same file; ``password``: a file with the password of the key, if it has one;
-    ``trusted``: the authorities by which the other side is known. Empty: there is none."""
+    """The PEM files of one side. ``certificate``: its own certificate with the intermediate ones. ``key``: the private
+    key, which may be in the same file. ``password``: a file with the password of an encrypted key. ``trusted``: the
+    certificates of the authorities that the other side's certificate is verified with. Empty: none."""
 
     certificate: str = ""
     key: str = ""
@@ -48,11 +48,11 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tls:
-    """One side of TLS, 1.2 or later, from now on: :attr:`context` is that of the files as they are.
+    """The TLS configuration of one side, TLS 1.2 or later. :attr:`context` follows changes of the files.
 
-    ``asks``: a server that takes only clients with a certificate which it trusts. ``checks_names``: a client that takes
-    only a server whose certificate names the host that it wanted. Raises :class:`fencepost.OptionError` for files that
-    cannot be used, and for a key that everybody on the machine can read.
+    ``asks``: a server accepts only clients with a certificate that it trusts. ``checks_names``: a client accepts only a
+    server whose certificate names the host that it connects to. Raises :class:`fencepost.OptionError` for unusable
+    files, and for a key that all users of the machine can read.
     """
 
     def __init__(self, files: Files, *, is_server: bool, asks: bool = False, checks_names: bool = True) -> None:
@@ -65,7 +65,7 @@ class Tls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context for the next connection."""
+        """The context for a new connection. Reloads the files if they have changed."""
         stamps = self._look()
         if stamps != self._stamps:
             self._stamps = stamps
@@ -103,8 +103,8 @@ class Tls:
 
 
 class Listener:
-    """A port on which TLS comes first. Each connection gets the context of that moment, which ``asyncio.Server``
-    cannot do; ``make`` gives its protocol, once TLS is agreed on, within ``patience`` seconds."""
+    """A port on which TLS comes first. Each connection gets the current context, which ``asyncio.Server`` cannot do.
+    ``make`` returns the protocol of a connection after the handshake, which may take ``patience`` seconds."""
 
     def __init__(self, tls: Tls, make: Callable[[], asyncio.Protocol], patience: float = HANDSHAKE) -> None:
         self.tls = tls
@@ -115,7 +115,7 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int) -> Listener:
-        """Take connections. Raises ``OSError`` if the port cannot be had."""
+        """Start to accept connections. Raises ``OSError`` if the port cannot be bound."""
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, address in dict.fromkeys((each[0], each[4][:2]) for each in found[: None if port else 1]):
             listening = socket.create_server(address, family=family, backlog=_BACKLOG)
@@ -125,7 +125,7 @@ class Listener:
         return self
 
     def close(self) -> None:
-        """Take no more. Connections that there are stay."""
+        """Stop accepting. Existing connections stay open."""
         for task in self._tasks:
             task.cancel()
         for listening in self.sockets:
@@ -135,7 +135,7 @@ class Listener:
         while True:
             try:
                 came, address = await self._loop.sock_accept(listening)
-            except OSError as error:  # there are no more files, or it is gone already
+            except OSError as error:  # out of file descriptors, or the peer has closed already
                 _log.warning("a connection cannot be taken: %s", error.strerror or error)
                 await asyncio.sleep(_REST)
             else:
@@ -151,7 +151,7 @@ class Listener:
 
 
 class _Arriving(asyncio.Protocol):
-    """What comes with the end of the handshake, before anybody knows that it has ended."""
+    """Buffers data that arrives with the end of the handshake, before the caller learns that it has ended."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -173,10 +173,10 @@ async def upgrade(
     server_hostname: str | None = None,
     patience: float = HANDSHAKE,
 ) -> None:
-    """Go on under TLS. ``agreed`` is called with the transport from now on, and gives the protocol that goes on.
-    Nothing may be written to the old one meanwhile, and the protocol of before hears of nothing any more.
+    """Change a connection to TLS. ``agreed`` is called with the new transport, and returns the protocol for it.
+    Nothing may be written to the old transport meanwhile. The old protocol gets no further callbacks.
 
-    Raises ``OSError`` (``ssl.SSLError`` is one) or ``EOFError`` if TLS is not agreed on.
+    Raises ``OSError`` (``ssl.SSLError`` is one) or ``EOFError`` if the handshake fails.
     """
     arriving = _Arriving()
     upgraded = await asyncio.get_running_loop().start_tls(
@@ -206,7 +206,7 @@ async def upgrade(
 
 
 def names_host(transport: asyncio.BaseTransport, host: str) -> bool:
-    """Whether the certificate of the other side names a host, or an address."""
+    """Whether the other side's certificate names a host or an address."""
     certificate: dict[str, Any] = transport.get_extra_info("peercert") or {}
     return any(_is_named(kind, name, host) for kind, name in certificate.get("subjectAltName", ()))
 
@@ -224,7 +224,7 @@ def _is_named(kind: str, name: str, host: str) -> bool:
 
 
 def _password(file: str) -> str:
-    """The password of a key. Without one it is empty, so that nobody is asked for it."""
+    """The password of a key; empty without a file, so that OpenSSL does not prompt for it."""
     if not file:
         return ""
     try:

@@ -1,8 +1,9 @@
-"""Users and their passwords, in files: those that a server knows, and the one as whom a client authenticates.
+"""Files of users and passwords: the users of a server, and the credentials of a client.
 
-The server's file is one of ``htdigest``: a line ``user:fencepost:HASH`` for each user, the hash being the MD5 of
-``user:fencepost:password`` in hex. It serves the metadata service and bookies alike, as both offer the realm
-``fencepost``. The client's file is one line, ``user:password``. Neither may be read by everybody on the machine.
+The server's file has the format of ``htdigest``: a line ``user:fencepost:HASH`` for each user, where the hash is the
+MD5 of ``user:fencepost:password`` in hex. The metadata service and bookies use the same file: both offer the realm
+``fencepost``. The client's file is one line, ``user:password``. Neither file may be readable by all users of the
+machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fencepost.files import regular
 REALM = "fencepost"
 """The realm of all users."""
 CREDENTIALS = "FENCEPOST_CREDENTIALS"
-"""The environment variable that names the file with the user and the password of a client."""
+"""The environment variable that names a client's credentials file."""
 
 _MOST = 1 << 20
 """Bytes of the largest file."""
@@ -32,10 +33,10 @@ _log = logging.getLogger("fencepost.connections.users")
 
 
 class Users:
-    """The users of a server, from a file that is looked at again for each authentication: a user is added or removed
-    without a restart. Nobody gets in while the file cannot be used; the log says why.
+    """The users of a server. Each authentication checks whether the file has changed, so users are added and removed
+    without a restart. While the file is unusable, every authentication fails and the reason is logged.
 
-    Raises :class:`fencepost.OptionError` if it cannot be used at the start.
+    Raises :class:`fencepost.OptionError` if the file is unusable at the start.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -44,7 +45,7 @@ class Users:
         self._secrets = _secrets(path)
 
     def secret_of(self, user: str) -> bytes | None:
-        """The secret of a user, see :func:`fencepost.connections.sasl.secret`; None for a stranger."""
+        """The secret of a user, see :func:`fencepost.connections.sasl.secret`; None for an unknown user."""
         stamp = regular.stamp(self.path)
         if stamp != self._stamp or not stamp:
             self._stamp = stamp
@@ -57,7 +58,7 @@ class Users:
 
 
 class Credentials(NamedTuple):
-    """As whom a client authenticates. It does not show the password."""
+    """The user and the password of a client. Its repr hides the password."""
 
     user: str
     password: str
@@ -67,8 +68,8 @@ class Credentials(NamedTuple):
 
     @classmethod
     def read(cls, path: str | Path | None = None) -> Self | None:
-        """The user and the password in a file, by default the one that FENCEPOST_CREDENTIALS names; None without
-        either. Raises :class:`fencepost.OptionError` if there is no such file, or no user and password in it.
+        """Read credentials from a file, by default the one that FENCEPOST_CREDENTIALS names; None without either.
+        Raises :class:`fencepost.OptionError` if the file is missing or does not have a user and a password.
         """
         path = path or os.environ.get(CREDENTIALS)
         if not path:
@@ -80,28 +81,28 @@ class Credentials(NamedTuple):
 
 
 def line(user: str, password: str) -> str:
-    """The line of a user in the file of a server. Raises :class:`fencepost.OptionError` for a name with a colon or a
-    line's end, and an empty password."""
+    """A user's line in the file of a server. Raises :class:`fencepost.OptionError` for a name with a colon or a line
+    break, and for an empty password."""
     if not user or any(each in ":\r\n" for each in user) or not user.isprintable() or not password:
         raise OptionError("a user has a name without colons and a password")
     return f"{user}:{REALM}:{sasl.secret(user, REALM, password).hex()}"
 
 
 def salted(user: str, password: str, salt: bytes) -> str:
-    """A user and what proves the password, ``user:pbkdf2-sha256:SALT:HASH``: nothing can be done with it but to look
-    for the password, and two with the same one do not look alike.
+    """A user with the salted hash of the password, ``user:pbkdf2-sha256:SALT:HASH``. It does not authenticate a client,
+    and hashes of equal passwords differ.
     """
     line(user, password)
     return ":".join((user, _SALTED, salt.hex(), _stretched(password, salt).hex()))
 
 
 def is_salted(of: str) -> bool:
-    """Whether this is what :func:`salted` gives."""
+    """Whether this has the format of :func:`salted`."""
     return re.fullmatch(f"[^:]+:{_SALTED}:(?:[0-9a-f]{{2}})+:[0-9a-f]{{64}}", of) is not None
 
 
 def proves(of: str, password: str) -> bool:
-    """Whether a password is the one of a :func:`salted` user. Takes milliseconds."""
+    """Whether a password matches a :func:`salted` user. Takes milliseconds."""
     _, _, salt, expected = of.split(":")
     return hmac.compare_digest(_stretched(password, bytes.fromhex(salt)).hex(), expected)
 
@@ -134,7 +135,7 @@ def _secrets(path: str | Path) -> dict[str, bytes]:
 
 
 def _text(path: str | Path, kind: str) -> str:
-    """The contents of a file with secrets."""
+    """The contents of a file with secrets. Raises :class:`fencepost.OptionError` if others may read the file."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

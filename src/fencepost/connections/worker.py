@@ -1,4 +1,4 @@
-"""A thread for what would hold the loop up: it does one thing after another, and tells the loop what came of each."""
+"""A thread for blocking work. It runs one job after another and reports each result to the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Done = Callable[[BaseException | None], None]
 
 
 class Worker:
-    """The thread. It is made and used by the loop's thread alone."""
+    """The thread. Only the event loop's thread may create and use it."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -22,13 +22,11 @@ class Worker:
         self._thread.start()
 
     def submit(self, work: Callable[[], None], done: Done) -> None:
-        """Do something after all that was asked for before; ``done`` is called on the loop, with the error if it
-        failed.
-        """
+        """Queue a job. ``done`` is called on the loop with the error, or None."""
         self._jobs.put((work, done))
 
     async def finish(self, work: Callable[[], None]) -> None:
-        """Do a last thing, and end; raises what that raises."""
+        """Run a last job and end the thread. Raises what the job raises."""
         finished: asyncio.Future[BaseException | None] = self._loop.create_future()
         self.submit(work, finished.set_result)
         self._jobs.put(None)
@@ -38,7 +36,7 @@ class Worker:
             raise error
 
     def pause(self, seconds: float) -> None:
-        """Let others go on: called by what it does."""
+        """Called by a job, to let other threads run."""
         time.sleep(seconds)
 
     def _run(self) -> None:
@@ -49,5 +47,5 @@ class Worker:
                 work()
             except BaseException as raised:
                 error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(done, error)

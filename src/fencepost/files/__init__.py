@@ -1,1 +1,1 @@
-"""Files that last: what is read again is what was written, in a flat folder, or anywhere that a URL names."""
+"""Durable files with digests, in a local folder or at a URL."""

@@ -1,6 +1,6 @@
-"""Digests: what is read from a file again must be what was written to it.
+"""SHA-256 digests, which verify that a file reads as it was written.
 
-SHA-256 everywhere: processors have instructions for it, so it costs less than writing the file does.
+Processors have instructions for SHA-256, so it costs less than writing the file.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import re
 from typing import Any
 
 Digest = Any
-"""A running digest, as `hashlib` has it: ``update``, ``copy``, ``hexdigest``."""
+"""A running digest of :mod:`hashlib`, with ``update``, ``copy`` and ``hexdigest``."""
 
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"}\Z')
 
 
 def running() -> Digest:
-    """The digest of what is yet to come."""
+    """A new digest, to be updated with data."""
     return hashlib.sha256()
 
 
 def digest(*parts: Any) -> str:
-    """The digest of some bytes or contiguous arrays, one after the other."""
+    """The digest of bytes or contiguous arrays, concatenated."""
     whole = running()
     for part in parts:
         whole.update(part)
@@ -29,11 +29,11 @@ def digest(*parts: Any) -> str:
 
 
 def sealed(document: bytes) -> bytes:
-    """A JSON object, as it is encoded, with its own digest as the last member."""
+    """An encoded JSON object with its own digest added as the last member."""
     return document[:-1] + b',"digest":"' + digest(document).encode() + b'"}'
 
 
 def is_sealed(content: bytes) -> bool:
-    """Whether a file is, to the byte, what :func:`sealed` gave."""
+    """Whether a file's content is byte for byte a result of :func:`sealed`."""
     seal = _SEAL.search(content)
     return seal is not None and digest(content[: seal.start()] + b"}") == seal[1].decode()

@@ -1,10 +1,9 @@
-"""The files of a bookie, as little of them as it needs: one flat folder, files that grow at their end, and syncs of
-both.
+"""The file interface of a bookie: one flat folder of append-only files, and syncs of both.
 
-Everything that a bookie keeps passes through here, so that a test can put a folder that fails in its place, and the
-simulator one that is made of bytes. All failures are ``OSError``. A write or a sync that failed is never tried again by
-anybody: what it left on the disk is not known. What takes room is apart from that: ``create`` and ``preallocate`` take
-none if there is not enough (:class:`NoRoom`), and may be tried again.
+All persistent data of a bookie passes through it, so a test can substitute a failing folder, and the simulator one in
+memory. All failures are ``OSError``. No caller retries a failed write or sync, since its effect on the disk is unknown.
+Allocations are the exception: if the disk is full, ``create`` and ``preallocate`` allocate nothing (:class:`NoRoom`),
+and the caller may retry.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from pathlib import Path
 from typing import Protocol
 
 SECTOR = 512
-"""Bytes that a disk writes at once."""
+"""The bytes that a disk writes atomically."""
 
 Part = bytes | memoryview
-"""Bytes to be written, as they lie in memory; a view is one that cannot be written to."""
+"""Bytes to write, without copying them. A view must be read-only."""
 
 
 class ShortWrite(OSError):
-    """The operating system took a part of what was to be written."""
+    """The operating system wrote only a part of the data."""
 
     def __init__(self, name: str, written: int, wanted: int) -> None:
         super().__init__(errno.EIO, f"{name} took {written:,} of {wanted:,} bytes")
 
 
 class NoRoom(OSError):
-    """There is not enough room on a disk. Nothing was taken of it: the same may be tried again."""
+    """The disk is full. Nothing was allocated, so the caller may retry."""
 
     def __init__(self, name: str) -> None:
         super().__init__(errno.ENOSPC, f"there is no room for {name}")
@@ -40,88 +39,86 @@ class NoRoom(OSError):
 
 @dataclass(frozen=True)
 class Room:
-    """The bytes of the disk that a folder is on, and how many of them can still be written."""
+    """The size of the disk that holds a folder, and its free space, in bytes."""
 
     total: int
     free: int
 
     @property
     def usage(self) -> float:
-        """The share of the disk that is in use, from 0 to 1."""
+        """The fraction of the disk in use, from 0 to 1."""
         return 1 - self.free / self.total
 
 
 class File(Protocol):
-    """An open file. It may be read by several threads, and written by one. It is closed when nobody refers to it any
-    more.
-    """
+    """An open file. Several threads may read it, and one may write. It is closed when it is no longer referenced."""
 
     name: str
     end: int
-    """Where the next write goes."""
+    """The offset of the next write."""
 
     def append(self, data: bytes | Sequence[Part]) -> None:
-        """Write at ``end``, one part after another, and move that."""
+        """Write the parts at ``end``, one after another, and advance it."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes from an offset on, fewer than ``size`` of them only at the end of the file."""
+        """Read ``size`` bytes at an offset; fewer only at the end of the file."""
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer with the bytes from an offset on; how many there are, fewer than it has room for only at the
+        """Fill a buffer with the bytes at an offset. Returns their number, which is smaller than the buffer only at the
         end of the file.
         """
 
     def read_now(self, offset: int, buffer: memoryview) -> int:
-        """As :meth:`read_into`, without waiting for a disk: fewer bytes, or none, where others are not in the operating
-        system's memory.
+        """As :meth:`read_into`, without waiting for the disk. Returns fewer bytes, or 0, if the rest is not in the page
+        cache.
         """
 
     def sync(self) -> None:
-        """Come back when all that was written is durable. Its name is so only when the folder is synced too."""
+        """Make all writes durable. The file's name becomes durable only when the folder is synced too."""
 
     def preallocate(self, end: int) -> None:
-        """Take room from ``end`` up to an offset; what was never written there reads as zeros. Raises :class:`NoRoom`,
-        and takes none then.
+        """Allocate disk space from ``end`` up to an offset. Unwritten bytes there read as zeros. Raises
+        :class:`NoRoom`, and then allocates nothing.
         """
 
     def truncate(self, length: int) -> None:
-        """Cut the file off, or make it longer by zeros; the next write goes there."""
+        """Cut the file to a length, or extend it with zeros. The next write goes there."""
 
 
 class Files(Protocol):
     """A folder of files."""
 
     def names(self) -> list[str]:
-        """The files there are, in the order of their names."""
+        """The names of all files, sorted."""
 
     def size(self, name: str) -> int:
-        """The bytes of a file."""
+        """The size of a file in bytes."""
 
     def create(self, name: str) -> File:
-        """Make a file, which must not be there yet. Raises :class:`NoRoom`."""
+        """Create a file, which must not exist. Raises :class:`NoRoom`."""
 
     def open(self, name: str, writable: bool = False) -> File:
-        """Open a file that is there."""
+        """Open an existing file."""
 
     def rename(self, name: str, new: str) -> None:
-        """Give a file another name, in one step; a file that has that name is replaced."""
+        """Rename a file atomically. Replaces a file of the new name."""
 
     def remove(self, name: str) -> None:
-        """Remove a file. Whoever has it open can go on to read it."""
+        """Remove a file. It can still be read where it is open."""
 
     def sync(self) -> None:
-        """Come back when the names of the files are durable."""
+        """Make the names of the files durable."""
 
     def room(self) -> Room:
-        """How much room there is."""
+        """The space on the folder's disk."""
 
 
 TEMPORARY = ".new"
-"""The suffix of a file that is not whole yet. Such files are removed when a folder is opened."""
+"""The suffix of an incomplete file. Such files are removed when a folder is opened."""
 
 
 def replace(files: Files, name: str, data: bytes) -> None:
-    """Have a file with these contents, in one step and durably, whether or not there was one with that name."""
+    """Write a file atomically and durably. Replaces an existing one."""
     if name + TEMPORARY in files.names():
         files.remove(name + TEMPORARY)
     file = files.create(name + TEMPORARY)
@@ -132,7 +129,7 @@ def replace(files: Files, name: str, data: bytes) -> None:
 
 
 def remove_temporary(files: Files) -> None:
-    """Remove what a crash left of files that were not whole."""
+    """Remove incomplete files that a crash left."""
     for name in files.names():
         if name.endswith(TEMPORARY):
             files.remove(name)
@@ -161,7 +158,7 @@ class OsFile:
         data = os.pread(self._descriptor, size, offset)
         if len(data) == size or not data:
             return data
-        parts = [data]  # one call returns at most 2 GiB, and fewer if a signal comes
+        parts = [data]  # one call returns at most 2 GiB, and less after a signal
         while data and size > sum(map(len, parts)):
             done = sum(map(len, parts))
             data = os.pread(self._descriptor, size - done, offset + done)
@@ -182,7 +179,7 @@ class OsFile:
             return 0
         try:
             return os.preadv(self._descriptor, [buffer], offset, os.RWF_NOWAIT)
-        except OSError as error:  # the read that waits for the disk reports the error
+        except OSError as error:  # the blocking read reports the error
             self._can_read_now = error.errno not in (errno.EOPNOTSUPP, errno.EINVAL)
             return 0
 
@@ -198,7 +195,7 @@ class OsFile:
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
-            os.ftruncate(self._descriptor, before)  # a part of it may have been taken
+            os.ftruncate(self._descriptor, before)  # a part may have been allocated
             raise NoRoom(self.name) from None
 
     def truncate(self, length: int) -> None:
@@ -214,20 +211,20 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def make_folder(path: str | Path) -> None:
-    """Make a folder, and those that it is in, for their owner, and readable by the group; nothing happens to those that
-    are there."""
+    """Create a folder and its parents, with access for their owner and read access for the group. Existing folders are
+    not changed."""
     for folder in reversed((Path(path), *Path(path).parents)):
         if not folder.is_dir():
             folder.mkdir(0o750, exist_ok=True)
 
 
 def private(path: str, flags: int) -> int:
-    """An opener for :func:`open`: a new file is for its owner, and readable by the group."""
+    """An opener for :func:`open`: a new file is writable for its owner, and readable for the group."""
     return os.open(path, flags, 0o640)
 
 
 class OsFiles:
-    """A folder of the operating system. It is made if it is missing, unless ``create`` is false."""
+    """A folder of the operating system. It is created if it is missing, unless ``create`` is False."""
 
     def __init__(self, path: str, create: bool = True) -> None:
         self.path = path
@@ -271,8 +268,8 @@ class OsFiles:
 
 
 class Lock:
-    """Keeps a folder for one process, until it is released or the process ends. Raises ``BlockingIOError`` if another
-    has it.
+    """Locks a folder for one process, until the lock is released or the process ends. Raises ``BlockingIOError`` if
+    another process holds the lock.
     """
 
     def __init__(self, path: str) -> None:
@@ -284,7 +281,7 @@ class Lock:
             raise
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the lock."""
         self._file.close()
 
 

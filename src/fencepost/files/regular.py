@@ -1,4 +1,4 @@
-"""Files that somebody names: a device has no end, and a pipe waits for who may never write to it."""
+"""Regular files only. A device never ends, and a pipe may wait forever for a writer."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 
 def content(path: str | Path) -> bytes:
-    """The content of a regular file. Raises :class:`OSError` also for what is there and is none."""
+    """The content of a regular file. Raises :class:`OSError` if it cannot be read or is not a regular file."""
     with open(path, "rb", opener=_opened) as file:
         return file.read()
 
 
 def require(path: str | Path) -> None:
-    """Raises :class:`OSError` unless there is a regular file."""
+    """Raises :class:`OSError` unless the path is a regular file."""
     _check(os.stat(path), path)
 
 
 def stamp(path: str | Path) -> tuple[int, ...]:
-    """Numbers that change when a file is replaced or written to, the last of them its mode; none if it is not there."""
+    """Numbers that change when a file is replaced or written, the last is its mode; empty if the file is missing."""
     try:
         found = os.stat(path)
     except OSError:
@@ -29,7 +29,7 @@ def stamp(path: str | Path) -> tuple[int, ...]:
 
 
 def _opened(path: str, flags: int) -> int:
-    file = os.open(path, flags | os.O_NONBLOCK)  # which changes nothing for a regular file
+    file = os.open(path, flags | os.O_NONBLOCK)  # opening a pipe must not block; no effect on regular files
     try:
         _check(os.fstat(file), path)
     except OSError:

@@ -1,8 +1,7 @@
-"""Where files are kept: a folder of this machine, or one of any file system that pyarrow can reach by URL.
+"""Storage for files: a local folder, or a folder of any file system that PyArrow reaches by URL.
 
-Every file is written once, under a name that no other process writes. Those of a search on Spark are sequences of
-arrays without a header: their types and sizes are in the manifest. Those of a state space are Parquet, which pyarrow
-writes.
+Every file is written once, under a name that no other process writes. Files of a search on Spark are arrays without a
+header; their types and sizes are in the manifest. Files of a state space are Parquet, which PyArrow writes.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from fencepost.files.digest import running
 Array = np.ndarray[Any, Any]
 
 CHUNK = 1 << 22
-"""Bytes that are read together where a file is gone through."""
+"""Bytes per read when a whole file is read."""
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+://")
 
 
 def _bytes(array: Array | bytes) -> memoryview | bytes:
-    """The memory of an array, as it is."""
+    """The memory of an array, without a copy."""
     if isinstance(array, bytes):
         return array
     return memoryview(array.data).cast("B") if array.size else b""
 
 
 def reason(error: Exception) -> str:
-    """The reason that the disk gives, in a few words."""
+    """The reason of an I/O error, in a few words."""
     number = getattr(error, "errno", None) or 0
     if number in errno.errorcode:
         return os.strerror(number)
@@ -46,25 +45,25 @@ def reason(error: Exception) -> str:
 
 
 def open_storage(place: Path | str) -> Storage:
-    """The storage at a path or a URL. Raises :class:`fencepost.SystemFailure` if there is no such thing."""
+    """The storage at a path or a URL. Raises :class:`fencepost.SystemFailure` if the URL cannot be reached."""
     text = str(place)
     return Remote(text) if URL.match(text) else Storage(os.path.abspath(text))
 
 
 def is_within(place: Path | str, folder: Path | str) -> bool:
-    """Whether a path or URL is a folder, or is in it."""
+    """Whether a path or URL is ``folder`` or lies within it."""
     inner, outer = _real(place), _real(folder)
     return inner == outer or inner.startswith(f"{outer}/")
 
 
 def folder_of(place: Path | str) -> Path | None:
-    """The folder of this machine at a path or URL; None if it is elsewhere."""
+    """The local folder at a path or URL; None if it is remote."""
     real = _real(place)
     return None if URL.match(real) else Path(real)
 
 
 def sync_folder(folder: Path | str) -> None:
-    """Make sure that the disk has the names of a folder's files. Raises OSError."""
+    """Make the names of a folder's files durable. Raises ``OSError``."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)
@@ -73,10 +72,10 @@ def sync_folder(folder: Path | str) -> None:
 
 
 class Lock:
-    """Keeps a folder for one search, until it is released or its process ends, however it ends. Without ``create`` a
-    folder in which there was never a lock is not kept.
+    """Locks a folder for one search, until the lock is released or the process ends, even by a crash. Without
+    ``create``, a folder that was never locked is not locked.
 
-    Raises BlockingIOError if another search has the folder, any other OSError if it cannot be locked.
+    Raises ``BlockingIOError`` if another search holds the lock, another ``OSError`` if locking fails.
     """
 
     def __init__(self, folder: Path, create: bool) -> None:
@@ -91,7 +90,7 @@ class Lock:
             raise
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the lock."""
         if self._file is not None:
             os.close(self._file)
 
@@ -102,19 +101,19 @@ def _real(place: Path | str) -> str:
 
 
 class Storage:
-    """A folder of this machine. Raises :class:`fencepost.SystemFailure` for all that the disk refuses."""
+    """A local folder. Raises :class:`fencepost.SystemFailure` for every I/O error."""
 
     is_remote = False
     refusals: type[Exception] = OSError
-    """The errors by which the disk refuses something."""
+    """The exceptions of failed I/O."""
 
     def __init__(self, place: str) -> None:
         self.place = place
 
     @contextmanager
     def _failing_as(self, verb: str, name: str = "", unless: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-        """Raises :class:`fencepost.SystemFailure` if it is refused that a file, or the folder, is read, say; an error
-        of ``unless`` stays as it is.
+        """Turn I/O errors on a file or the folder into :class:`fencepost.SystemFailure`: "... cannot be ``verb``".
+        Exceptions of the class ``unless`` pass.
         """
         try:
             yield
@@ -128,33 +127,33 @@ class Storage:
         return open_storage(f"{self.place}/{name}")
 
     def arrow(self) -> tuple[Any, str]:
-        """The file system as pyarrow has it, and what the folder is called there."""
+        """PyArrow's file system, and the path of the folder in it."""
         from pyarrow import fs
 
         return fs.LocalFileSystem(), self.place
 
     def exists(self) -> bool:
-        """Whether there is such a folder."""
+        """Whether the folder exists."""
         return os.path.isdir(self.place)
 
     def create(self) -> None:
-        """Make the folder, if it is missing."""
+        """Create the folder if it is missing."""
         with self._failing_as("made"):
             os.makedirs(self.place, exist_ok=True)
 
     def write(self, name: str, *arrays: Array | bytes) -> int:
-        """Write a file; its size in bytes."""
+        """Write a file. Returns its size in bytes."""
         with self._failing_as("written", name), self._created(name) as file:
             for array in arrays:
                 file.write(_bytes(array))
             return int(file.tell())
 
     def _created(self, name: str) -> Any:
-        """A file to be written."""
+        """Open a new file for writing."""
         return open(os.path.join(self.place, name), "wb")
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file in one step: a reader finds all of the old one or all of the new one."""
+        """Write a file atomically: a reader sees the whole old file or the whole new one."""
         fresh = os.path.join(self.place, f"{name}.new")
         with self._failing_as("written", name):
             try:
@@ -170,7 +169,7 @@ class Storage:
                 raise
 
     def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
-        """``count`` numbers from byte ``offset`` on."""
+        """Read ``count`` numbers at byte ``offset``."""
         with self._failing_as("read", name):
             held = np.fromfile(os.path.join(self.place, name), dtype, count, offset=offset)
         if len(held) < count:
@@ -178,13 +177,13 @@ class Storage:
         return held
 
     def load(self, name: str) -> bytes | None:
-        """A whole file, None if there is none."""
+        """The content of a file, None if it does not exist."""
         with suppress(FileNotFoundError), self._failing_as("read", name, FileNotFoundError), self._opened(name) as file:
             return bytes(file.read())
         return None
 
     def digest(self, name: str) -> str | None:
-        """The digest of a file, None if there is none."""
+        """The digest of a file, None if it does not exist."""
         whole = running()
         with suppress(FileNotFoundError), self._failing_as("read", name, FileNotFoundError), self._opened(name) as file:
             while chunk := file.read(CHUNK):
@@ -193,39 +192,39 @@ class Storage:
         return None
 
     def _opened(self, name: str) -> Any:
-        """A file to be read from its beginning."""
+        """Open a file for reading."""
         return open(os.path.join(self.place, name), "rb")
 
     def names(self) -> list[str]:
-        """The files there are."""
+        """The names of all files."""
         with suppress(FileNotFoundError), self._failing_as("listed", "", FileNotFoundError):
             return os.listdir(self.place)
         return []
 
     def sizes(self) -> dict[str, int]:
-        """The files there are, with their sizes in bytes."""
+        """The sizes of all files in bytes, by name."""
         with suppress(FileNotFoundError), self._failing_as("listed", "", FileNotFoundError):
             with os.scandir(self.place) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
         return {}
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         with suppress(FileNotFoundError), self._failing_as("removed", name, FileNotFoundError):
             os.remove(os.path.join(self.place, name))
 
     def rename(self, name: str, new: str) -> None:
-        """Give a file another name, in one step; a file that has that name is replaced."""
+        """Rename a file atomically. Replaces a file of the new name."""
         with self._failing_as("renamed", name):
             os.replace(os.path.join(self.place, name), os.path.join(self.place, new))
 
     def delete(self) -> None:
-        """Remove the folder with all that is in it, if it is there."""
+        """Remove the folder with its contents if it exists."""
         with suppress(FileNotFoundError), self._failing_as("removed", "", FileNotFoundError):
             shutil.rmtree(self.place)
 
     def blocks(self, name: str, dtype: Any, offset: int, count: int, size: int = 1 << 20) -> Iterator[Array]:
-        """``count`` numbers from byte ``offset`` on, at most ``size`` of them at a time."""
+        """Read ``count`` numbers at byte ``offset``, at most ``size`` at a time."""
         width = np.dtype(dtype).itemsize
         for begin in range(0, count, size):
             yield self.read(name, dtype, offset + begin * width, min(size, count - begin))
@@ -276,7 +275,7 @@ class Remote(Storage):
             held = file.read_at(size, offset)
         if len(held) < size:
             raise SystemFailure(f"{self.place}/{name} is truncated")
-        # Compiled loops take arrays that can be written to, and no others.
+        # Compiled loops require writable arrays.
         return np.frombuffer(bytearray(held), dtype)
 
     def _opened(self, name: str) -> Any:
