@@ -2,8 +2,8 @@
 
 The subjects of a run are divided into shares. The state of a share is a
 :class:`fencepost.traces.validation.watch.WatchState`: the events of the open traces. Events about all subjects go to
-every share. A thread reads folders on this machine, including events that are in no Parquet file yet. Spark reads folders
-at a URL.
+every share. A thread reads folders on this machine, including events that are in no Parquet file yet. Spark reads
+folders at a URL.
 """
 
 from __future__ import annotations
