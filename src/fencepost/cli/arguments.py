@@ -1,8 +1,6 @@
-"""The arguments of commands as they are typed: the parser, one function for each kind of value, and the options that
-several commands have.
+"""Command-line arguments: the parser, a function for each type of value, and options that several commands share.
 
-A function of a value takes the text of an option and gives its value, or raises ``argparse.ArgumentTypeError`` with the
-reason.
+A type function parses the text of an option, or raises ``argparse.ArgumentTypeError`` with the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from fencepost.errors import OptionError
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, whose errors are ours: one line and exit code 151."""
+    """argparse with Fencepost's errors: one line and exit code 151."""
 
     def print_help(self, file: Any = None) -> None:
         output.say(self.format_help().rstrip())
@@ -65,8 +63,8 @@ def bits(text: str) -> int:
 
 
 def setting(text: str) -> tuple[str, str]:
-    name, given, value = text.partition("=")
-    if not given or not name.startswith("spark."):
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
         raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark: give one like spark.executor.memory=4g")
     return name, value
 
@@ -86,7 +84,7 @@ def port(text: str) -> int:
 
 
 def names(text: str | None) -> tuple[str, ...]:
-    """Names between commas."""
+    """Names separated by commas."""
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
@@ -101,10 +99,11 @@ def option(
     default: Any = None,
     **more: Any,
 ) -> None:
-    """Declare an option as it is spelt: ``--json`` without a value, ``--depth N`` with one, ``--run NAME ...`` with a
-    list of those of each time that it is given.
+    """Declare an option: ``--json`` is a flag, ``--depth N`` takes a value, ``--run NAME ...`` may be repeated and
+    collects a list.
 
-    ``kind``: the function of a value; ``more``: what else argparse is told. A word without dashes is an argument.
+    ``kind``: the type function; ``more``: further arguments for argparse. A word without dashes is a positional
+    argument.
     """
     name, _, metavar = spelt.partition(" ")
     if metavar.endswith(" ..."):
@@ -119,13 +118,13 @@ def option(
 
 
 def add_constants(parser: argparse._ActionsContainer) -> None:
-    """The constants of a protocol."""
+    """Declare the options for constants of a protocol."""
     option(parser, "-D NAME=VALUE ...", "set a constant: bookies=3", dest="define")
     option(parser, "--config NAME", "one of the protocol's configurations; -D is applied on top of it")
 
 
 def add_spark(parser: Any) -> None:
-    """Where Spark is, and its settings."""
+    """Declare the options for Spark's address and settings."""
     option(
         parser,
         "--master URL",

@@ -1,8 +1,8 @@
-"""Ctrl-C while the command line starts and ends, where nobody can catch it: one line and an exit code in place of a
-traceback. However often it is pressed, it is told once. And SIGTERM to a command that serves, ahead of its own handler.
+"""Ctrl-C while the command line starts and ends, when no code can catch it: one line and an exit code instead of a
+traceback. It is reported once, however often it is pressed. Also SIGTERM to a server command before it has a handler.
 
-The package takes a tenth of a second to import, so this module is the first that it imports, and hardly imports
-anything itself. A process that only uses the package is left as it is.
+The package takes a tenth of a second to import, so it imports this module first, and this module imports little. The
+signal handlers of a process that only uses the package stay unchanged.
 """
 
 import os
@@ -11,8 +11,8 @@ import sys
 
 EXIT_CODE = 130
 
-_told = False
-"""Whether the command has said that it was interrupted."""
+_is_reported = False
+"""Whether the interrupt has been reported."""
 
 _is_registered = False
 """Whether Python will call :func:`_end_last`."""
@@ -21,7 +21,7 @@ _is_registered = False
 def is_command_line() -> bool:
     """Whether this process was started as ``fencepost`` or as ``python -m fencepost``."""
     called: str = (getattr(sys, "argv", None) or [""])[0]
-    if called == "-m":  # as long as Python looks for the module
+    if called == "-m":  # while Python looks for the module
         return "-mfencepost" in sys.orig_argv or ["-m", "fencepost"] in [
             sys.orig_argv[n : n + 2] for n in range(len(sys.orig_argv))
         ]
@@ -31,56 +31,56 @@ def is_command_line() -> bool:
 
 
 def end_process() -> None:
-    """From now on Ctrl-C ends the process at once, if it is the command line."""
-    if is_command_line() and (_told or signal.getsignal(signal.SIGINT) is signal.default_int_handler):
+    """Make Ctrl-C end the process at once, if it is the command line."""
+    if is_command_line() and (_is_reported or signal.getsignal(signal.SIGINT) is signal.default_int_handler):
         signal.signal(signal.SIGINT, _end)
         global _is_registered
         if not _is_registered:
-            import atexit  # not before
+            import atexit  # only when needed
 
             _is_registered = True
-            atexit.register(_end_last)  # among the first to be registered, and so among the last to be called
+            atexit.register(_end_last)  # registered early, so called late
 
 
 def end_at_term() -> None:
-    """Until it has a handler of its own, SIGTERM ends a command that serves at once and as asked, with exit code 0: it
-    has not begun anything. A parent may have it ignored, and then it is.
+    """Make SIGTERM end a server command with exit code 0 until it installs its own handler: it has not begun any work.
+    If the parent process had SIGTERM ignored, it stays ignored.
     """
     if is_command_line() and _serves(sys.argv[1:]) and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end_as_asked)
 
 
-def _serves(given: "list[str]") -> bool:
-    return given[:1] in (["bookie"], ["metadata"], ["autorecovery"]) and not VERBS.intersection(given[1:])
+def _serves(words: "list[str]") -> bool:
+    return words[:1] in (["bookie"], ["metadata"], ["autorecovery"]) and not VERBS.intersection(words[1:])
 
 
 VERBS = frozenset(
     ("inspect", "cookie", "recover", "decommission", "list", "status", "enable", "disable", "--help", "-h")
 )
-"""The words with which these commands serve nothing."""
+"""With these words the server commands do not serve."""
 
 
 def _end_as_asked(number: object, frame: object) -> None:
     os._exit(0)
 
 
-def told() -> None:
-    """The command says that it was interrupted: Ctrl-C is ignored until that is said."""
-    global _told
+def reported() -> None:
+    """Called before the command reports that it was interrupted. Ignores Ctrl-C meanwhile."""
+    global _is_reported
     if is_command_line():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _told = True
+        _is_reported = True
 
 
 def interrupt() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt again."""
+    """Make Ctrl-C raise KeyboardInterrupt again."""
     if signal.getsignal(signal.SIGINT) is _end:
         sys.unraisablehook = _try_again
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def was_interrupted(error: "BaseException | None") -> bool:
-    """Whether an error is what somebody's library made of Ctrl-C, while it was imported say."""
+    """Whether an error was caused by Ctrl-C, for instance because a library wrapped KeyboardInterrupt during import."""
     from fencepost.errors import FencepostError
 
     while error is not None and not isinstance(error, (KeyboardInterrupt, FencepostError)):
@@ -89,8 +89,8 @@ def was_interrupted(error: "BaseException | None") -> bool:
 
 
 def _try_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Python drops an exception that is raised in a callback of its own, while it collects garbage say. Ctrl-C then
-    comes once more.
+    """Raise a KeyboardInterrupt again if Python dropped it. Python drops exceptions of its callbacks, such as those of
+    garbage collection.
     """
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         from _thread import interrupt_main
@@ -103,7 +103,7 @@ def _try_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 def _end(number: object, frame: object) -> None:
     try:
-        if not _told:
+        if not _is_reported:
             os.write(2, b"fencepost: interrupted\n")
     except OSError:
         pass
@@ -111,15 +111,15 @@ def _end(number: object, frame: object) -> None:
 
 
 def _end_last() -> None:
-    """Nothing is left to do but what Python does when it ends, for which it takes its handlers away. After a Ctrl-C
-    that came while it executed code from a string it would then end itself by the signal, although that was caught.
+    """Runs just before Python's own shutdown, which removes its signal handlers. After a Ctrl-C during the execution of
+    code from a string, Python would then kill itself by the signal although the exception was caught.
     """
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if _told:
+    if _is_reported:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (OSError, ValueError, AttributeError):  # nobody reads it any more, or there is none
+            except (OSError, ValueError, AttributeError):  # the stream is closed, or does not exist
                 pass
         os._exit(EXIT_CODE)

@@ -1,4 +1,4 @@
-"""Standard output and standard error of commands: results go to the first, one line of complaint to the second."""
+"""Standard output and standard error of commands: results go to the first, error lines to the second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.text.plain import printable
 
 LONGEST = 2_000
-"""Characters of a complaint after which its middle is left out."""
+"""The longest error line in characters; the middle of a longer one is left out."""
 
 _output: ContextVar[Any] = ContextVar("fencepost_output")
 
@@ -30,19 +30,19 @@ def goes_to(stream: Any) -> Iterator[None]:
 
 
 def stdout() -> Any:
-    """Where results go: standard output, of which the author's Python sees nothing. None if there is none."""
+    """The stream for results: standard output, which the author's Python cannot write to. None if it is closed."""
     return _output.get(sys.stdout)
 
 
 def say(text: str) -> None:
-    """Print lines to standard output. Control characters, which names and docstrings can hold, are
-    escaped.
-    """
+    """Print lines to standard output. Control characters in names and docstrings are escaped."""
     put("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def put(data: str | bytes) -> bool:
-    """Write to standard output; whether anybody listens. :class:`SystemFailure` if it cannot be written."""
+    """Write to standard output. Returns False if its reader is gone. Raises :class:`SystemFailure` if it cannot be
+    written.
+    """
     out = stdout()
     if out is None:
         return False
@@ -62,7 +62,7 @@ def put(data: str | bytes) -> bool:
 
 
 def _discard_output() -> None:
-    """Send what is still in the buffer nowhere, so that Python does not fail to write it once more when it ends."""
+    """Redirect standard output to the null device, so that Python does not fail again when it flushes at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stdout().fileno())
@@ -70,7 +70,7 @@ def _discard_output() -> None:
 
 
 def complain(message: str, error: BaseException | None, debug: bool) -> None:
-    """One line on standard error; with ``debug`` the traceback of what was at fault before it."""
+    """Print one line to standard error; with ``debug``, after the error's traceback."""
     if sys.stderr is None:
         return
     with contextlib.suppress(OSError, ValueError):
@@ -86,7 +86,7 @@ def complain(message: str, error: BaseException | None, debug: bool) -> None:
 
 
 def failed(error: BaseException, debug: bool) -> int:
-    """Say what went wrong in one line of complaint; the exit code for it."""
+    """Report an error in one line. Returns its exit code."""
     code = errors.SYSTEM_FAILED
     if isinstance(error, FencepostError):
         message, code = str(error), error.exit_code
@@ -109,7 +109,7 @@ def failed(error: BaseException, debug: bool) -> int:
 
 
 def width() -> int:
-    """How wide text may be: as wide as the terminal, or as ``COLUMNS`` says, within reason."""
+    """The width for text: that of ``COLUMNS`` or of the terminal, between 40 and 110 columns."""
     said = os.environ.get("COLUMNS", "")
     try:
         columns = int(said) if said.isdecimal() else os.get_terminal_size(stdout().fileno()).columns
@@ -119,7 +119,7 @@ def width() -> int:
 
 
 def is_terminal() -> bool:
-    """Whether results are read on a terminal."""
+    """Whether standard output is a terminal."""
     out = stdout()
     return out is not None and bool(out.isatty())
 
@@ -129,7 +129,7 @@ def is_device(path: str) -> bool:
 
 
 def must_be_writable(option: str, path: str) -> None:
-    """Raises unless ``path`` can be written; leaves what is there as it is, and nothing where there was nothing."""
+    """Raises unless ``path`` can be written. Does not change an existing file, and leaves no new one."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
         raise OptionError(f"--{option} {path} is a directory: name a file in it")
@@ -149,21 +149,21 @@ def must_be_writable(option: str, path: str) -> None:
         raise OptionError(f"--{option} {path} cannot be written: {error.strerror}") from None
 
 
-def check_files(given: argparse.Namespace, *options: str) -> None:
-    """Raises unless the files that these options name can be written; JSON and CSV may go to standard output, ``-``."""
+def check_files(args: argparse.Namespace, *options: str) -> None:
+    """Raises unless the files of these options can be written. JSON and CSV may go to standard output, ``-``."""
     for option in options:
-        path = getattr(given, option)
+        path = getattr(args, option)
         if path == "-" and option not in ("json", "csv"):
             raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
         if path not in (None, "-"):
             must_be_writable(option, path)
 
 
-def show(given: argparse.Namespace, text: str, document: Mapping[str, Any]) -> None:
-    """Show a result as text, as JSON or as both, as the option ``--json`` has it."""
-    if given.json is not None:
-        write_json(given.json, document)
-    if given.json != "-":
+def show(args: argparse.Namespace, text: str, document: Mapping[str, Any]) -> None:
+    """Show a result as text, as JSON or as both, depending on ``--json``."""
+    if args.json is not None:
+        write_json(args.json, document)
+    if args.json != "-":
         say(text)
 
 
@@ -175,7 +175,7 @@ def write_json(path: str, document: Mapping[str, Any]) -> None:
 
 
 def write_lines(option: str, path: str, lines: Iterable[str]) -> None:
-    """Write the file of an option, or to standard output."""
+    """Write lines to the file of an option, or to standard output."""
     if path == "-":
         for line in lines:
             put(line)
@@ -186,5 +186,5 @@ def write_lines(option: str, path: str, lines: Iterable[str]) -> None:
     except OSError as error:
         if not is_device(path):
             with contextlib.suppress(OSError):
-                os.remove(path)  # half a file is worse than none
+                os.remove(path)  # leave no partial file
         raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error

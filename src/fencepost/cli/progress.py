@@ -1,8 +1,8 @@
-"""The line that lives at the bottom of a terminal while a check runs.
+"""The progress line at the bottom of a terminal.
 
     level 19   2,410,000 distinct (6.1 M/s)   9,870,112 generated   402,118 to go   312 MiB   0.4 s
 
-It is text and carriage returns alone, so that any terminal can show it. Parts that do not fit are left out.
+It uses only text and carriage returns, so every terminal can show it. Parts that do not fit are left out.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from fencepost.text import numbers
 from fencepost.text.numbers import duration
 
 FIRST = 0.5
-"""Seconds before the line first appears: a check that is over by then needs none."""
+"""Seconds before the line appears: a shorter check needs none."""
 
 NOTICED = 2.0
-"""Seconds of compiling after which a line says so even where there is no terminal."""
+"""Seconds of compiling after which a line reports it even without a terminal."""
 
 EVERY = 0.1
-"""Seconds between two drawings."""
+"""Seconds between two redraws."""
 
 WINDOW = 3.0
 """Seconds over which a rate is measured."""
 
 SHRINKING = 0.9
-"""A level must be smaller than this share of the one before it, and that one smaller than its own, until an end is
-foretold.
+"""Remaining time is estimated once each of the last two levels is smaller than its predecessor, and the last one
+smaller than this share of it.
 """
 
 
@@ -44,11 +44,11 @@ Clock = Callable[[], float]
 
 
 class Estimate:
-    """How long a breadth-first search has still to go, judged by its levels; silent until they shrink.
+    """Estimates the remaining time of a breadth-first search from its level sizes, once they shrink.
 
-    While level sizes shrink by a factor b, expanding what is queued finds b times as much, and so on: queue / (1 - b)
-    states are still to be expanded. Level sizes of a state space rise and fall once, and b falls with them, so this
-    rather says too much than too little.
+    While level sizes shrink by a factor b, expanding the queue finds b times as many states, and so on: queue / (1 - b)
+    states are still to be expanded. Level sizes rise and fall once, and b keeps falling, so the estimate is rather too
+    high than too low.
     """
 
     def __init__(self) -> None:
@@ -57,19 +57,19 @@ class Estimate:
         self._ratios: list[float] = []
 
     def seen(self, progress: Progress) -> None:
-        """Take one report into account."""
+        """Add one progress report."""
         if progress.depth == self._depth:
             return
         now = (progress.distinct, progress.distinct - progress.queue)
         if self._at_boundary is not None and progress.depth == self._depth + 1:
             found, expanded = now[0] - self._at_boundary[0], now[1] - self._at_boundary[1]
             self._ratios = [*self._ratios[-1:], found / expanded] if expanded > 0 else []
-        else:  # several levels went by between two reports: nothing is known about any of them
+        else:  # several levels passed between two reports: their sizes are unknown
             self._ratios = []
         self._depth, self._at_boundary = progress.depth, now
 
     def seconds(self, queue: int, expanded_per_second: float) -> float | None:
-        """Seconds to go, or None where nothing honest can be said."""
+        """The remaining seconds, or None if no estimate is possible."""
         if len(self._ratios) < 2 or expanded_per_second <= 0:
             return None
         before, last = self._ratios
@@ -86,8 +86,8 @@ class _Sample:
 
 
 class Bottom:
-    """The last line of a terminal, drawn over and over. Use it as a context manager: it is empty at the end. Nothing is
-    drawn where there is no terminal, or nothing at all.
+    """The last line of a terminal, redrawn in place. Use it as a context manager, which clears it at the end. Draws
+    nothing without a terminal.
     """
 
     def __init__(self, terminal: TextIO | None, clock: Clock = time.monotonic) -> None:
@@ -100,7 +100,7 @@ class Bottom:
 
     def __enter__(self) -> Self:
         self._outer = sys.stderr
-        if self._is_watched and self._terminal is sys.stderr:  # what anybody writes there meanwhile goes above the line
+        if self._is_watched and self._terminal is sys.stderr:  # other output goes above the line
             sys.stderr = _Above(self._terminal, self.clear)
         return self
 
@@ -109,11 +109,11 @@ class Bottom:
         self.clear()
 
     def clear(self) -> None:
-        """Leave the line empty until it is drawn again."""
+        """Clear the line until it is drawn again."""
         self._write("")
 
     def _is_due(self, now: float) -> bool:
-        """Whether it is time to draw the line again."""
+        """Whether the line is due for a redraw."""
         if not self._is_watched or now - self._started < FIRST or now - self._drawn_at < EVERY:
             return False
         self._drawn_at = now
@@ -123,7 +123,7 @@ class Bottom:
         width = max(20, _columns(self._terminal) - 1)
         text = text[:width]
         if text or self._drawn:
-            # A longer line is overwritten with blanks; the cursor ends where the line began if nothing is left.
+            # Blanks overwrite a longer line. If nothing is left, the cursor returns to the start of the line.
             self._put("\r" + text.ljust(min(self._drawn, width)) + ("" if text else "\r"))
             self._drawn = len(text)
 
@@ -131,12 +131,12 @@ class Bottom:
         try:
             self._terminal.write(text)
             self._terminal.flush()
-        except (OSError, ValueError):  # a terminal that went away is no reason to stop
+        except (OSError, ValueError):  # a closed terminal must not end the check
             pass
 
 
 class _Above:
-    """A stream whose text is written where a line is drawn, which is cleared before."""
+    """A stream that clears the progress line before it writes."""
 
     def __init__(self, stream: TextIO, clear: Callable[[], None]) -> None:
         self._stream = stream
@@ -152,10 +152,10 @@ class _Above:
 
 
 class Seeds(Bottom):
-    """Draws how far a campaign of the simulator is: call :meth:`report` with what is done."""
+    """Draws the progress of a simulator's campaign: call :meth:`report`."""
 
     def report(self, done: int, events: int, of: int) -> None:
-        """``done`` seeds of so many, with so many events."""
+        """Show that ``done`` of ``of`` seeds are done, with ``events`` events."""
         now = self._clock()
         if self._is_due(now):
             seconds = now - self._started
@@ -168,10 +168,10 @@ class Seeds(Bottom):
 
 
 class TracesLine(Bottom):
-    """Draws how far a validation of traces is, on a terminal: call :meth:`report` with what is done."""
+    """Draws the progress of a validation of traces: call :meth:`report`."""
 
     def report(self, done: int, steps: int, of: int) -> None:
-        """``done`` traces of so many, with so many steps."""
+        """Show that ``done`` of ``of`` traces are done, with ``steps`` steps."""
         now = self._clock()
         if not self._is_due(now):
             return
@@ -183,17 +183,17 @@ class TracesLine(Bottom):
         )
 
     def doing(self, what: str) -> None:
-        """The work of a cluster at the moment."""
+        """Show the current work of a Spark cluster."""
         now = self._clock()
         if self._is_due(now):
             self._write(f"{what or 'waiting for Spark'}   {duration(now - self._started)}")
 
 
 class Entries(Bottom):
-    """Draws how far the entries of a ledger are, on a terminal: call :meth:`report` often."""
+    """Draws the progress of reading or appending entries: call :meth:`report` often."""
 
     def report(self, entries: int, size: int | None, share: float | None) -> None:
-        """So many entries, and bytes if they are known; ``share`` of all that there are, if that is known."""
+        """Show the number of entries, their bytes if known, and the ``share`` of the whole if known."""
         now = self._clock()
         if not self._is_due(now):
             return
@@ -208,8 +208,8 @@ class Entries(Bottom):
 
 
 class Line(Bottom):
-    """Draws the progress of a check: pass :meth:`report` to :func:`fencepost.check`. Where there is no terminal it
-    prints one line, if loops are being compiled for so long that one wonders.
+    """Draws the progress of a check: pass :meth:`report` to :func:`fencepost.check`. Without a terminal it prints one
+    line if compiling takes long.
     """
 
     def __init__(self, terminal: TextIO | None, protocol: Protocol, clock: Clock = time.monotonic) -> None:
@@ -220,7 +220,7 @@ class Line(Bottom):
         self._warned: set[str] = set()
 
     def report(self, progress: Progress) -> None:
-        """Show how far the check is; called by the engine."""
+        """Show the progress of the check. The engine calls it."""
         if not self._is_watched:
             if progress.doing == COMPILING and progress.seconds >= NOTICED and COMPILING not in self._warned:
                 self._warned.add(COMPILING)
@@ -238,9 +238,9 @@ class Line(Bottom):
                 )
         if not self._is_due(now):
             return
-        # A simulation walks through the states that a search finds: its rate is that of its steps.
+        # The rate of a simulation is that of its steps.
         counted = progress.distinct if progress.walks is None else progress.generated
-        # On a cluster what was counted comes in all at once, at the end of a job.
+        # On a cluster, counts arrive only at the end of a job.
         if not progress.stage or not self._samples or counted != self._samples[-1].distinct:
             self._samples.append(_Sample(now, counted, counted - progress.queue))
         while len(self._samples) > 2 and now - self._samples[0].at > WINDOW:
@@ -285,7 +285,7 @@ class Line(Bottom):
         return self._fitting(parts, ("memory", "mean", "stage", "distinct", "seconds"))
 
     def _fitting(self, parts: dict[str, str], dispensable: Sequence[str]) -> str:
-        """The parts in one line, without as many of the dispensable ones as is needed."""
+        """The parts on one line. Drops dispensable parts until the line fits."""
         for leave_out in ("", *dispensable):
             parts.pop(leave_out, None)
             text = "   ".join(part for part in parts.values() if part)
@@ -309,9 +309,7 @@ def per_second(rate: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """A duration with no more precision than a guess has: ``a few seconds``, ``about 30 s``, ``about 4 min``, ``about 2
-    h``.
-    """
+    """An estimated duration, rounded: ``a few seconds``, ``about 30 s``, ``about 4 min``, ``about 2 h``."""
     if seconds < 5:
         return "a few seconds"
     if seconds < 90:

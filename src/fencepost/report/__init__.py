@@ -1,1 +1,1 @@
-"""A behaviour or a result for people: the terminal, sequence diagrams, a page for the browser."""
+"""Reports of behaviours and results: terminal text, sequence diagrams, JSON and HTML pages."""

@@ -1,4 +1,4 @@
-"""Advice about a part of the state that takes on too many values."""
+"""Advice on a part of the state that takes too many values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fencepost.language.protocol import Protocol
 from fencepost.language.values import Record
 
 EXPLODING = 1_000
-"""From how many values on a slot slows the check down: its tables grow, and the protocol's Python runs ever more
+"""The number of values above which a slot slows the check down: its tables grow, and the protocol's Python runs more
 often.
 """
 
 
 def advice(protocol: Protocol, name: str) -> str:
-    """How to split the slot called ``name``, going by what it holds at the start."""
+    """How to split the slot called ``name``, judged by its initial value."""
     slot = next((s for shape in protocol.shapes.items() for s in shape[1].slots((shape[0],)) if s.name == name), None)
     return advice_for(protocol, slot) if slot is not None else _GENERAL
 

@@ -1,6 +1,4 @@
-"""One state as a person reads it: a card for each actor, with what it holds, and one for each network, with what is
-under way.
-"""
+"""One state as cards: one for each actor with its variables, one for each network with its messages in flight."""
 
 from __future__ import annotations
 
@@ -17,19 +15,19 @@ from fencepost.report.diagram import holders
 from fencepost.semantics import State
 
 VALUE_WIDTH = 44
-"""Characters of a value on one line of the state; longer ones are spread over lines."""
+"""The characters of a value on one line; longer values take several lines."""
 
 SHOWN = ("value", "cell", "in flight", "connected")
-"""The kinds of slots that are shown; the values of other slots show in these."""
+"""The kinds of slots that are shown. They include the values of all others."""
 
 SHARED = "shared"
-"""The card of the variables that are held by no actor."""
+"""The card of the variables that no actor holds."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One part of the state. ``text`` is what it holds, over lines; None if it holds nothing any more. ``before`` is
-    what it held before the last step, if that ``changed`` it.
+    """One part of the state. ``text``: its value, on one or more lines; None if it has no value any more. ``before``:
+    its value before the last step, if that step ``changed`` it.
     """
 
     label: str
@@ -40,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Card:
-    """The variables that one actor holds; with ``network`` the messages under way instead."""
+    """The variables of one actor; with ``network``, the messages in flight."""
 
     name: str
     network: bool = False
@@ -48,8 +46,8 @@ class Card:
 
 
 def cards(state: State, before: State | None = None) -> list[Card]:
-    """The state as cards, actors in the order of their declaration, networks last. ``before``: the state before the
-    last step.
+    """The state as cards: actors in the order of declaration, then networks. ``before``: the state before the last
+    step.
     """
     protocol = state.store.protocol
     held, held_before = channels(state), {} if before is None else channels(before)
@@ -71,7 +69,7 @@ def cards(state: State, before: State | None = None) -> list[Card]:
 
 
 def _place(slot: Slot, owners: Mapping[str, str]) -> tuple[str, str]:
-    """On whose card a slot stands, and how it is called there."""
+    """The card of a slot, and the slot's label there."""
     variable, *rest = slot.path
     keyed = bool(rest) and isinstance(rest[0], ModelValue)
     if keyed and variable not in owners:
@@ -88,7 +86,7 @@ def slot_label(path: tuple[Any, ...] | list[Any]) -> str:
 
 
 def slot_text(slot: Slot, state: State, held: Mapping[tuple[Any, ...], Channel]) -> str | None:
-    """The value of a slot, in lines; None if there is nothing to show for it in this state. ``held``: the state's
+    """The value of a slot, on one or more lines; None if it has nothing to show in this state. ``held``: the state's
     channels.
     """
     value = state.read(slot)

@@ -1,4 +1,4 @@
-"""The parts of a protocol that traces have visited, as text and as data."""
+"""Coverage of a protocol by traces, as text and as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost.traces.validation.space_coverage import SpaceCoverage, Unvisited
 
 
 def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) -> str:
-    """A table of actions, those that no trace has taken, and the part of a state space that was visited."""
+    """A table of actions, the actions that no trace took, and the coverage of a state space."""
     names = [declared.name for declared in protocol.declared("action")]
     taken = [name for name in names if name in visits.taken]
     there = _places(protocol)
@@ -56,7 +56,7 @@ def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) 
 
 
 MOST_LINES = 20
-"""Lines that no step has run, and options that none has taken, that are listed in text."""
+"""The most untaken lines and options that the text lists."""
 
 
 def _list(heading: str, items: Sequence[str]) -> str:
@@ -70,7 +70,7 @@ def _some(options: Sequence[str]) -> str:
 
 
 def _places(protocol: type[Protocol]) -> dict[str, list[str]]:
-    """The statements of each action, in their order."""
+    """The statements of each action, in order."""
     ran = LineTracer(protocol)
     return {
         action: list(dict.fromkeys(ran.place(line) for line in lines)) for action, lines in lines_of(protocol).items()
@@ -78,7 +78,7 @@ def _places(protocol: type[Protocol]) -> dict[str, list[str]]:
 
 
 def _not_run(protocol: type[Protocol], visits: Visits) -> list[str]:
-    """The statements of actions that were taken, which no step has run, whatever its action."""
+    """The statements of taken actions that no step of any action has run."""
     ran = {place for lines in visits.lines.values() for place in lines}
     of_taken = dict.fromkeys(
         place for action, places in _places(protocol).items() if action in visits.taken for place in places
@@ -126,7 +126,7 @@ def _never(steps: Sequence[Unvisited], title: str) -> list[str]:
 
 
 def _requirements(protocol: type[Protocol], visits: Visits) -> dict[str, dict[str, int]]:
-    """For each line that asks for something how many steps it has let pass, and how often it has refused one."""
+    """For each line with a ``require``: how many steps passed it, and how often it refused one."""
     ran, found = LineTracer(protocol), dict[str, dict[str, int]]()
     for action, lines in lines_of(protocol).items():
         refused = visits.refused.get(action, {})
@@ -139,7 +139,7 @@ def _requirements(protocol: type[Protocol], visits: Visits) -> dict[str, dict[st
 
 
 def _is_at(where: str, line: Line) -> bool:
-    """Whether a refusal, which names a file as it is found from here, was at a statement."""
+    """Whether a refusal, whose file is named by a relative path, was at a statement."""
     file, _, rest = where.partition(".py:")
     number = rest.partition(":")[0]
     return (
@@ -154,7 +154,7 @@ def _share(part: int, whole: int, what: str) -> str:
 
 
 def data(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) -> dict[str, Any]:
-    """The same for programs."""
+    """The same as JSON data."""
     names = [declared.name for declared in protocol.declared("action")]
     found: dict[str, Any] = {
         **msgspec.to_builtins(visits),

@@ -1,4 +1,4 @@
-"""The parts of a protocol, as text for a terminal: the answers of ``fencepost list`` and ``fencepost show``."""
+"""Descriptions of protocols as text: the output of ``fencepost list`` and ``fencepost show``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SECTIONS = (
     ("view", "View"),
 )
 
-FAIR = "Fair (what every behaviour does that temporal properties are judged by)"
+FAIR = "Fairness (assumed of every behaviour when temporal properties are checked)"
 
 
 def listing(protocols: Iterable[tuple[str, type[Protocol]]], width: int | None = None) -> str:
-    """One line for each protocol, then one for each of its configurations with the verdict that is expected of it; in
-    ``width`` columns, if that is given, what does not fit goes on below.
+    """One line for each protocol, followed by one for each of its configurations with the expected verdict. With
+    ``width``, lines are wrapped to that many columns.
     """
     lines: list[str] = []
     for name, protocol in protocols:
@@ -51,11 +51,11 @@ def listing(protocols: Iterable[tuple[str, type[Protocol]]], width: int | None =
 
 
 NARROWEST = 24
-"""Columns that are left for a configuration's text; with fewer it begins below."""
+"""The least columns for a configuration's text beside its name; with fewer it begins on the next line."""
 
 
 def _hanging(head: str, text: str, width: int | None, margin: int) -> list[str]:
-    """A text behind its head, of which further lines begin after a margin."""
+    """A text after its head, wrapped, with further lines indented by ``margin``."""
     whole = f"{head}{text}".rstrip()
     if width is None or len(whole) <= width:
         return [whole]
@@ -63,7 +63,7 @@ def _hanging(head: str, text: str, width: int | None, margin: int) -> list[str]:
 
 
 def description(protocol: type[Protocol], width: int = 100) -> str:
-    """Everything a protocol declares, with its docstrings: constants, variables, actions, properties,
+    """All declarations of a protocol with their docstrings: constants, variables, actions, properties,
     configurations.
     """
     sections = ["\n".join([protocol.name, *_wrapped(_doc(protocol), width, "  ")])]
@@ -94,13 +94,13 @@ def summary(protocol: type[Protocol]) -> str:
 
 
 def _doc(protocol: type[Protocol]) -> str:
-    """The docstring of a protocol, or of the protocol that it varies."""
+    """The docstring of a protocol, or of the nearest base class that has one."""
     written = (owner.__doc__ for owner in protocol.__mro__[: protocol.__mro__.index(Protocol)])
     return inspect.cleandoc(next((doc for doc in written if doc), ""))
 
 
 def plain(text: str) -> str:
-    """A docstring without its markup: ``:meth:`x``` and double backquotes become what they stand for."""
+    """A docstring without markup: the roles of references and double backquotes are removed."""
     return re.sub(r"``([^`]*)``", r"\1", re.sub(r":\w+(?::\w+)?:`~?([^`]+)`", r"\1", text))
 
 
@@ -146,7 +146,7 @@ def _annotation(protocol: type[Protocol], name: str) -> str:
 
 
 def _initial(declared: Any) -> str | None:
-    """The initial value of a variable of one slot, if that is short enough to say."""
+    """The initial value of a variable of one slot, if it is short."""
     if not isinstance(declared, VariableOf) or isinstance(declared.initial, (type, Record, PerKeyOf, TableOf)):
         return None
     text = show(declared.initial)
@@ -174,12 +174,12 @@ def _parts(protocol: type[Protocol], declared: Any) -> Iterator[str]:
         yield f"{record.__name__}({', '.join(record._fields)})"
         if record.__doc__ and not record.__doc__.startswith(
             f"{record.__name__}("
-        ):  # dataclasses write one of their own
+        ):  # dataclasses generate a docstring like this
             yield inspect.cleandoc(record.__doc__).split("\n\n")[0]
 
 
 def _domain(domain: Any) -> str:
-    """A set of keys, ends or parameters as the author named it."""
+    """A set of keys, ends or parameters, by the author's name for it."""
     name = getattr(domain, "__constant_name__", None)
     if name:
         return str(name)
@@ -210,7 +210,7 @@ def taken_by(declared: Declared) -> str | None:
 
 
 def fairness_text(fairness: Fairness) -> str:
-    """A fairness condition, as it is written in the protocol."""
+    """A fairness condition, in the syntax of protocols."""
     per = [] if fairness.per is None else [f"per={fairness.per!r}"]
     return f"{'strong' if fairness.strong else 'weak'}({', '.join([*fairness.actions, *per])})"
 
@@ -220,7 +220,7 @@ def _property(declared: Declared, protocol: type[Protocol]) -> tuple[str, list[s
     if declared.when is not None:
         try:
             on = declared.is_on(protocol())
-        except Exception:  # it is not for a description to judge the constants
+        except Exception:  # a description does not report errors of constants
             on = True
         head += "   (depends on the constants)" if on else "   (off here; --invariant turns it on)"
     return head, [declared.doc]
@@ -236,7 +236,7 @@ def _configuration(configuration: Configuration) -> list[str]:
 
 
 WIDEST = 120
-"""Columns of a declaration, which is on one line if it is not wider."""
+"""The columns of a declaration; wider ones are wrapped."""
 
 
 def _heading(text: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""A behaviour as a sequence diagram: who takes part, which messages pass between them, what each one changes.
+"""The model of a sequence diagram of a behaviour: its participants, the messages between them, and their changes.
 
-This is the model alone, independent of how it is drawn: `svg` draws it, `sequence` writes it as text. Its coordinates
-are a :class:`Point`: the number of a step (the initial state is 0) and a row within that step, counted from 0.
+It does not depend on the output: `svg` draws it, `sequence` writes it as text. A coordinate is a :class:`Point`: the
+number of a step (the initial state is 0) and a row within that step, from 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fencepost.language.protocol import Protocol, variables_of
 from fencepost.language.values import ModelValue, show
 
 CHANGED = "changed"
-"""The fate of an arrow that is no message but a change of something that another one holds."""
+"""The fate of an arrow that is not a message but a change to a variable that another participant holds."""
 
 
 @dataclass(frozen=True, order=True)
@@ -31,7 +31,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Lifeline:
-    """Someone who takes part: an actor or an end of messages, or (``holds``) the holder of a variable."""
+    """A participant: an actor or an end of messages; with ``holds``, only the holder of a variable."""
 
     name: str
     holds: bool = False
@@ -39,9 +39,9 @@ class Lifeline:
 
 @dataclass(frozen=True)
 class Arrow:
-    """A message, or (``fate`` is ``changed``) a change by ``source`` of something that ``dest`` holds.
+    """A message, or (``fate`` is ``changed``) a change by ``source`` to a variable that ``dest`` holds.
 
-    ``arrives`` is None if it never does; ``fate`` is that of :class:`fencepost.behaviours.messages.Passage`.
+    ``arrives``: None if it never arrives. ``fate``: as in :class:`fencepost.behaviours.messages.Passage`.
     """
 
     source: str
@@ -53,13 +53,13 @@ class Arrow:
 
     @property
     def text(self) -> str:
-        """The message that passes, in one line."""
+        """The arrow's text on one line."""
         return ", ".join(self.lines)
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something that happens at one lifeline, or (``over`` is empty) that belongs to none in particular."""
+    """A note at one lifeline, or over the whole diagram if ``over`` is empty."""
 
     over: tuple[str, ...]
     lines: tuple[str, ...]
@@ -68,7 +68,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Moment:
-    """One step: its number, what it is called, who took it, and how many rows it has in the diagram."""
+    """One step: its number, its title, its actor, and the number of its rows in the diagram."""
 
     number: int
     title: str
@@ -78,11 +78,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class Diagram:
-    """A sequence diagram. ``moments`` are the steps in order; the initial state is among them only if messages leave
-    from it.
+    """A sequence diagram. ``moments``: the steps in order. The initial state is one of them only if messages are in
+    flight in it.
 
-    ``loop`` is that of a lasso: the steps with larger numbers repeat for ever; if there are none, nothing more happens.
-    ``first`` is the number of the state that it begins with: 0, unless the steps before it are left out.
+    ``loop``: of a lasso; the steps with larger numbers repeat forever, and without such steps nothing more happens.
+    ``first``: the number of the first state; not 0 if earlier steps are left out.
     """
 
     lifelines: tuple[Lifeline, ...]
@@ -94,15 +94,15 @@ class Diagram:
 
 
 def diagram(trace: Trace, first: int = 0) -> Diagram:
-    """The sequence diagram of a behaviour. ``first``: the number of its initial state, if it is the rest of a longer
-    one.
+    """The sequence diagram of a behaviour. ``first``: the number of its initial state, if it is the end of a longer
+    behaviour.
     """
     drawn = _Drawing(trace).finish()
     return _later(drawn, first) if first else drawn
 
 
 def _later(drawn: Diagram, by: int) -> Diagram:
-    """The same diagram as the rest of a behaviour whose first ``by`` steps are left out."""
+    """The diagram renumbered, as the end of a behaviour whose first ``by`` steps are left out."""
 
     def moved(point: Point) -> Point:
         return Point(point.step + by, point.row)
@@ -152,7 +152,7 @@ class _Drawing:
         return Diagram(self._lifelines(), tuple(self.moments), arrows, tuple(self.notes), self.trace.loop)
 
     def _step(self, number: int, step: Step) -> None:
-        """Lays out one step: what it received, what it changed, then what it sent, as if it happened in this order."""
+        """Lay out one step: the messages it received, its changes, then the messages it sent."""
         lines: list[str] = []
         sends: list[Passage] = []
         row = 0
@@ -179,7 +179,7 @@ class _Drawing:
             else:
                 held.setdefault(holder, []).append(short(change, None))
         if lines or not (row or sends or held):
-            # A change by no actor in particular is noted where it shows, or over everyone.
+            # A change without an actor is noted at its holder, or over the whole diagram.
             where = step.by if step.by is not None else owners.pop() if len(owners) == 1 else None
             over = (where,) if where is not None else ()
             self.notes.append(Note(over, tuple(lines) or ("nothing changes",), Point(number, row)))
@@ -194,13 +194,13 @@ class _Drawing:
         self.moments.append(Moment(number, step.title, step.by, row))
 
     def _lifelines(self) -> tuple[Lifeline, ...]:
-        """Those that take part; peers (members of one constant) together and in their order, holders last."""
+        """The participants: peers (members of one constant) together and in their order, holders last."""
         seen: dict[str, None] = {}
         for step in self.trace.steps:
             for name in [step.by, *(show(end) for e in step.events for end in (e.source, e.dest))]:
                 if name is not None:
                     seen.setdefault(name)
-        for passage in self.passages:  # those in flight from the start
+        for passage in self.passages:  # messages in flight from the start
             seen.setdefault(passage.source)
             seen.setdefault(passage.dest)
         ordered: dict[str, None] = {}
@@ -219,8 +219,8 @@ def holders(protocol: Protocol) -> dict[str, str]:
 
 
 def peers(protocol: Protocol, name: str) -> list[str]:
-    """Those who play the same part as ``name``, in their order: the members of its constant, else the most of those who
-    send or receive the same kind of message; ``name`` alone if there are none.
+    """The peers of ``name``, in order: the members of its constant, else the largest group of ends of one kind of
+    message; ``name`` alone if there are none.
     """
     constants = [v for v in protocol.constants.values() if isinstance(v, tuple)]
     networks = [shape for shape in protocol.shapes.values() if isinstance(shape, NetworkShape)]
@@ -233,7 +233,7 @@ def peers(protocol: Protocol, name: str) -> list[str]:
 
 
 def event_text(event: Event) -> str:
-    """An event that is no arrow, in words."""
+    """An event without an arrow, in words."""
     if event.kind == "timeout":
         return f"timeout: {event.text} to {show(event.dest)} was lost"
     if event.kind == "receive":
@@ -242,7 +242,7 @@ def event_text(event: Event) -> str:
 
 
 def short(change: Change, actor: str | None) -> str:
-    """A change as it reads at the lifeline of ``actor``: without the way to its own part of the state
+    """A change as shown at the lifeline of ``actor``: without the path to its own part of the state
     (``bookie.b1.fenced``).
     """
     names = [part if isinstance(part, str) else show(part) for part in change.slot.path]

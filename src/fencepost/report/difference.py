@@ -1,4 +1,4 @@
-"""The difference between two state spaces, in words and as JSON."""
+"""The difference between two state spaces, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fencepost.states.manifest import constants_that_differ
 from fencepost.text.numbers import plural
 
 FEW = 4
-"""Up to how many parts of the state that are not compared are named."""
+"""The most uncompared parts of the state that are named."""
 
 if TYPE_CHECKING:
     from fencepost.states.diff import Difference, Side
 
 
 def story(found: Difference, traces: Sequence[Trace | None], width: int) -> str:
-    """The whole difference as text. ``traces``: for each side the shortest behaviour to a state that the other lacks,
-    if there is one.
+    """The difference as text. ``traces``: for each side, the shortest behaviour to a state that the other side lacks,
+    or None.
     """
     one, other = found.sides
     parts = []
@@ -69,8 +69,8 @@ def _only(side: Side, mate: Side, trace: Trace | None, width: int) -> list[str]:
 
 def data(found: Difference, traces: Sequence[Trace | None]) -> dict[str, Any]:
     """The difference as plain dicts and lists. ``sides``: for each its ``directory``, ``protocol``, ``constants`` as
-    text, ``complete``, ``states`` (different ones, projected on the common parts), ``only`` (how many the other lacks),
-    ``values`` that only those have, and the shortest ``trace`` to one of them.
+    text, ``complete``, ``states`` (distinct ones, projected on the common parts), ``only`` (the number that the other
+    side lacks), ``values`` that only those have, and the shortest ``trace`` to one of them.
     """
     return {
         "common": found.common,

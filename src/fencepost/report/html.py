@@ -1,8 +1,7 @@
-"""A result as one page for the browser: the verdict, a sequence diagram, every step and the whole state at each of
-them.
+"""A result as one HTML page: the verdict, a sequence diagram, and every step with the whole state after it.
 
-The page stands alone: no file, font or script is loaded from anywhere. Without JavaScript it shows every step, the
-diagram and the last state.
+The page is self-contained: it loads no file, font or script. Without JavaScript it shows every step, the diagram and
+the last state.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def html(result: Findings) -> str:
 
 
 def behaviour_html(trace: Trace) -> str:
-    """The page of a behaviour alone."""
+    """The page of a single behaviour."""
     title = f"{trace.protocol.name}: a behaviour of {numbers.plural(len(trace), 'state')}"
     what = _what(trace.protocol.name, trace.protocol.constants)
     return _page(title, f"<header>\n{what}</header>\n", [Behaviour(title, trace)])
@@ -79,8 +78,8 @@ def _page(title: str, header: str, behaviours: list[Behaviour], below: str = "")
 
 @dataclass
 class Behaviour:
-    """A behaviour to be shown: its name, what there is to say about it, what a violated property looked at, and why a
-    lasso is fair.
+    """A behaviour to show: its name, sentences about it, the evidence of a violated property, and why a lasso is
+    fair.
     """
 
     name: str
@@ -201,7 +200,7 @@ def _fair(behaviour: Behaviour) -> str:
 
 
 def _refuted(behaviour: Behaviour) -> str:
-    """Why the last step is none of the protocol that is refined."""
+    """Why the last step is not a step of the refined protocol."""
     violation = behaviour.violation
     found = (
         refuted(behaviour.trace, violation.name) if violation is not None and violation.kind == "refinement" else None
@@ -244,7 +243,7 @@ def _step(number: int, by: str | None, title: str, rows: str, loops: bool = Fals
 
 
 def happening_html(happening: Happening) -> str:
-    """One thing that a step did."""
+    """One effect of a step."""
     style = happening.style.replace(" ", "-")
     after = f' <i class="after">{escape(happening.after)}</i>' if happening.after else ""
     what = f'<span class="what {style}">{breakable(" ".join(happening.what.split()))}</span> '
@@ -256,8 +255,8 @@ def happening_html(happening: Happening) -> str:
 
 @dataclass
 class StateTable:
-    """The state as rows of a table. ``values`` are the texts of the initial state, by row (None: the row is not there
-    then); ``deltas``, for each step, the texts that differ from those before it. ``html`` shows the last state.
+    """The state as rows of a table. ``values``: the texts of the initial state by row (None: the row is hidden).
+    ``deltas``: for each step, the texts that it changes. ``html`` shows the last state.
     """
 
     html: str
@@ -267,9 +266,7 @@ class StateTable:
 
 
 def state_table(trace: Trace, evidence: Evidence | None = None) -> StateTable:
-    """The states of a behaviour as one table whose rows stay in place, so that walking through the steps shows what
-    changes.
-    """
+    """The states of a behaviour as one table with fixed rows, so that stepping through it shows the changes."""
     protocol = trace.protocol
     seen_in = [(state, channels(state)) for state in trace.states]
     slots = [
@@ -278,7 +275,7 @@ def state_table(trace: Trace, evidence: Evidence | None = None) -> StateTable:
         if kind_of(protocol, slot) in SHOWN
         and (kind_of(protocol, slot) == "value" or any(slot_text(slot, *seen) is not None for seen in seen_in))
     ]
-    # A slot that appeared late stands with its variable all the same.
+    # A slot that appeared late stands with its variable.
     order = {name: i for i, name in enumerate(protocol.shapes)}
     slots.sort(key=lambda slot: order.get(slot.path[0], len(order)))
     texts = [[slot_text(slot, *seen) for slot in slots] for seen in seen_in]
@@ -316,7 +313,7 @@ def _state_row(slot: Slot, row: int, text: str | None, seen: bool, alone: bool) 
 
 
 def _error_state(result: Findings) -> str:
-    """The state in which the protocol raised, if there is one and no behaviour leads to it."""
+    """The state in which the protocol raised, if it is known and no behaviour leads to it."""
     state = getattr(result.error, "state", None)
     if not isinstance(state, State) or result.error_trace is not None:
         return ""
@@ -368,12 +365,12 @@ def _coverage(result: Findings) -> str:
 
 
 def breakable(text: str) -> str:
-    """Escaped, with places where a long name may be broken on a narrow screen."""
+    """Escaped text, with break opportunities in long names for narrow screens."""
     return escape(text).replace("_", "_<wbr>").replace(".", ".<wbr>")
 
 
 def escape_script(text: str) -> str:
-    """JSON that may stand in a script element: nothing in it can end the element."""
+    """JSON escaped for a script element, so that it cannot close the element."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -1,4 +1,4 @@
-"""A result as JSON, for programs: the numbers, the coverage, and every counterexample state by state."""
+"""A result as JSON: the numbers, the coverage, and every counterexample state by state."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ from fencepost.checker.findings import Findings, Violation, Witness
 
 
 def to_json(result: Findings, *, indent: int = 2) -> str:
-    """The whole result as one JSON object; :func:`data` says what is in it. ``indent`` 0 puts it on one line."""
+    """The whole result as one JSON object, see :func:`data`. ``indent`` 0 puts it on one line."""
     return dumps(data(result), indent)
 
 
 def data(result: Findings) -> dict[str, Any]:
-    """The document that :func:`to_json` writes, as plain dicts and lists.
+    """The document that :func:`to_json` writes, as plain dicts and lists. Values are written by :func:`plain`.
 
-    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``within_level``,
-    ``interrupted``, ``error`` and ``failure``; the numbers ``distinct_states``, ``generated_states``, ``depth``,
-    ``queue``, ``seconds``, ``states_per_second``, ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``;
-    ``actions`` (``name``, ``taken``, ``new_states``); ``symmetry``, the constants up to whose symmetry states were
-    counted, and ``exact``, whether each was counted once; ``judged``, the temporal properties that were judged, and
-    ``unjudged``, why they were not; ``table``, the state space that was written down (``directory``, ``states``,
-    ``edges``, ``depth``, ``complete``), or null; ``simulation``, null for a search; ``witnesses``, the ways to what is
-    to be sometimes true (``name`` and ``trace``), and ``unreached``, what has none so far; ``violation``, the first, or
-    null; ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per state, the initial
-    one first with ``action`` null. One of a temporal property also has its ``loop``, the number of the state (from 0)
-    that the last one is again and from which on the trace repeats for ever, and ``fairness``: how and in which state
-    each fairness condition is met. One of a property that is to be sometimes true has no trace, but ``never``: with
-    which parameters it is not. Values are written as :func:`plain` says.
+    - ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``within_level``,
+      ``interrupted``, ``error`` and ``failure``.
+    - Numbers: ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``, ``states_per_second``,
+      ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``.
+    - ``actions``: ``name``, ``taken`` and ``new_states`` of each.
+    - ``symmetry``: the constants up to whose symmetry states were counted. ``exact``: whether each was counted once.
+    - ``judged``: the temporal properties that were checked. ``unjudged``: why they were not.
+    - ``table``: the written state space (``directory``, ``states``, ``edges``, ``depth``, ``complete``), or null.
+    - ``simulation``: null for a search.
+    - ``witnesses``: behaviours that reach a ``sometimes`` property (``name`` and ``trace``). ``unreached``: properties
+      without one so far.
+    - ``violation``: the first, or null. ``violations``: all of them.
+
+    A violation has its ``kind``, ``name`` and ``trace``: one object per state, where ``action`` is null in the initial
+    one. For a temporal property it also has ``loop`` and ``fairness``. ``loop``: the number (from 0) of the state that
+    the last state equals; the trace repeats forever after it. ``fairness``: how and in which state each fairness
+    condition is met. A violation of a ``sometimes`` property has no trace, but ``never``: the parameters for which it
+    is never true.
     """
     violations = [_violation(v) for v in result.violations]
     return {
@@ -92,10 +97,10 @@ def _violation(violation: Violation) -> dict[str, Any]:
 
 
 def _refuted(found: Refuted) -> dict[str, Any]:
-    """The changes of a step to the protocol that it should be a step of, and the actions of that one that come near."""
+    """The changes that a step makes to the refined protocol's state, and that protocol's nearest actions."""
 
-    def differences(given: Sequence[Difference]) -> list[dict[str, Any]]:
-        return [{"part": slot.name, "before": plain(old), "after": plain(new)} for slot, old, new in given]
+    def differences(changes: Sequence[Difference]) -> list[dict[str, Any]]:
+        return [{"part": slot.name, "before": plain(old), "after": plain(new)} for slot, old, new in changes]
 
     return {
         "protocol": found.other.name,

@@ -1,4 +1,4 @@
-"""From a report to the explorer: the command that opens a behaviour there."""
+"""The command that opens a reported behaviour in the explorer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from fencepost.language.loading import SHIPPED
 from fencepost.language.protocol import Protocol, constants_of
 
 LONGEST = 2_000
-"""The most steps of a behaviour that is put on a command line."""
+"""The most steps of a behaviour for a command line."""
 
 
 def explore_command(trace: Trace) -> str | None:
-    """``fencepost explore PROTOCOL -D ... --path ...``; None if the behaviour is too long for it or cannot be taken
-    again.
-    """
+    """``fencepost explore PROTOCOL -D ... --path ...``; None if the behaviour is too long or cannot be repeated."""
     if len(trace.steps) > LONGEST:
         return None
     try:

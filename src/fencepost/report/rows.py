@@ -1,4 +1,4 @@
-"""Rows of a table for people and for programs: the answer to a question about a state space."""
+"""Tables of rows as aligned text, CSV and JSON, such as the answers to queries of state spaces."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 WIDEST = 60
-"""Characters of a value that are shown."""
+"""The most characters of a value that are shown."""
 
 
 def aligned(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows under their names; numbers to the right."""
+    """Rows under column names, as text. Numbers are right-aligned."""
     texts = [[_text(value) for value in row] for row in rows]
     widths = [max([len(name), *(len(row[i]) for row in texts)]) for i, name in enumerate(names)]
     right = [
@@ -35,7 +35,7 @@ def _text(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as a person reads it: ``[b1, b2]``, ``{id: 1, data: 1}``."""
+    """A value as readable text: ``[b1, b2]``, ``{id: 1, data: 1}``."""
     value = _plain(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, value))}]"
@@ -45,7 +45,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: a struct of Spark's as a dict, the keys of a map as text."""
+    """A value as JSON data: a Spark struct as a dict, the keys of a map as text."""
     fields = getattr(value, "asDict", None)
     if fields is not None:
         value = fields()
@@ -55,7 +55,7 @@ def _plain(value: Any) -> Any:
 
 
 def as_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Lines of CSV, the names first; null is empty."""
+    """Lines of CSV, the column names first; null is empty."""
     yield _csv(names)
     for row in rows:
         yield _csv(row)

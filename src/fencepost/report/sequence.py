@@ -1,4 +1,4 @@
-"""A behaviour in the text form of sequencediagram.org, to be pasted there or into a document."""
+"""A behaviour in the text format of sequencediagram.org."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from fencepost.report.diagram import CHANGED, Arrow, Diagram, Moment, Note, diag
 
 
 def sequence(trace: Trace, verdict: str | None = None) -> str:
-    """The behaviour as sequencediagram.org reads it: one line per participant, then one per message, change and note.
+    """The behaviour in the format of sequencediagram.org: one line per participant, then one per message, change and
+    note.
 
-    A message stands where it is received, a lost one (``w1--xb1``) where it is sent; one still in flight at the end is
-    dashed. A step at which nothing passes between two participants is an arrow of its actor to itself. The loop of a
-    lasso stands in a frame. ``verdict`` is a last note over everyone.
+    A message stands where it is received; a lost one (``w1--xb1``) where it is sent; one in flight at the end is
+    dashed. A step without messages between participants is an arrow from its actor to itself. The loop of a lasso is
+    framed. ``verdict``: a last note over all participants.
     """
     return written(diagram(trace), verdict)
 
 
 def written(drawn: Diagram, verdict: str | None = None, stand_for: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A diagram in that form. ``stand_for``: who some of its participants are."""
+    """A diagram in this format. ``stand_for``: real names of participants."""
     names = _identifiers([line.name for line in drawn.lifelines])
     found = []
     for line in drawn.lifelines:
@@ -81,7 +82,7 @@ def _everyone(names: dict[str, str]) -> str:
 
 
 def _identifiers(names: list[str]) -> dict[str, str]:
-    """How each participant is called in the text: by its name if that is a word, else by an alias that no other has."""
+    """The identifier of each participant: its name if that is a word, else a unique alias."""
     found = {name: name for name in names if re.fullmatch(r"\w+", name)}
     for name in names:
         if name not in found:
@@ -95,6 +96,6 @@ def _identifiers(names: list[str]) -> dict[str, str]:
 
 
 def _escape(text: str) -> str:
-    """Doubled marks style text there (``**bold**``); a backslash keeps them as they are."""
+    """Escape doubled marks, which style text (``**bold**``), with a backslash."""
     escaped = re.sub(r"(\*\*|//|__|--|\+\+|~~)", r"\\\1", text.replace("\\", "\\\\"))
     return escaped.replace("\n", "\\n")

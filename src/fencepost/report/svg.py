@@ -1,8 +1,7 @@
-"""Draws a sequence diagram as SVG: time runs down, a message slopes from where it was sent to where it was received.
+"""Draws a sequence diagram as SVG. Time runs down, and a message slopes from its send to its receipt.
 
-Nothing here knows a protocol. The drawing is classes and numbers; its colours come from the style sheet in
-:data:`STYLE`, or from that of the page it stands in. Every group carries the numbers of the steps it belongs to
-(``data-step``, ``data-to``).
+This module does not know protocols. Colours come from the style sheet :data:`STYLE`, or from that of the page. Every
+group has the numbers of its steps (``data-step``, ``data-to``).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from fencepost.behaviours.formatting import briefly, wrap
 from fencepost.behaviours.messages import DROPPED, IN_FLIGHT, LOST, RECEIVED, REPEATED, TIMED_OUT
 from fencepost.report.diagram import CHANGED, Arrow, Diagram, Lifeline, Note, Point
 
-# Everything is measured in pixels; text is set in a monospaced font, so that its width is known.
+# Units are pixels. The font is monospaced, so the width of text is known.
 CHARACTER = 6.65
 LINE = 14
 HEAD = 38
@@ -26,10 +25,10 @@ PADDING = 6
 NARROWEST_GAP = 88
 LABEL = 36
 SHORT_LABEL = 28
-"""The most characters of a message that are shown, and of one between neighbours; the whole of it is in a tool tip."""
+"""The most characters of a message that are shown, and of one between neighbours. A tooltip shows the whole text."""
 NOTE = 28
 LONGEST_WORD = 34
-"""The most characters in a line of a note, and in a word that is not broken to fit one."""
+"""The most characters on a line of a note, and of a word that is not broken."""
 
 STYLE = """
 .fp { --fp-paper: #ffffff; --fp-ink: #1c2330; --fp-quiet: #5c667a; --fp-rule: #d5dae3; --fp-strip: #f2f4f8;
@@ -70,10 +69,9 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn diagram: ``heads`` (the names of the lifelines) and ``body`` are SVG elements of the same ``width``, to
-    be stacked.
+    """A drawn diagram: ``heads`` (the names of the lifelines) above ``body``, two SVG elements of the same ``width``.
 
-    ``steps`` gives, for each step's number, the top and the bottom of its band within the body.
+    ``steps``: the top and bottom of each step's band within the body, by the step's number.
     """
 
     width: int
@@ -84,7 +82,7 @@ class Picture:
 
 
 def svg(diagram: Diagram) -> str:
-    """The diagram as one SVG document that can stand alone, in light and dark."""
+    """The diagram as one self-contained SVG document, for light and dark mode."""
     picture = draw(diagram)
     total = picture.height + HEAD
     inner = "".join(
@@ -99,9 +97,7 @@ def svg(diagram: Diagram) -> str:
 
 
 def draw(diagram: Diagram) -> Picture:
-    """The diagram as two SVG elements, for a page that keeps the names in sight and has the style sheet of
-    :data:`STYLE`.
-    """
+    """The diagram as two SVG elements, for a page that keeps the names in view and includes :data:`STYLE`."""
     return _Canvas(diagram).picture()
 
 
@@ -119,10 +115,10 @@ class _Canvas:
         self.bands: dict[int, tuple[int, int]] = {}
         self.height = self._rows()
 
-    # -- where everything is ------------------------------------------------------------------------------------------
+    # -- layout -------------------------------------------------------------------------------------------------------
 
     def _columns(self) -> tuple[dict[str, float], int]:
-        """The x of every lifeline, far enough apart for what is written between and over them; and the whole width."""
+        """The x of every lifeline, with enough distance for the texts between and over them; and the whole width."""
         names = [line.name for line in self.diagram.lifelines]
         place = {name: i for i, name in enumerate(names)}
         half = [_text_width(name) / 2 + 14 for name in names]
@@ -174,7 +170,7 @@ class _Canvas:
 
     def picture(self) -> Picture:
         heads = "".join(self._head(line) for line in self.diagram.lifelines)
-        # Text lies over lines, so that a message that is under way for long crosses out nothing.
+        # Text lies over lines, so that a long arrow does not strike it out.
         body = [self._bands(), self._lives(), self._strips()]
         body += [self._arrow(arrow, self._line) for arrow in self.diagram.arrows]
         body.append(self._titles())
@@ -186,7 +182,7 @@ class _Canvas:
         )
 
     def _loop_line(self) -> str:
-        """A line down the left side of the steps that repeat, with what comes after the last of them."""
+        """A line along the left of the repeating steps, with a label after the last one."""
         loop = self.diagram.loop
         if loop is None:
             return ""
@@ -199,7 +195,7 @@ class _Canvas:
         return f'<g class="loop">{path}{text}</g>'
 
     def _loop_words(self) -> str:
-        """The end of a lasso, after its last step; nothing for other behaviours."""
+        """The label at the end of a lasso; empty for other behaviours."""
         loop = self.diagram.loop
         if loop is None:
             return ""
@@ -260,7 +256,7 @@ class _Canvas:
         return f'<g class="arrow {style}" data-step="{arrow.leaves.step}"{to}>{whole}{part(arrow)}</g>'
 
     def _start(self, arrow: Arrow) -> tuple[float, float, float, int]:
-        """x and y where an arrow leaves, x where it goes, and the way there."""
+        """The x and y of an arrow's start, the x of its end, and its direction."""
         x1, x2 = self.x[arrow.source], self.x[arrow.dest]
         y1 = self.top[arrow.leaves] + LINE * len(self.labels[id(arrow)]) + 6
         return x1, y1, x2, 1 if x2 >= x1 else -1
@@ -318,7 +314,7 @@ class _Canvas:
 
 
 def _wrapped(lines: tuple[str, ...], most: int = 6) -> list[str]:
-    """The lines of a note, wrapped; a change that needs many is cut short (the tool tip has all of it)."""
+    """The lines of a note, wrapped. A change that needs many lines is cut (the tooltip has all of it)."""
     found: list[str] = []
     for line in lines:
         pieces = [
@@ -340,18 +336,18 @@ def _label(arrow: Arrow, message: str, flying: str) -> list[str]:
 
 
 def _message(arrow: Arrow, limit: int) -> str:
-    # Whether the names of fields are left out must not depend on how far a message goes.
+    # Whether field names are left out must not depend on the length of the arrow.
     text = briefly(arrow.text.removesuffix("()"), SHORT_LABEL, cut=False)
     return briefly(text, limit if len(text) <= SHORT_LABEL else min(limit, len(text) - 1), cut=True)
 
 
 def _late(arrow: Arrow) -> bool:
-    """Whether a message is received so much later that its line alone is hard to follow."""
+    """Whether a message is received so much later that its arrow is hard to trace."""
     return arrow.fate == RECEIVED and arrow.arrives is not None and arrow.arrives.step > arrow.leaves.step + 1
 
 
 def _words(x: float, y: float, way: int, text: str, style: str = "") -> str:
-    """Text that goes on to the right (``way`` 1) or to the left (-1) from a point."""
+    """Text to the right (``way`` 1) or to the left (-1) of a point."""
     anchor, kind = "start" if way > 0 else "end", f' class="{style}"' if style else ""
     return f'<text{kind} x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(text)}</text>'
 
@@ -383,7 +379,7 @@ def _cross(x: float, y: float) -> str:
 
 
 def _tip_of_arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    """A filled arrowhead at the second point, turned the way the line goes."""
+    """A filled arrowhead at the second point, in the direction of the line."""
     length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5 or 1.0
     ux, uy = (x2 - x1) / length, (y2 - y1) / length
     base_x, base_y = x2 - 9 * ux, y2 - 9 * uy

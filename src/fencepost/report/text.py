@@ -1,7 +1,7 @@
-"""A result in the terminal and in plain text: the verdict, the counterexample step by step, statistics, coverage.
+"""A result as text: the verdict, the counterexample step by step, statistics, coverage.
 
-:func:`story` is plain text for assertion messages and files; :func:`render` is the same text in colour. Both lay out
-the same :class:`Line`, so that neither can show more than the other.
+:func:`story` is plain text for assertion messages and files; :func:`render` prints the same text in colour. Both use
+the same :class:`Line`, so they show the same content.
 """
 
 from __future__ import annotations
@@ -64,50 +64,48 @@ STYLES = {
     BAD: "bold red",
     OPEN: "bold yellow",
 }
-"""The styles of Rich for the marks of lines."""
+"""Rich's style for each name of a style."""
 
 FEW = 4
-"""Up to how many fairness conditions that the loop never enables are named."""
+"""The most never-enabled fairness conditions that are named."""
 
 MAX_EVIDENCE = 30
-"""The most parts of the state that are listed as what a property looked at."""
+"""The most parts of the state that are listed as evidence."""
 
 Span = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the story: pieces of text, each with the name of its style (empty for none)."""
+    """One line: pieces of text, each with the name of its style (empty for none)."""
 
     spans: tuple[Span, ...] = ()
 
     @property
     def text(self) -> str:
-        """The line without its styles and without blanks at its end, printable whatever the protocol's names and errors
-        hold.
-        """
+        """The line without styles and trailing blanks. Unprintable characters of names and errors are escaped."""
         return printable("".join(text for text, _ in self.spans)).rstrip()
 
 
 def story(result: Findings, *, width: int = WIDTH, profile: bool = False) -> str:
-    """The whole result as plain text of at most ``width`` columns (words that are longer stay whole)."""
+    """The whole result as plain text of at most ``width`` columns (longer words are not broken)."""
     return "\n".join(line.text for line in story_lines(result, width, profile)) + "\n"
 
 
 def trace_story(trace: Trace, *, width: int = WIDTH) -> str:
-    """A behaviour alone as plain text: its steps, numbered, and what each of them changed."""
+    """A behaviour as plain text: its numbered steps with their changes."""
     return "\n".join(line.text for line in _Story(max(width, NARROWEST)).steps(trace)) + "\n"
 
 
 def steps_story(trace: Trace, *, width: int = WIDTH) -> str:
-    """The same without what there is before the first step, for the end of a longer behaviour."""
+    """The same without the initial state, for the end of a longer behaviour."""
     _, *moments = _Story(max(width, NARROWEST)).moments(trace)
     return "\n".join(line.text for lines in moments for line in lines) + "\n"
 
 
 def render(result: Findings, console: Console, *, profile: bool = False) -> None:
-    """Print the whole result in colour, in the width of a Rich console; ``profile`` adds what the compiler and the
-    engine measured.
+    """Print the whole result in colour, in the width of a Rich console. ``profile`` adds the measurements of the
+    compiler and the engine.
     """
     from rich.text import Text
 
@@ -187,7 +185,7 @@ class _Story:
             yield from self.rows(fairness(violation.fairness, trace.loop))
 
     def refuted(self, trace: Trace, name: str) -> Iterator[Line]:
-        """Why the last step is none of the protocol that is refined."""
+        """Why the last step is not a step of the refined protocol."""
         found = refuted(trace, name)
         if found is None:
             return
@@ -206,7 +204,7 @@ class _Story:
             yield from self.row(margin, column, Happening(what, "", how))
 
     def witnesses(self, result: Findings) -> Iterator[Line]:
-        """The ways to what was reached; how long they are, if something else is reported first."""
+        """The behaviours of the witnesses; only their lengths if a violation is reported."""
         if result.violations:
             lines = unfinished(result)
             yield from ([Line()] if lines else ())
@@ -223,7 +221,7 @@ class _Story:
             yield from self.seen(seen) if seen is not None and seen.slots else self.end(witness.trace)
 
     def seen(self, seen: Evidence) -> Iterator[Line]:
-        """The parts of the state that a property looked at."""
+        """The parts of the state that a property read."""
         yield Line()
         yield from self.wrapped("", f"{seen.title} {seen.when}; it looked at:", "heading")
         yield from self.evidence(seen.slots)
@@ -234,7 +232,7 @@ class _Story:
         yield from self.state(trace.states[-1])
 
     def steps(self, trace: Trace) -> Iterator[Line]:
-        """A behaviour step by step; the loop of a lasso has a line down its left side."""
+        """A behaviour step by step, with a line along the left of a lasso's loop."""
         if trace.loop is None:
             for lines in self.moments(trace):
                 yield from lines
@@ -258,7 +256,7 @@ class _Story:
         slots = min(max((len(h.what) for h in every if not h.style), default=0), max(20, self.width * 2 // 5))
         passed = max((len(h.what) for h in every if h.style), default=0)
         room = self.width - margin - passed - 2
-        # Messages are shortened all or none: the same one should look the same wherever it appears.
+        # Either all messages are shortened or none, so that a message looks the same everywhere.
         shorten = any(h.style and len(h.text) + (len(h.after) + 2 if h.after else 0) > room for h in every)
         for number, rows in enumerate(happened):
             step = trace.steps[number - 1] if number else None
@@ -274,7 +272,7 @@ class _Story:
             yield lines
 
     def row(self, margin: int, column: int, row: Happening) -> Iterator[Line]:
-        """One thing that happened: what, how, and what became of it, in two columns."""
+        """One effect in two columns: the message or slot; the text and the message's fate."""
         what, style, text, after = row.what, row.style, row.text, row.after
         verb = next(
             (v for v in ("timed out", "sent", "received", "lost", "dropped") if style and what.startswith(v)), ""
@@ -282,7 +280,7 @@ class _Story:
         left = " " * margin
         head: tuple[Span, ...] = ((left + verb, style), (f"{what[len(verb) :]:<{column - len(verb)}}  ", ""))
         start = margin + column + 2
-        if len(what) > column:  # the name of the slot alone fills the column: its text goes below
+        if len(what) > column:  # the name is wider than the column: the text goes below
             yield Line(((left, ""), (what, style)))
             head = ((" " * start, ""),)
         room = max(16, self.width - start)
@@ -306,7 +304,7 @@ class _Story:
             yield Line(((f"    and {len(seen) - MAX_EVIDENCE} more parts of the state", "dim"),))
 
     def state(self, state: State) -> Iterator[Line]:
-        """Every variable of a state; of networks only the channels that hold something."""
+        """Every variable of a state; of networks only the non-empty channels."""
         for name, value in state.variables().items():
             if isinstance(state.store.protocol.shapes[name], NetworkShape):
                 for path, held in channels(state).items():
@@ -340,7 +338,7 @@ class _Story:
     # -- statistics ---------------------------------------------------------------------------------------------------
 
     def table(self, rows: list[tuple[str, str, str]]) -> Iterator[Line]:
-        """Names, numbers flush right, and remarks."""
+        """A table of names, right-aligned numbers, and remarks."""
         names = max(len(name) for name, _, _ in rows)
         values = max(len(value) for _, value, _ in rows)
         room = self.width - names - values - 6
@@ -397,7 +395,7 @@ class _Story:
             )
 
     def _rounds(self, rounds: object) -> Iterator[Line]:
-        """The work of the tasks on Spark in a simulation, and how many of their walks the driver had to go on with."""
+        """The work of Spark tasks in a simulation, and the number of parked walks, which the driver continued."""
         if isinstance(rounds, Sequence) and rounds:
             taken, steps, parked, seconds = (
                 sum(r[name] for r in rounds) for name in ("walks", "steps", "parked", "seconds")
@@ -413,8 +411,8 @@ class _Story:
             )
 
     def _levels(self, levels: object, most: int) -> Iterator[Line]:
-        """The largest levels of a search on Spark: their seconds, those of their tasks, and the bytes that were sent
-        for a candidate.
+        """The largest levels of a search on Spark: their seconds, the seconds of their tasks, and the shuffled bytes
+        per candidate.
         """
         done = [one for one in levels if "job" in one] if isinstance(levels, Sequence) else []
         if not done:
@@ -469,7 +467,7 @@ class _Story:
     # -- layout -------------------------------------------------------------------------------------------------------
 
     def section(self, title: str) -> Iterator[Line]:
-        """The heading of what is apart from all before it."""
+        """A heading after a blank line."""
         yield Line()
         yield Line(((title, "heading"),))
 
@@ -482,7 +480,7 @@ class _Story:
             yield Line(((margin + piece, style),))
 
     def hanging(self, head: tuple[Span, ...], texts: list[str], style: str) -> Iterator[Line]:
-        """``head``, then the texts in lines of their own, each starting where the first one does."""
+        """``head``, then the texts, one per line, aligned with the first."""
         margin = sum(len(text) for text, _ in head)
         yield Line((*head, (texts[0] if texts else "", style)))
         for text in texts[1:]:
@@ -490,7 +488,7 @@ class _Story:
 
 
 def refutation(found: Refuted, name: str) -> tuple[str, list[tuple[str, str]]]:
-    """The heading of a refuted refinement, and the differences in words."""
+    """The heading of a violated refinement, and the differences in words."""
     other, differences = found.other.name, difference_texts(found, found.differences)
     if not found.initial:
         return f"The last step is no step of {other}. Under {name} it changes", differences
@@ -500,7 +498,7 @@ def refutation(found: Refuted, name: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def counterexample(trace: Trace, of: Violation | Witness | None = None) -> str:
-    """The heading of a counterexample, or of the way to a witness: only a search finds a shortest one."""
+    """The heading of a counterexample or of a witness's behaviour. Only a search finds the shortest one."""
     if of is not None and of.walk is not None:
         return _met(trace, of, of.walk)
     if isinstance(of, Witness):
@@ -516,7 +514,7 @@ def counterexample(trace: Trace, of: Violation | Witness | None = None) -> str:
 
 
 def _met(trace: Trace, of: Violation | Witness, walk: int) -> str:
-    """The heading of a behaviour that a walk of a simulation met."""
+    """The heading of a behaviour found by a walk of a simulation."""
     what = numbers.plural(len(trace), "state")
     if trace.loop is not None:
         around = len(trace.steps) - trace.loop
@@ -532,14 +530,14 @@ def _met(trace: Trace, of: Violation | Witness, walk: int) -> str:
 
 
 def and_so_on(trace: Trace, loop: int) -> str:
-    """The words after the last step of a lasso."""
+    """The text after the last step of a lasso."""
     if loop == len(trace.steps):
         return "and nothing more happens, for ever"
     return f"and again as {after(loop)}, for ever"
 
 
 def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
-    """How a loop meets each fairness condition: its title and the reason, in words."""
+    """How a loop meets each fairness condition: its title and the reason."""
     found = []
     never = [one for one in met if one.how == NEVER_ENABLED]
     for one in met:
@@ -554,7 +552,7 @@ def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
 
 
 def choices(step: Step) -> list[str]:
-    """The choices of a step that its messages do not already show."""
+    """The choices of a step that its messages do not show."""
     shown = {"delivered", "lost"}
     for event in step.events:
         shown |= {event.text, show(event.source), show(event.dest)}
@@ -563,8 +561,8 @@ def choices(step: Step) -> list[str]:
 
 @dataclass(frozen=True)
 class Happening:
-    """One thing that a step did: ``what`` (a message's fate and ends, or a slot), ``text`` (how), and what became of
-    it.
+    """One effect of a step: ``what`` (a message's fate and ends, or a slot), ``text`` (the message or the change), and
+    ``after`` (the message's later fate).
     """
 
     what: str
@@ -574,7 +572,7 @@ class Happening:
 
 
 def happenings(trace: Trace, number: int, found: list[Passage]) -> Iterator[Happening]:
-    """The happenings of step ``number`` of a behaviour; ``found`` are all the messages of the behaviour."""
+    """The effects of step ``number`` of a behaviour. ``found``: all messages of the behaviour."""
     step = trace.steps[number - 1]
     chosen = choices(step)
     if chosen:
@@ -588,7 +586,7 @@ def happenings(trace: Trace, number: int, found: list[Passage]) -> Iterator[Happ
             passage = next((p for p in found if p.sent == at), None)
             became = _became(passage, number)
             if trace.loop is not None and passage is not None and passage.fate == fate.IN_FLIGHT:
-                became = "in flight"  # for all that is seen here: it may be received in the next round
+                became = "in flight"  # it may be received in the next round of the loop
             yield Happening(f"{verb:<9} {ends}", verb, text, became)
         elif event.kind == "receive":
             origin = next((p.sent.step for p in found if p.ended == at), 0)
@@ -662,13 +660,13 @@ def _simulated(result: Findings, walks: Walks) -> list[tuple[str, str, str]]:
 
 
 def _parked_by_round(rounds: Sequence[Mapping[str, float]], most: int = 8) -> str:
-    """The share of walks that were parked in each round; the last ones, if there are many."""
+    """The share of parked walks in each of the last rounds."""
     shares = [numbers.percent(int(r["parked"]), int(r["walks"])) if r["walks"] else "-" for r in rounds[-most:]]
     return ("... " if len(rounds) > most else "") + ", ".join(shares)
 
 
 def _packed(items: Iterable[str], width: int) -> list[str]:
-    """Items in as few lines as they fit in."""
+    """Items packed into as few lines as possible."""
     found: list[str] = []
     for item in items:
         if found and len(found[-1]) + 2 + len(item) <= width:
@@ -685,13 +683,13 @@ def _arrowed(text: str) -> tuple[Span, ...]:
 
 
 def set_up(trace: Trace) -> list[Happening]:
-    """Where the initial state differs from what the variables were declared with."""
+    """Where the initial state differs from the declared values of variables."""
     declared = State(trace.initial.store, ())
     return [Happening(c.name, "", c.text) for c in changed(trace.protocol, trace.initial.changes(declared))]
 
 
 def _seen_text(value: Value) -> str:
-    """A value that a property looked at; a channel by its messages."""
+    """A value that a property read; of a channel, its messages."""
     if not isinstance(value, Channel):
         return abridged(show(value))
     return abridged("; ".join(f"{what}: {', '.join(messages)}" for what, messages in channel_lines(value)) or "empty")

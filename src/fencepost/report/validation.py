@@ -1,4 +1,4 @@
-"""The verdicts on traces that were held to a protocol, as text and as data."""
+"""The verdicts of trace validation, as text and as data."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, A
 from fencepost.traces.validation.validate import Verdict
 
 MOST_ROWS = 20
-"""Traces that a table names; of more, those that are rejected."""
+"""The most traces in a table; with more, only those not accepted are listed."""
 
 
 def explaining(last: int, width: int) -> Explain:
-    """Shows the ``last`` steps that a trace has taken, in words of at most ``width`` columns and as a sequence
+    """A function that shows the ``last`` steps of a trace, as text of at most ``width`` columns and as a sequence
     diagram.
     """
 
@@ -46,8 +46,8 @@ def explaining(last: int, width: int) -> Explain:
 
 
 def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
-    """All outcomes: the verdict, the figures, a table of traces, and the first that is rejected as far as it got.
-    ``what`` was validated.
+    """All outcomes: the verdict, the figures, a table of traces, and how far the first rejected trace got. ``what``: a
+    line about what was validated.
     """
     rejected = [outcome for outcome in outcomes if outcome.verdict == REJECTED]
     uncovered = [outcome for outcome in outcomes if outcome.verdict == NOT_COVERED]
@@ -90,7 +90,7 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
 
 
 def line(outcome: Outcome) -> str:
-    """An outcome in one line."""
+    """An outcome on one line."""
     figures = f"{numbers.plural(outcome.events, 'event')}, {numbers.plural(outcome.steps, 'step')}"
     return f"{outcome.verdict.upper()}  run {outcome.run}, subject {outcome.subject or 'none'}: {figures}"
 
@@ -111,7 +111,7 @@ def _ended(outcome: Outcome) -> str:
 
 
 def reasons(rejected: Sequence[Outcome]) -> str:
-    """Why traces are not accepted, the most frequent reasons first. A trace with several alternatives counts for
+    """Why traces are not accepted, the most frequent reasons first. A trace with several refused steps counts for
     each.
     """
     counted: Counter[str] = Counter()
@@ -131,7 +131,7 @@ def _reason(refusal: Alternative) -> str:
 
 
 def how_far(outcome: Outcome) -> str:
-    """How far a trace got, and everything that could have come next."""
+    """How far a trace got, and all steps that could have come next."""
     if outcome.problem:
         if outcome.raised:
             return f"That says nothing about the system: {outcome.problem}."
@@ -157,7 +157,7 @@ def _shortened(reason: str, most: int = 120) -> str:
 
 
 def data(outcomes: Sequence[Outcome], protocol: str, conformance: str, seconds: float) -> dict[str, Any]:
-    """All outcomes for programs."""
+    """All outcomes as JSON data."""
     return {
         "protocol": protocol,
         "conformance": conformance,

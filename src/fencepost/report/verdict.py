@@ -1,4 +1,4 @@
-"""The verdict of a check in words: one headline, and the sentence that explains it."""
+"""The verdict of a check in words: a headline, and sentences that explain it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from fencepost.text.numbers import count, plural
 GOOD = "good"
 BAD = "bad"
 OPEN = "open"
-"""The tones of a verdict: everything holds, something is wrong, nothing is known for certain."""
+"""The tones of a verdict: everything holds, something is wrong, or it is undecided."""
 
 
 MOST_PARTS = 20
-"""Parts of the state in which an evaluation did not return, in a sentence: the JSON has all of them."""
+"""The most parts of the state in a sentence about an unfinished evaluation. The JSON has all of them."""
 
 BEHAVIOUR = {
     "always_eventually": "A fair behaviour is possible in which it is never true again.",
     "eventually_always": "A fair behaviour is possible in which it becomes false again and again.",
     "leads_to": "A fair behaviour is possible in which the one happens and the other never follows.",
 }
-"""The words for a behaviour that violates a temporal property, by its kind."""
+"""The sentence for a violated temporal property, by its kind."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``word`` (``VIOLATED``), ``subject`` (what is), and ``sentences`` that explain it; ``tone`` is for its colour."""
+    """``word`` (``VIOLATED``), ``subject`` (the property's name), ``sentences`` that explain it, and ``tone`` for its
+    colour.
+    """
 
     word: str
     subject: str
@@ -111,7 +113,7 @@ def violated(result: Findings, violation: Violation) -> Verdict:
 
 
 def reached(result: Findings, witness: Witness) -> Verdict:
-    """The words about one witness."""
+    """The verdict on one witness."""
     said = described(result, "sometimes", witness.name.partition("(")[0])
     if witness.walk is None:
         said = (*said, "No shorter behaviour leads to such a state.")
@@ -119,7 +121,7 @@ def reached(result: Findings, witness: Witness) -> Verdict:
 
 
 def unfinished(result: Findings) -> list[str]:
-    """The properties that were reached, of all that are to be, and those that were not so far."""
+    """The ``sometimes`` properties that were reached, and those not reached so far."""
     said = [f"Reached: {_ways(result)}"] if result.witnesses else []
     never = {title for violation in result.violations for title in violation.never}
     waiting = [title for title in result.unreached if title not in never]
@@ -131,7 +133,7 @@ def _ways(result: Findings) -> str:
 
 
 def _never(result: Findings, violation: Violation) -> str:
-    """The property that is never reached, and of how many states."""
+    """That a property is never reached, and the number of states."""
     titles = violation.never
     what = "It is" if titles == (violation.name,) else f"{listed(titles)} {'is' if len(titles) == 1 else 'are'}"
     states = plural(result.distinct_states, "reachable state")
@@ -139,7 +141,7 @@ def _never(result: Findings, violation: Violation) -> str:
 
 
 def not_returned(result: Findings) -> tuple[str, ...]:
-    """The evaluation that had not returned when the search ended, if there is one."""
+    """A sentence about the evaluation that had not returned when the search ended, if there is one."""
     one = result.unfinished
     if one is None:
         return ()
@@ -157,7 +159,7 @@ def not_returned(result: Findings) -> tuple[str, ...]:
 
 
 def described(result: Findings, kind: str, name: str) -> tuple[str, ...]:
-    """The first paragraph of what the author wrote about a property."""
+    """The first paragraph of a property's docstring."""
     declared = next((d for d in result.protocol.declared(kind) if d.name == name), None)
     doc = declared.doc.split("\n\n")[0].replace("``", "") if declared is not None else ""
     return (" ".join(doc.split()),) if doc else ()
@@ -170,7 +172,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def never_taken(result: Findings) -> str:
-    """How to say that an action was not taken: never, or just not before the search ended."""
+    """The remark on an action that was not taken: never, or not before the search ended."""
     return "never taken" if result.complete else "not taken so far"
 
 

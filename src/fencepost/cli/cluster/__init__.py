@@ -1,1 +1,1 @@
-"""What ``fencepost cluster`` shows, and the process that it leaves behind."""
+"""The views of ``fencepost cluster``, and its background process."""

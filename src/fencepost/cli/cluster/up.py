@@ -1,4 +1,4 @@
-"""``fencepost cluster up``: a cluster from its start to its end, in this process or in one that goes on by itself."""
+"""``fencepost cluster up``: runs a cluster in this process or in a background process."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from fencepost.ledger.cluster.supervisor import PROGRAM, Directory, Supervisor
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 DRAWN_EVERY = 0.5
-"""Seconds between two drawings of the table."""
+"""Seconds between two redraws of the table."""
 
 ENDS_WITHIN = 10.0
-"""Seconds in which a cluster ends that was not able to answer, because it was ending."""
+"""Seconds to wait for the end of a cluster that did not answer because it was stopping."""
 
 ASKED_EVERY = 0.1
-"""Seconds between two questions whether a cluster in the background serves."""
+"""Seconds between two checks whether a cluster in the background serves."""
 
 LOG = "cluster.log"
 
 
 def run(directory: Directory, plan: Plan, view: views.View, trace: Path | None = None) -> None:
-    """Start a cluster, and run it until somebody wants it to end. ``trace``: a folder for traces of all parts.
+    """Start a cluster, and run it until it is stopped. ``trace``: a folder for traces of all parts.
 
     Raises SystemFailure if it cannot be started.
     """
     asyncio.run(_run(directory, plan, view, trace))
     if trace is not None:
-        with contextlib.suppress(FencepostError):  # parts that were killed have left what can be read as it is
+        with contextlib.suppress(FencepostError):  # spools of killed parts can be read unpacked
             traces.pack(trace)
 
 
@@ -89,7 +89,7 @@ async def _draw(supervisor: Supervisor, view: views.View) -> None:
 
 
 def _end(supervisor: Supervisor, view: views.View) -> None:
-    """Ctrl-C, or another signal that asks for the end: the first asks every part to end, the second makes them."""
+    """Handle Ctrl-C or another stop signal: the first stops every part, the second kills them."""
     if supervisor.over.is_set():
         supervisor.kill()
         return
@@ -99,16 +99,16 @@ def _end(supervisor: Supervisor, view: views.View) -> None:
 
 
 def _show(how: Callable[..., None], *what: Any) -> None:
-    """A terminal that is closed is no reason for a cluster not to end as it should."""
+    """Call a view. A closed terminal must not keep a cluster from stopping properly."""
     with contextlib.suppress(OSError, SystemFailure):
         how(*what)
 
 
 def detach(directory: Path, words: list[str]) -> dict[str, Any]:
-    """Run ``fencepost cluster up`` with these arguments in a process that goes on by itself, and wait until it serves;
-    how it is then.
+    """Run ``fencepost cluster up`` with these arguments in a background process, and wait until it serves. Returns its
+    status.
 
-    Raises OptionError or SystemFailure with its last words if it ends before that.
+    Raises OptionError or SystemFailure with its last log lines if it ends before.
     """
     log = directory / LOGS / LOG
     make_folder(log.parent)
@@ -125,7 +125,7 @@ def detach(directory: Path, words: list[str]) -> dict[str, Any]:
             facts = control.ask(directory, control.STATUS)
             if facts["state"] == "up":
                 return facts
-        except OptionError:  # it does not listen yet
+        except OptionError:  # not listening yet
             pass
         except SystemFailure as failure:
             try:

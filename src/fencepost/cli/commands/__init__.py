@@ -1,3 +1,1 @@
-"""The commands of the ledger store, one module each: ``add_options(parser)`` for what is typed and ``run(given)`` for
-the exit code.
-"""
+"""The commands, one module each. ``add_options(parser)`` declares its options; ``run(args)`` returns the exit code."""

@@ -1,4 +1,4 @@
-"""``fencepost autorecovery``: copies what was on bookies that are lost to others, by itself.
+"""``fencepost autorecovery``: copies the entries of lost bookies to others, automatically.
 
 fencepost autorecovery --metadata zk://HOST:PORT/ledgers
 fencepost autorecovery status|enable|disable --metadata zk://HOST:PORT/ledgers
@@ -47,47 +47,47 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = serving.settings_help(AutoRecoverySettings)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
-    if given.verb != "run":
-        given.metadata = given.metadata or os.environ.get("FENCEPOST_METADATA")
-    over = dict(map(one_setting, given.set)) | serving.typed(given, metadata="metadataServiceUri")
-    settings = AutoRecoverySettings.read(given.settings, over)
-    serving.log_to_standard_error(given.verbose)
+def run(args: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code."""
+    if args.verb != "run":
+        args.metadata = args.metadata or os.environ.get("FENCEPOST_METADATA")
+    over = dict(map(one_setting, args.set)) | serving.from_options(args, metadata="metadataServiceUri")
+    settings = AutoRecoverySettings.read(args.settings, over)
+    serving.log_to_standard_error(args.verbose)
     from fencepost.ledger.autorecovery.process import serve
 
     def ready(name: str) -> None:
         output.say(f"auto-recovery {name} runs")
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        if given.verb == "run":
+        if args.verb == "run":
             runner.run(serve(settings, ready))
         else:
-            runner.run(_about(given, settings))
+            runner.run(_about(args, settings))
     return errors.HOLDS
 
 
-async def _about(given: argparse.Namespace, settings: AutoRecoverySettings) -> None:
+async def _about(args: argparse.Namespace, settings: AutoRecoverySettings) -> None:
     from fencepost.ledger.metadata.client import MetadataClient
     from fencepost.ledger.metadata.underreplication import UnderReplication
 
     if not settings.metadata_service_uri:
         raise OptionError(
-            f"autorecovery {given.verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
+            f"autorecovery {args.verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
             " FENCEPOST_METADATA or metadataServiceUri"
         )
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()
         nodes = UnderReplication(client, "")
-        if given.verb == "enable":
+        if args.verb == "enable":
             await nodes.enable()
-        elif given.verb == "disable":
+        elif args.verb == "disable":
             await nodes.disable()
         count = 0
         async for _ in nodes.all():
             count += 1
         document = {"auditor": await nodes.auditor(), "enabled": await nodes.is_enabled(), "under_replicated": count}
-    if given.json:
+    if args.json:
         output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
     works = "enabled" if document["enabled"] else "disabled"

@@ -1,4 +1,4 @@
-"""``fencepost bookie``: runs a bookie, and looks after one.
+"""``fencepost bookie``: runs, inspects and maintains bookies.
 
     fencepost bookie DIR --metadata zk://HOST:PORT/ledgers
     fencepost bookie inspect DIR
@@ -7,7 +7,7 @@
     fencepost bookie recover|decommission BOOKIE --metadata zk://HOST:PORT/ledgers
     fencepost bookie list [under-replicated] --metadata zk://HOST:PORT/ledgers
 
-The first word is a verb or the directory of the bookie to run; one that is called like a verb is written ``./inspect``.
+The first word is a verb, or the directory of the bookie to run. Write ``./inspect`` for a directory named like a verb.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = serving.settings_help(BookieSettings)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
-    verb, *rest = given.words if given.words[0] in VERBS else ("run", *given.words)
+def run(args: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code."""
+    verb, *rest = args.words if args.words[0] in VERBS else ("run", *args.words)
     if verb not in ("run", "inspect") and (rest or verb == "list"):
         from fencepost.cli.commands import operator
 
-        given.metadata = given.metadata or os.environ.get("FENCEPOST_METADATA")
-        return operator.run(given, _settings(given), verb, *rest)
+        args.metadata = args.metadata or os.environ.get("FENCEPOST_METADATA")
+        return operator.run(args, _settings(args), verb, *rest)
     if len(rest) != 1:
         if verb == "run" and len(rest) > 1:
             raise OptionError(f"{rest[0]} is no verb ({', '.join(VERBS)}), and one bookie has one directory: give one")
@@ -99,21 +99,21 @@ def run(given: argparse.Namespace) -> int:
             f"fencepost bookie {verb} takes one directory"
             + (f"; a bookie in ./{verb} is run by fencepost bookie ./{verb}" if not rest else "")
         )
-    return _inspect(given, rest[0]) if verb == "inspect" else _serve(given, rest[0])
+    return _inspect(args, rest[0]) if verb == "inspect" else _serve(args, rest[0])
 
 
-def _settings(given: argparse.Namespace) -> BookieSettings:
-    options = serving.typed(given, metadata="metadataServiceUri", port="bookiePort", trace="traceDirectory")
-    return BookieSettings.read(given.settings, dict(map(one_setting, given.set)) | options)
+def _settings(args: argparse.Namespace) -> BookieSettings:
+    options = serving.from_options(args, metadata="metadataServiceUri", port="bookiePort", trace="traceDirectory")
+    return BookieSettings.read(args.settings, dict(map(one_setting, args.set)) | options)
 
 
-def _serve(given: argparse.Namespace, directory: str) -> int:
-    settings = _settings(given)
-    serving.log_to_standard_error(given.verbose)
+def _serve(args: argparse.Namespace, directory: str) -> int:
+    settings = _settings(args)
+    serving.log_to_standard_error(args.verbose)
     from fencepost.ledger.bookie.process import serve
 
     def ready(bookie_id: str) -> None:
-        gc.freeze()  # what is there stays, and need not be looked at for garbage again
+        gc.freeze()  # existing objects are long-lived: exclude them from garbage collection
         output.say(f"bookie {bookie_id} serves")
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -121,13 +121,13 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
     return errors.HOLDS
 
 
-def _inspect(given: argparse.Namespace, directory: str) -> int:
-    """Tell what a bookie has; the exit code says whether it is whole."""
+def _inspect(args: argparse.Namespace, directory: str) -> int:
+    """Print the contents of a bookie. The exit code says whether they are intact."""
     from fencepost.ledger.bookie import cookies
     from fencepost.ledger.bookie.directories import Directories
     from fencepost.ledger.disk.inspect import inspect
 
-    directories = Directories.of(directory, BookieSettings.read(given.settings, dict(map(one_setting, given.set))))
+    directories = Directories.of(directory, BookieSettings.read(args.settings, dict(map(one_setting, args.set))))
     stamped = directories.stamped()
     cookie = next((each.cookie for each in stamped if each.cookie is not None), None)
     if cookie is None:
@@ -135,9 +135,9 @@ def _inspect(given: argparse.Namespace, directory: str) -> int:
             f"{directory} is no directory of a bookie: no cookie is in {' or '.join(dict.fromkeys(directories))}"
         )
     journal, ledgers = (str(Path(each, cookies.CURRENT)) for each in directories)
-    inspection = inspect(journal, ledgers, given.verify)
+    inspection = inspect(journal, ledgers, args.verify)
     problems = [f"{each.path} has no cookie" for each in stamped if each.cookie is None] + inspection.problems
-    if given.json:
+    if args.json:
         document = {
             "bookie": cookie.bookie_id,
             "cluster": cookie.instance_id,
@@ -146,7 +146,7 @@ def _inspect(given: argparse.Namespace, directory: str) -> int:
         }
         output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
-        output.say("\n".join(_lines(cookie, inspection, given.verify)))
+        output.say("\n".join(_lines(cookie, inspection, args.verify)))
     for problem in problems:
         output.complain(problem, None, False)
     return errors.SYSTEM_FAILED if problems else errors.HOLDS

@@ -1,4 +1,4 @@
-"""``fencepost check``: explore every state of a protocol, and judge what was found."""
+"""``fencepost check``: explores every state of a protocol, and checks its properties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fencepost.text import units
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``fencepost check``."""
+    """Declare the options of ``fencepost check``."""
     option(parser, "protocol PROTOCOL", "a shipped name, FILE.py or FILE.py:ClassName")
 
     what = parser.add_argument_group("what is checked")
@@ -98,53 +98,53 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(given: argparse.Namespace) -> int:
-    """Check a protocol, and show what was found."""
+def run(args: argparse.Namespace) -> int:
+    """Check a protocol, and show the result."""
     from fencepost.api.check import check
     from fencepost.cli.progress import Line
 
-    protocol = loading.configured(loading.load(given.protocol), given.config, given.define, given.protocol)
+    protocol = loading.configured(loading.load(args.protocol), args.config, args.define, args.protocol)
     if not protocol.declared("action"):
         raise errors.NotAProtocol(
-            f"{given.protocol} has no actions, so there is nothing to check: mark its steps with @action"
+            f"{args.protocol} has no actions, so there is nothing to check: mark its steps with @action"
         )
-    expected = results.expected(given, protocol)
-    options = _options(given, expected)
-    shown = results.Results(given, protocol)
+    expected = results.expected(args, protocol)
+    options = _options(args, expected)
+    shown = results.Results(args, protocol)
     try:
         with Line(sys.stderr, protocol) as line:
-            result = check(protocol, engine=given.engine, invariants=given.invariants, report=line.report, **options)
+            result = check(protocol, engine=args.engine, invariants=args.invariants, report=line.report, **options)
     except ImportError as error:
         if interrupts.was_interrupted(error):
             raise
         raise SystemFailure(
-            f"the {given.engine} engine cannot start: {error} ({{engine}} reference needs no libraries)", "engine"
+            f"the {args.engine} engine cannot start: {error} ({{engine}} reference needs no libraries)", "engine"
         ) from error
     return shown.show(result)
 
 
-def _options(given: argparse.Namespace, expected: str | None) -> dict[str, Any]:
-    """The options of a check that were typed."""
+def _options(args: argparse.Namespace, expected: str | None) -> dict[str, Any]:
+    """The options of a check from the command line."""
     from fencepost.checker.engines.options import ENGINES
 
-    if isinstance(given.resume, Path) and not given.resume.is_dir():
-        raise OptionError(f"{{resume}} {given.resume}: there is no such directory", "resume")
+    if isinstance(args.resume, Path) and not args.resume.is_dir():
+        raise OptionError(f"{{resume}} {args.resume}: there is no such directory", "resume")
     for name in ("checkpoint", "states"):
-        if isinstance(getattr(given, name), Path):
-            _must_be_writable_folder(name, getattr(given, name))
+        if isinstance(getattr(args, name), Path):
+            _must_be_writable_folder(name, getattr(args, name))
     known = {each.name for kind in ENGINES.values() for each in fields(kind)}
     typed = {
         name: value
-        for name, value in vars(given).items()
+        for name, value in vars(args).items()
         if name in known and value is not None and value is not False and value != []
     }
-    if given.symmetry is not None:
-        typed["symmetry"] = arguments.names(given.symmetry) or True
-    if given.conf:
-        typed["conf"] = dict(given.conf)
+    if args.symmetry is not None:
+        typed["symmetry"] = arguments.names(args.symmetry) or True
+    if args.conf:
+        typed["conf"] = dict(args.conf)
     if expected == "deadlock":
         typed["deadlock"] = True
-    if given.debug and "debug" not in {each.name for each in fields(ENGINES.get(given.engine, ENGINES["auto"]))}:
+    if args.debug and "debug" not in {each.name for each in fields(ENGINES.get(args.engine, ENGINES["auto"]))}:
         del typed["debug"]
     return typed
 
@@ -157,5 +157,5 @@ def _must_be_writable_folder(option: str, folder: Path) -> None:
         raise OptionError(f"--{option} {folder} cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OptionError(f"--{option} {folder} cannot be written to")
-    for new in missing:  # the search makes it, and removes it if nothing comes to be in it
+    for new in missing:  # the search creates it, and removes it if it stays empty
         new.rmdir()

@@ -1,4 +1,4 @@
-"""The options of commands that are clients of a store, how they connect to it, and how they print results."""
+"""Common parts of the commands that are clients of a store: options, connection, and output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METADATA = "--metadata zk://HOST:PORT/ledgers, or set the environment variable F
 
 
 def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
-    """The options of a client. ``secret``: what the password is, if there is one."""
+    """Declare the options of a client. ``secret``: a description of the password, if the command takes one."""
     option(
         parser,
         "--metadata URI",
@@ -41,7 +41,7 @@ DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
 
 
 def quorum_options(group: argparse._ActionsContainer, spread: str, digest: str | None) -> None:
-    """The options of new ledgers. ``spread``: what their entries are called; ``digest``: the default."""
+    """Declare the options of new ledgers. ``spread``: the word for their entries; ``digest``: the default."""
     option(group, "--ensemble N", f"bookies that {spread} are spread over (3)", arguments.count, 3)
     option(group, "--write-quorum N", "bookies that each entry is sent to; by default all of them", arguments.count)
     option(
@@ -59,26 +59,26 @@ def quorum_options(group: argparse._ActionsContainer, spread: str, digest: str |
     )
 
 
-def quorums(given: argparse.Namespace) -> dict[str, Any]:
-    """How the entries of new ledgers are spread and protected."""
+def quorums(args: argparse.Namespace) -> dict[str, Any]:
+    """The quorum sizes and the digest of new ledgers."""
     return {
-        "ensemble": given.ensemble,
-        "write_quorum": given.write_quorum,
-        "ack_quorum": given.ack_quorum,
-        "digest": given.digest or DIGESTS[0],
+        "ensemble": args.ensemble,
+        "write_quorum": args.write_quorum,
+        "ack_quorum": args.ack_quorum,
+        "digest": args.digest or DIGESTS[0],
     }
 
 
 def on_store(
-    action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]], given: argparse.Namespace
+    action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]], args: argparse.Namespace
 ) -> int:
-    """Do what was typed with the store that was named; the exit code."""
-    if not given.metadata:
+    """Run a command on the store. Returns the exit code."""
+    if not args.metadata:
         raise OptionError(f"give the address of the metadata service: {METADATA}")
 
     async def connected() -> None:
-        async with fencepost.connect(given.metadata, trace=given.trace) as store:
-            await action(store, given)
+        async with fencepost.connect(args.metadata, trace=args.trace) as store:
+            await action(store, args)
 
     import uvloop
 
@@ -88,22 +88,22 @@ def on_store(
 
 
 def yes_option(parser: argparse.ArgumentParser) -> None:
-    """The option of commands that :func:`must_be_meant`."""
+    """Declare ``--yes`` for commands that :func:`confirm`."""
     option(parser, "--yes", "do it without asking; needed where there is no terminal")
 
 
-async def must_be_meant(given: argparse.Namespace, what: str) -> None:
-    """Ask whether something is to be done that cannot be undone, unless ``--yes`` was given. Raises
-    :class:`fencepost.OptionError` where there is no terminal to ask on, and :class:`Refusal` for another answer.
+async def confirm(args: argparse.Namespace, what: str) -> None:
+    """Ask for confirmation of an irreversible operation, unless ``--yes`` is given. Raises
+    :class:`fencepost.OptionError` without a terminal, and :class:`Refusal` if the answer is not yes.
     """
-    if given.yes:
+    if args.yes:
         return
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise OptionError(f"{what} cannot be undone: give --yes to do it")
     sys.stderr.write(f"{what[0].upper()}{what[1:]} cannot be undone. Do it? (yes or no) ")
     sys.stderr.flush()
     loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sys.stdin, typed.set)  # so that it can be interrupted, and the session goes on meanwhile
+    loop.add_reader(sys.stdin, typed.set)  # in a thread, so that it can be interrupted and the session stays alive
     try:
         await typed.wait()
     finally:
@@ -112,21 +112,21 @@ async def must_be_meant(given: argparse.Namespace, what: str) -> None:
         raise Refusal("nothing is done")
 
 
-def say(given: argparse.Namespace, document: Mapping[str, Any], text: str) -> None:
+def say(args: argparse.Namespace, document: Mapping[str, Any], text: str) -> None:
     """Print a result: a line of JSON or, without the option ``--json``, text."""
-    output.say(json.dumps(document) if given.json else text)
+    output.say(json.dumps(document) if args.json else text)
 
 
-def password(given: argparse.Namespace) -> bytes:
-    """The password that was given, in words or in a file."""
-    if given.password_file is None:
-        if given.password:
+def password(args: argparse.Namespace) -> bytes:
+    """The password from the option or from a file."""
+    if args.password_file is None:
+        if args.password:
             output.complain("everybody on this machine can see --password: --password-file keeps it", None, False)
-        return (given.password or "").encode()
-    if given.password is not None:
+        return (args.password or "").encode()
+    if args.password is not None:
         raise OptionError("give --password or --password-file, not both")
     try:
-        data: bytes = given.password_file.read_bytes()
+        data: bytes = args.password_file.read_bytes()
     except OSError as error:
-        raise OptionError(f"--password-file {given.password_file}: {error.strerror}") from error
+        raise OptionError(f"--password-file {args.password_file}: {error.strerror}") from error
     return data.removesuffix(b"\n").removesuffix(b"\r")

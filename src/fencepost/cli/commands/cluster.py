@@ -1,4 +1,4 @@
-"""``fencepost cluster``: a ledger store on this machine, and ways to hurt it."""
+"""``fencepost cluster``: runs a ledger store on this machine, and injects faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.ledger.cluster import control, plan, supervisor
 from fencepost.ledger.cluster.part import State
 
 NOT_ALL_SERVE = 1
-"""The exit code of ``status`` where a part does not serve."""
+"""The exit code of ``status`` if a part does not serve."""
 
 ACTIONS = {
     "kill": "end parts at once (kill -9)",
@@ -77,71 +77,71 @@ def _bookies(text: str) -> int:
     return number
 
 
-def run(given: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
-    if given.action == "up":
-        _up(given)
-    elif given.action == "status":
-        facts = _status(given.directory)
-        _tell(given, facts)
+def run(args: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code."""
+    if args.action == "up":
+        _up(args)
+    elif args.action == "status":
+        facts = _status(args.directory)
+        _tell(args, facts)
         if any(part["state"] != State.SERVES for part in facts["parts"]):
             return NOT_ALL_SERVE
-    elif given.action == "down":
-        _tell(given, _down(given.directory))
+    elif args.action == "down":
+        _tell(args, _down(args.directory))
     else:
-        _tell(given, control.ask(given.directory, given.action, given.parts))
+        _tell(args, control.ask(args.directory, args.action, args.parts))
     return errors.HOLDS
 
 
-def _up(given: argparse.Namespace) -> None:
-    with supervisor.Directory(given.directory) as directory:
-        planned = plan.planned(given.directory, given.bookies, given.metadata_port, given.bookie_port)
-        if not given.detach:
-            up.run(directory, planned, _view(given), given.trace)
+def _up(args: argparse.Namespace) -> None:
+    with supervisor.Directory(args.directory) as directory:
+        planned = plan.planned(args.directory, args.bookies, args.metadata_port, args.bookie_port)
+        if not args.detach:
+            up.run(directory, planned, _view(args), args.trace)
             return
-    words = [str(given.directory)]
+    words = [str(args.directory)]
     options = (
-        ("--bookies", given.bookies),
-        ("--metadata-port", given.metadata_port),
-        ("--bookie-port", given.bookie_port),
-        ("--trace", given.trace),
+        ("--bookies", args.bookies),
+        ("--metadata-port", args.metadata_port),
+        ("--bookie-port", args.bookie_port),
+        ("--trace", args.trace),
     )
     for name, value in options:
         words += [] if value is None else [name, str(value)]
-    facts = up.detach(given.directory, words)
-    if given.json:
-        _tell(given, facts)
+    facts = up.detach(args.directory, words)
+    if args.json:
+        _tell(args, facts)
     else:
-        output.say(f"{views.introduction(facts)}  fencepost cluster down {given.directory}")
+        output.say(f"{views.introduction(facts)}  fencepost cluster down {args.directory}")
 
 
-def _view(given: argparse.Namespace) -> views.View:
-    if given.json:
+def _view(args: argparse.Namespace) -> views.View:
+    if args.json:
         return views.Json()
     stdout = output.stdout()
     return views.Screen() if stdout is not None and stdout.isatty() else views.Lines()
 
 
 def _status(directory: Path) -> dict[str, Any]:
-    """How a cluster is, whether it runs or not."""
+    """The status of a cluster, running or not."""
     planned = plan.read(directory)
     if planned is None:
         raise OptionError(f"there is no cluster in {directory}: fencepost cluster up {directory}")
     try:
         return control.ask(directory, control.STATUS)
-    except OptionError:  # nobody runs it
+    except OptionError:  # it is not running
         return supervisor.at_rest(directory, planned)
 
 
 def _down(directory: Path) -> dict[str, Any]:
-    """End a cluster, and wait until it has ended."""
+    """Stop a cluster, and wait for its end."""
     control.ask(directory, control.DOWN)
     supervisor.wait_until_free(directory)
     return _status(directory)
 
 
-def _tell(given: argparse.Namespace, facts: dict[str, Any]) -> None:
-    if given.json:
+def _tell(args: argparse.Namespace, facts: dict[str, Any]) -> None:
+    if args.json:
         output.write_json("-", facts)
     else:
         output.say(views.table(facts))

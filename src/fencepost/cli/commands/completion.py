@@ -1,4 +1,4 @@
-"""``fencepost completion``: the script by which a shell completes what is typed, made from all parsers."""
+"""``fencepost completion``: prints a shell's completion script, generated from the parsers."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ SHELLS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``fencepost completion``."""
+    """Declare the options of ``fencepost completion``."""
     parser.description = "Print the script by which a shell completes what is typed: " + "; ".join(
         f"{shell}: {how}" for shell, how in SHELLS.items()
     )
     option(parser, "shell", "the shell", choices=list(SHELLS))
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print the script."""
     from fencepost.cli.main import whole_parser
 
     scripts = {"bash": _bash, "zsh": _zsh, "fish": _fish}
-    output.say(scripts[given.shell](list(_commands(whole_parser()))))
+    output.say(scripts[args.shell](list(_commands(whole_parser()))))
     return errors.HOLDS
 
 
 @dataclass
 class Command:
-    """What can be typed behind the words of a command: further commands, options, and words for its arguments."""
+    """The completions of a command: subcommands, options, and words for its arguments."""
 
     path: str
     commands: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Command:
 
 
 def _commands(parser: argparse.ArgumentParser, path: str = "") -> Iterator[Command]:
-    """A parser and all below it, each once."""
+    """A parser and all parsers below it, each once."""
     found = Command(path)
     below: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
@@ -77,8 +77,8 @@ def _takes_value(action: argparse.Action) -> bool:
 
 
 def _bash(commands: list[Command]) -> str:
-    """A function that knows the words of each command, and those of options with a choice. What it does not know is a
-    file.
+    """A bash function with the words of each command and of options with choices. It completes anything else as a
+    file name.
     """
     cases, values = [], []
     for command in commands:
@@ -121,7 +121,7 @@ def _zsh(commands: list[Command]) -> str:
 
 
 def _fish(commands: list[Command]) -> str:
-    """A line for each word and each option, on the condition that the words of its command were typed."""
+    """A fish line for each word and option, conditional on the words of its command."""
     lines = []
     for command in commands:
         typed = command.path.split()
@@ -145,6 +145,6 @@ def _fish(commands: list[Command]) -> str:
 
 
 def _described(text: str) -> str:
-    """The first words of a help, for the margin."""
+    """The first words of a help text, as a description."""
     first = re.split(r"[;:(]|, by default", text.replace("%%", "%"))[0].strip()
     return f" -d {quote(first)}" if first else ""

@@ -1,4 +1,4 @@
-"""``fencepost diff``: which states one state space has and another has not."""
+"""``fencepost diff``: compares two state spaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.cli.commands import tables
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``fencepost diff``."""
+    """Declare the options of ``fencepost diff``."""
     option(parser, "space DIR1", "what fencepost check --states DIR1 wrote")
     option(parser, "other DIR2", "another one, say of the protocol with a fix")
     option(parser, "--parts NAME,...", "compare only these parts of the state, with all below them: meta,bookie")
@@ -19,16 +19,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     tables.add_options(parser)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Compare two state spaces."""
     from fencepost.report.difference import data, story
     from fencepost.states.diff import difference
     from fencepost.states.manifest import StateSpace
     from fencepost.states.witness import witness
 
-    one, other = StateSpace(given.space), StateSpace(given.other)
-    output.check_files(given, "json")
-    found = difference(one, other, tables.asked(given), arguments.names(given.parts))
+    one, other = StateSpace(args.space), StateSpace(args.other)
+    output.check_files(args, "json")
+    found = difference(one, other, tables.asked(args), arguments.names(args.parts))
     traces = [side.nearest and witness(side.space, *side.nearest) for side in found.sides]
-    output.show(given, story(found, traces, output.width()), data(found, traces))
+    output.show(args, story(found, traces, output.width()), data(found, traces))
     return errors.HOLDS

@@ -1,4 +1,4 @@
-"""``fencepost drive``: the roles of the store, driven along behaviours of the protocol that they are said to run."""
+"""``fencepost drive``: drives the roles of the store along behaviours of their protocol."""
 
 from __future__ import annotations
 
@@ -36,42 +36,42 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(spark, "--conf KEY=VALUE ...", "a setting of Spark; can be given several times", arguments.setting)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Drive, and show the result."""
+def run(args: argparse.Namespace) -> int:
+    """Drive the roles, and show the result."""
     from fencepost.cli.commands.simulating import protections_without
     from fencepost.cli.commands.tables import complain_if_not_complete
     from fencepost.protocols.store.model_testing import report, table
     from fencepost.protocols.store.model_testing.walk import Driver
 
-    output.check_files(given, "json", "sequence")
-    space = table.opened(given.states, given.protocol)
+    output.check_files(args, "json", "sequence")
+    space = table.opened(args.states, args.protocol)
     protocol = table.protocol_of(space)
-    protections = protections_without(given.without, protocol.protections)
+    protections = protections_without(args.without, protocol.protections)
     began = time.perf_counter()
-    if given.master is None and not given.conf:
-        if given.sample is None:
+    if args.master is None and not args.conf:
+        if args.sample is None:
             driven = table.every_transition(space, protections)
         else:
-            driven = table.sample(space, given.sample, given.seed, protections)
+            driven = table.sample(space, args.sample, args.seed, protections)
     else:
         from fencepost.spark import driving_store as on_spark
         from fencepost.spark.sql import session
 
-        with session(given.master, dict(given.conf), bool(given.debug)) as spark:
+        with session(args.master, dict(args.conf), bool(args.debug)) as spark:
             began = time.perf_counter()
-            if given.sample is None:
+            if args.sample is None:
                 driven = on_spark.every_transition(spark, space, protections)
             else:
-                driven = on_spark.sample(spark, space, given.sample, given.seed, protections)
+                driven = on_spark.sample(spark, space, args.sample, args.seed, protections)
     seconds = time.perf_counter() - began
     table.must_have_driven(driven)
     trace = report.trace_to(Driver(protocol), driven.found[0]) if driven.found else None
-    if given.sequence is not None and trace is not None:
+    if args.sequence is not None and trace is not None:
         from fencepost.report.sequence import sequence
 
         differs = "; ".join(line.strip() for line in report.difference(driven.found[0]))
-        output.write_lines("sequence", given.sequence, [sequence(trace, differs)])
-    story = report.story(space, driven, trace, seconds, given.without, output.width())
-    output.show(given, story, report.data(space, driven, trace, seconds, given.without))
+        output.write_lines("sequence", args.sequence, [sequence(trace, differs)])
+    story = report.story(space, driven, trace, seconds, args.without, output.width())
+    output.show(args, story, report.data(space, driven, trace, seconds, args.without))
     complain_if_not_complete(space)
     return report.exit_code(driven)

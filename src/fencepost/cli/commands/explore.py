@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``fencepost explore``."""
+    """Declare the options of ``fencepost explore``."""
     option(
         parser,
         "protocol PROTOCOL",
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(limits, "--workers N", "threads; by default one for each core", arguments.workers)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
     from fencepost.behaviours.reading import replayed
     from fencepost.checker.engines.options import SearchOptions
@@ -50,26 +50,26 @@ def run(given: argparse.Namespace) -> int:
     from fencepost.explorer import app
     from fencepost.explorer.session import Session
 
-    if given.trace is not None and given.path is not None:
+    if args.trace is not None and args.path is not None:
         raise OptionError("--trace and --path each say where to begin: leave one out")
-    protocol, written = _walked(given)
+    protocol, written = _walked(args)
     if not protocol.declared("action"):
         raise errors.NotAProtocol(
-            f"{given.protocol} has no actions, so there is nothing to walk through: mark its steps with @action"
+            f"{args.protocol} has no actions, so there is nothing to walk through: mark its steps with @action"
         )
     session = Session(protocol)
-    limits = SearchOptions(workers=given.workers or cores(), max_memory=given.max_memory, timeout=given.timeout)
+    limits = SearchOptions(workers=args.workers or cores(), max_memory=args.max_memory, timeout=args.timeout)
     try:
-        path = (given.path or "").lstrip("#")
+        path = (args.path or "").lstrip("#")
         if written is not None:
             path = session.path(session.graft(replayed(written, session.stepper))) + "@0"
         explorer = app.Explorer(session, path, limits)
     except OptionError as error:
-        raise OptionError(f"{'--path' if written is None else f'--trace {given.trace}'}: {error}") from error
-    bound = app.listen(given.port)
+        raise OptionError(f"{'--path' if written is None else f'--trace {args.trace}'}: {error}") from error
+    bound = app.listen(args.port)
     address = app.address(explorer, bound.getsockname()[1])
     output.say(f"{protocol.name}: {address}   (Ctrl-C ends it)")
-    if not given.no_open:
+    if not args.no_open:
         import webbrowser
 
         webbrowser.open(address)
@@ -79,25 +79,25 @@ def run(given: argparse.Namespace) -> int:
     return errors.HOLDS
 
 
-def _walked(given: argparse.Namespace) -> tuple[Protocol, Written | None]:
-    """The protocol that is explored, and the behaviour to begin with, if one was given."""
-    if given.trace is None:
-        if given.protocol is None:
+def _walked(args: argparse.Namespace) -> tuple[Protocol, Written | None]:
+    """The protocol to explore, and the initial behaviour if one is given."""
+    if args.trace is None:
+        if args.protocol is None:
             raise OptionError("give a protocol, a name that fencepost list shows or a .py file; or --trace FILE")
-        return loading.configured(loading.load(given.protocol), given.config, given.define, given.protocol), None
+        return loading.configured(loading.load(args.protocol), args.config, args.define, args.protocol), None
     from fencepost.behaviours.reading import protocol_of, read
 
-    if given.config is not None or given.define:
+    if args.config is not None or args.define:
         raise OptionError("--trace has its own constants: leave out -D and --config")
     try:
-        written = read(regular.content(given.trace))
-        if given.protocol is None and written.protocol not in loading.SHIPPED:
+        written = read(regular.content(args.trace))
+        if args.protocol is None and written.protocol not in loading.SHIPPED:
             raise OptionError(
                 f"it is of {written.protocol or 'an unknown protocol'}, which is not shipped: name its file, as in "
-                f"fencepost explore FILE.py --trace {given.trace}"
+                f"fencepost explore FILE.py --trace {args.trace}"
             )
-        return protocol_of(written, loading.load(given.protocol or written.protocol)), written
+        return protocol_of(written, loading.load(args.protocol or written.protocol)), written
     except OSError as error:
-        raise OptionError(f"--trace {given.trace} cannot be read: {error.strerror}") from None
+        raise OptionError(f"--trace {args.trace} cannot be read: {error.strerror}") from None
     except OptionError as error:
-        raise OptionError(f"--trace {given.trace}: {error}") from error
+        raise OptionError(f"--trace {args.trace}: {error}") from error

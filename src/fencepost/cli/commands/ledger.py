@@ -85,53 +85,53 @@ def _create_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _custom(text: str) -> tuple[str, bytes]:
-    key, given, value = text.partition("=")
-    if not key or not given:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return key, value.encode()
 
 
-def run(given: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
-    action: Callable[[LedgerClient, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
-    return client.on_store(action, given)
+def run(args: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code."""
+    action: Callable[[LedgerClient, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{args.action}"]
+    return client.on_store(action, args)
 
 
-def _new(given: argparse.Namespace) -> dict[str, Any]:
+def _new(args: argparse.Namespace) -> dict[str, Any]:
     """The settings of a new ledger."""
     return {
-        **client.quorums(given),
-        "password": client.password(given),
-        "custom_metadata": dict(given.custom),
-        "ledger": given.number,
+        **client.quorums(args),
+        "password": client.password(args),
+        "custom_metadata": dict(args.custom),
+        "ledger": args.number,
     }
 
 
 # -- create and append ------------------------------------------------------------------------------------------------
 
 
-async def _create(store: LedgerClient, given: argparse.Namespace) -> None:
-    ledger = await store.reserve_ledger(**_new(given))
-    client.say(given, {"ledger": ledger}, str(ledger))
+async def _create(store: LedgerClient, args: argparse.Namespace) -> None:
+    ledger = await store.reserve_ledger(**_new(args))
+    client.say(args, {"ledger": ledger}, str(ledger))
 
 
-async def _append(store: LedgerClient, given: argparse.Namespace) -> None:
-    if given.ledger is None:
-        opening = store.create_ledger(**_new(given), in_flight=given.in_flight)
+async def _append(store: LedgerClient, args: argparse.Namespace) -> None:
+    if args.ledger is None:
+        opening = store.create_ledger(**_new(args), in_flight=args.in_flight)
     else:
-        if given.digest or given.custom or given.number is not None:
+        if args.digest or args.custom or args.number is not None:
             raise OptionError("--digest, --custom and --id are for a new ledger, and LEDGER names one that there is")
-        opening = store.adopt_ledger(given.ledger, password=client.password(given), in_flight=given.in_flight)
-    counted = streams.Counted(given.format)
+        opening = store.adopt_ledger(args.ledger, password=client.password(args), in_flight=args.in_flight)
+    counted = streams.Counted(args.format)
     with counted.explained(lambda confirmed, sent: _acknowledged(ledger.id, confirmed - 1, sent)):
         async with opening as ledger:
-            if given.ledger is None:
+            if args.ledger is None:
                 streams.inform(f"appending to ledger {ledger.id}")
             await counted.append_to(ledger, lambda: ledger.last_add_confirmed + 1)
     entries = ledger.last_add_confirmed + 1
     document = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
     client.say(
-        given,
+        args,
         document,
         f"ledger {ledger.id}: {plural(entries, 'entry', 'entries')}, {plural(counted.bytes, 'byte')}, closed",
     )
@@ -147,21 +147,23 @@ def _acknowledged(ledger: int, last: int, read: int) -> str:
 # -- read and tail ----------------------------------------------------------------------------------------------------
 
 
-async def _read(store: LedgerClient, given: argparse.Namespace) -> None:
-    async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
-        last = await reader.read_last_add_confirmed() if given.last is None else given.last
-        await _write_out(reader.read(given.first, last), given, last - given.first + 1)
+async def _read(store: LedgerClient, args: argparse.Namespace) -> None:
+    async with store.open_ledger(args.ledger, password=client.password(args)) as reader:
+        last = await reader.read_last_add_confirmed() if args.last is None else args.last
+        await _write_out(reader.read(args.first, last), args, last - args.first + 1)
 
 
-async def _tail(store: LedgerClient, given: argparse.Namespace) -> None:
-    async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
-        await _write_out(reader.tail(given.first), given, None)
+async def _tail(store: LedgerClient, args: argparse.Namespace) -> None:
+    async with store.open_ledger(args.ledger, password=client.password(args)) as reader:
+        await _write_out(reader.tail(args.first), args, None)
 
 
-async def _write_out(entries: AsyncIterator[LedgerEntry], given: argparse.Namespace, of: int | None) -> None:
-    """Write entries to standard output, those that are there at once together, until all are or nobody listens."""
+async def _write_out(entries: AsyncIterator[LedgerEntry], args: argparse.Namespace, of: int | None) -> None:
+    """Write entries to standard output until all are written or its reader is gone. Entries that arrive together are
+    written together.
+    """
     out = streams.Output()
-    shown = streams.shown_as(given, _as_json)
+    shown = streams.shown_as(args, _as_json)
     count = size = 0
     with streams.progress() as line, streams.reporting(lambda: line.report(count, size, count / of if of else None)):
         async for entry in entries:
@@ -179,37 +181,37 @@ def _as_json(entry: LedgerEntry) -> bytes:
 # -- recover, show, list and delete -----------------------------------------------------------------------------------
 
 
-async def _recover(store: LedgerClient, given: argparse.Namespace) -> None:
+async def _recover(store: LedgerClient, args: argparse.Namespace) -> None:
     with streams.progress() as line:
         metadata = await store.recover_ledger(
-            given.ledger, password=client.password(given), progress=lambda found: line.report(found + 1, None, None)
+            args.ledger, password=client.password(args), progress=lambda found: line.report(found + 1, None, None)
         )
     count = plural(metadata.last_entry + 1, "entry", "entries")
-    text = f"ledger {given.ledger}: {count}, {plural(metadata.length, 'byte')}, closed"
-    client.say(given, _as_object(given.ledger, metadata), text)
+    text = f"ledger {args.ledger}: {count}, {plural(metadata.length, 'byte')}, closed"
+    client.say(args, _as_object(args.ledger, metadata), text)
 
 
-async def _show(store: LedgerClient, given: argparse.Namespace) -> None:
-    metadata = await store.ledger_metadata(given.ledger)
+async def _show(store: LedgerClient, args: argparse.Namespace) -> None:
+    metadata = await store.ledger_metadata(args.ledger)
     last = metadata.last_entry
     if metadata.status is not LedgerStatus.CLOSED:
-        async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
+        async with store.open_ledger(args.ledger, password=client.password(args)) as reader:
             metadata, last = reader.metadata, await reader.read_last_add_confirmed()
-    held = await holdings(store, given.ledger, metadata, last)
+    held = await holdings(store, args.ledger, metadata, last)
     bookies = {each.bookie: each.runs for each in held}
-    document = {**_as_object(given.ledger, metadata), "last_add_confirmed": last, "bookies": bookies}
-    client.say(given, document, draw(given.ledger, metadata, held, last, shutil.get_terminal_size((100, 24)).columns))
+    document = {**_as_object(args.ledger, metadata), "last_add_confirmed": last, "bookies": bookies}
+    client.say(args, document, draw(args.ledger, metadata, held, last, shutil.get_terminal_size((100, 24)).columns))
 
 
-async def _list(store: LedgerClient, given: argparse.Namespace) -> None:
-    if not given.long:
+async def _list(store: LedgerClient, args: argparse.Namespace) -> None:
+    if not args.long:
         async for ledger in store.list_ledgers():
-            client.say(given, {"ledger": ledger}, str(ledger))
+            client.say(args, {"ledger": ledger}, str(ledger))
         return
     async for ledger in store.list_ledgers():
         with contextlib.suppress(fencepost.NoSuchLedgerError):  # deleted meanwhile
             metadata = await store.ledger_metadata(ledger)
-            client.say(given, _as_object(ledger, metadata), _as_row(ledger, metadata))
+            client.say(args, _as_object(ledger, metadata), _as_row(ledger, metadata))
 
 
 def _as_row(ledger: int, metadata: LedgerMetadata) -> str:
@@ -238,12 +240,12 @@ def _as_object(ledger: int, metadata: LedgerMetadata) -> dict[str, Any]:
     }
 
 
-async def _delete(store: LedgerClient, given: argparse.Namespace) -> None:
-    ledgers = [*dict.fromkeys(given.ledgers)]
-    for ledger in ledgers:  # before any is deleted
-        must_be_of_log(ledger, await store.ledger_metadata(ledger), given.of_log)
+async def _delete(store: LedgerClient, args: argparse.Namespace) -> None:
+    ledgers = [*dict.fromkeys(args.ledgers)]
+    for ledger in ledgers:  # before deleting any
+        must_be_of_log(ledger, await store.ledger_metadata(ledger), args.of_log)
     some = f"ledger {ledgers[0]}" if len(ledgers) == 1 else f"{len(ledgers):,} ledgers"
-    await client.must_be_meant(given, f"to delete {some}{f' of the log {given.of_log}' if given.of_log else ''}")
+    await client.confirm(args, f"to delete {some}{f' of the log {args.of_log}' if args.of_log else ''}")
     for ledger in ledgers:
-        await store.delete_ledger(ledger, of_log=given.of_log)
-        client.say(given, {"deleted": ledger}, f"ledger {ledger} is deleted")
+        await store.delete_ledger(ledger, of_log=args.of_log)
+        client.say(args, {"deleted": ledger}, f"ledger {ledger} is deleted")

@@ -1,4 +1,4 @@
-"""``fencepost list``: the protocols that come with Fencepost."""
+"""``fencepost list``: lists the shipped protocols."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    """List them."""
+    """List the protocols."""
     from fencepost.report.describe import listing
 
     protocols = [(name, loading.load(name)) for name in loading.SHIPPED]

@@ -1,4 +1,4 @@
-"""``fencepost log``: makes, writes, follows, shows, trims, seals and deletes logs, each of many ledgers."""
+"""``fencepost log``: creates, writes, follows, shows, trims, seals and deletes logs, each of many ledgers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fencepost.cli.arguments import option
 from fencepost.cli.commands.client import (
     DIGESTS,
     client_options,
-    must_be_meant,
+    confirm,
     on_store,
     password,
     quorum_options,
@@ -132,7 +132,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _place(text: str) -> Position | End | datetime:
-    """A position, an end of a log, or a time, which is local where it has no zone."""
+    """Parse a position, an end of a log, or a time (local unless it has a zone)."""
     try:
         return position_of(text)
     except OptionError:
@@ -144,76 +144,76 @@ def _place(text: str) -> Position | End | datetime:
             ) from None
 
 
-def run(given: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
-    action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
-    return on_store(action, given)
+def run(args: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code."""
+    action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{args.action}"]
+    return on_store(action, args)
 
 
 # -- create and append ------------------------------------------------------------------------------------------------
 
 
-async def _create(store: Client, given: argparse.Namespace) -> None:
-    await store.log(given.log).create(**quorums(given))
-    say(given, {"log": given.log}, f"log {given.log} is made")
+async def _create(store: Client, args: argparse.Namespace) -> None:
+    await store.log(args.log).create(**quorums(args))
+    say(args, {"log": args.log}, f"log {args.log} is made")
 
 
-async def _append(store: Client, given: argparse.Namespace) -> None:
-    opening = store.log(given.log, password=password(given)).writer(
-        ledger_entries=given.ledger_entries,
-        ledger_bytes=given.ledger_bytes,
-        ledger_seconds=given.ledger_seconds,
-        in_flight=given.in_flight,
-        wait=given.wait,
-        despite_missing=given.despite_missing,
+async def _append(store: Client, args: argparse.Namespace) -> None:
+    opening = store.log(args.log, password=password(args)).writer(
+        ledger_entries=args.ledger_entries,
+        ledger_bytes=args.ledger_bytes,
+        ledger_seconds=args.ledger_seconds,
+        in_flight=args.in_flight,
+        wait=args.wait,
+        despite_missing=args.despite_missing,
     )
-    counted = Counted(given.format)
+    counted = Counted(args.format)
     with counted.explained(
         lambda confirmed, sent: (
-            f"log {given.log}: the first {confirmed:,} of {sent:,} entries that were read are acknowledged; the rest"
+            f"log {args.log}: the first {confirmed:,} of {sent:,} entries that were read are acknowledged; the rest"
             " may be in the log or not"
         )
     ):
         async with opening as writer:
             ends = (await counted.append_to(writer, lambda: writer.confirmed)).ends
-    document: dict[str, Any] = {"log": given.log, "entries": counted.entries, "bytes": counted.bytes}
+    document: dict[str, Any] = {"log": args.log, "entries": counted.entries, "bytes": counted.bytes}
     if ends is not None:
         document |= {"first": str(ends[0]), "last": str(ends[1])}
     between = f", {ends[0]} to {ends[1]}" if ends is not None else ""
     say(
-        given,
+        args,
         document,
-        f"log {given.log}: {plural(counted.entries, 'entry', 'entries')}, {plural(counted.bytes, 'byte')}{between}",
+        f"log {args.log}: {plural(counted.entries, 'entry', 'entries')}, {plural(counted.bytes, 'byte')}{between}",
     )
 
 
 # -- tail -------------------------------------------------------------------------------------------------------------
 
 
-async def _tail(store: Client, given: argparse.Namespace) -> None:
-    log = store.log(given.log, password=password(given))
-    options: dict[str, Any] = {"follow": not given.no_follow, "on_trimmed": "skip" if given.skip_trimmed else "raise"}
-    if given.cursor is None:
-        async with log.reader(given.at, **options) as reader:
-            await _write_out(aiter(reader), given, None)
+async def _tail(store: Client, args: argparse.Namespace) -> None:
+    log = store.log(args.log, password=password(args))
+    options: dict[str, Any] = {"follow": not args.no_follow, "on_trimmed": "skip" if args.skip_trimmed else "raise"}
+    if args.cursor is None:
+        async with log.reader(args.at, **options) as reader:
+            await _write_out(aiter(reader), args, None)
         return
-    async with log.cursor(given.cursor, at=given.at) as cursor:
-        last = await _write_out(cursor.read(**options), given, cursor.acknowledge_up_to)
+    async with log.cursor(args.cursor, at=args.at) as cursor:
+        last = await _write_out(cursor.read(**options), args, cursor.acknowledge_up_to)
         if last is not None:
             await cursor.acknowledge_up_to(last)
 
 
 async def _write_out(
     entries: AsyncIterator[LogEntry],
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     acknowledge: Callable[[Position], Coroutine[Any, Any, None]] | None,
 ) -> Position | None:
-    """Write entries to standard output until all are or nobody listens; the last one that was written.
+    """Write entries to standard output until all are written or its reader is gone. Returns the last written entry.
 
-    With ``acknowledge``, the entries that were written are acknowledged once a second.
+    With ``acknowledge``, acknowledges the written entries once a second.
     """
     out = Output()
-    shown = shown_as(given, _as_json)
+    shown = shown_as(args, _as_json)
     count = size = 0
     last: Position | None = None
 
@@ -254,25 +254,25 @@ def _as_json(entry: LogEntry) -> bytes:
 # -- show, trim and seal ----------------------------------------------------------------------------------------------
 
 
-async def _list(store: Client, given: argparse.Namespace) -> None:
+async def _list(store: Client, args: argparse.Namespace) -> None:
     for name in await names(store.metadata):
-        if not given.long:
-            say(given, {"log": name}, name)
+        if not args.long:
+            say(args, {"log": name}, name)
             continue
         with contextlib.suppress(NoSuchLogError):  # deleted meanwhile
             view = await store.log(name).show()
             missing = f"   {len(view.missing):,} missing" if view.missing else ""
             state = "sealed" if view.chain.sealed else "open"
-            say(given, _as_object(view), f"{name}   {state}   {plural(len(view.chain.links), 'ledger')}{missing}")
+            say(args, _as_object(view), f"{name}   {state}   {plural(len(view.chain.links), 'ledger')}{missing}")
 
 
-async def _show(store: Client, given: argparse.Namespace) -> None:
-    if given.log is None:
-        given.long = False
-        await _list(store, given)
+async def _show(store: Client, args: argparse.Namespace) -> None:
+    if args.log is None:
+        args.long = False
+        await _list(store, args)
         return
-    view = await store.log(given.log).show()
-    say(given, _as_object(view), _drawn(view))
+    view = await store.log(args.log).show()
+    say(args, _as_object(view), _drawn(view))
 
 
 def _as_object(view: LogView) -> dict[str, Any]:
@@ -292,7 +292,7 @@ def _as_object(view: LogView) -> dict[str, Any]:
 
 
 _SHOWN = 10
-"""Ledgers that are shown, of which half are the oldest ones and half the newest."""
+"""The most ledgers that are shown: half of them the oldest, half the newest."""
 
 
 def _drawn(view: LogView) -> str:
@@ -342,26 +342,26 @@ def _cursor(view: LogView, at: Acknowledged) -> str:
     return f"{at.before}, {behind}{ranges}"
 
 
-async def _trim(store: Client, given: argparse.Namespace) -> None:
-    log = store.log(given.log)
-    if isinstance(given.before, End):
-        raise OptionError(f"--before {given.before}: give LEDGER:ENTRY, or a time like 2026-11-23T04:00")
-    keep = given.keep if given.keep_seconds is None else timedelta(seconds=given.keep_seconds)
-    gone = await log.trim(before=given.before, keep=keep, keep_unread=given.keep_unread)
-    text = f"log {given.log}: {plural(len(gone), 'ledger is', 'ledgers are')} deleted"
-    say(given, {"log": given.log, "deleted": [*gone]}, text)
+async def _trim(store: Client, args: argparse.Namespace) -> None:
+    log = store.log(args.log)
+    if isinstance(args.before, End):
+        raise OptionError(f"--before {args.before}: give LEDGER:ENTRY, or a time like 2026-11-23T04:00")
+    keep = args.keep if args.keep_seconds is None else timedelta(seconds=args.keep_seconds)
+    gone = await log.trim(before=args.before, keep=keep, keep_unread=args.keep_unread)
+    text = f"log {args.log}: {plural(len(gone), 'ledger is', 'ledgers are')} deleted"
+    say(args, {"log": args.log, "deleted": [*gone]}, text)
 
 
-async def _seal(store: Client, given: argparse.Namespace) -> None:
-    log: Log = store.log(given.log, password=password(given))
+async def _seal(store: Client, args: argparse.Namespace) -> None:
+    log: Log = store.log(args.log, password=password(args))
     await log.seal()
-    say(given, {"log": given.log, "sealed": True}, f"log {given.log} is sealed")
+    say(args, {"log": args.log, "sealed": True}, f"log {args.log} is sealed")
 
 
-async def _delete(store: Client, given: argparse.Namespace) -> None:
-    log: Log = store.log(given.log, password=password(given))
+async def _delete(store: Client, args: argparse.Namespace) -> None:
+    log: Log = store.log(args.log, password=password(args))
     has = plural(len((await log.chain()).links), "ledger")
-    await must_be_meant(given, f"to delete the log {given.log} with {has}")
+    await confirm(args, f"to delete the log {args.log} with {has}")
     count = await log.delete()
-    document = {"log": given.log, "deleted_ledgers": count}
-    say(given, document, f"log {given.log} is deleted, with {plural(count, 'ledger')}")
+    document = {"log": args.log, "deleted_ledgers": count}
+    say(args, document, f"log {args.log} is deleted, with {plural(count, 'ledger')}")

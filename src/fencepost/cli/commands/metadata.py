@@ -1,4 +1,4 @@
-"""``fencepost metadata``: a metadata service on a directory, which clients of ZooKeeper can use."""
+"""``fencepost metadata``: runs a metadata service on a directory. ZooKeeper clients can use it."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = serving.settings_help(MetadataSettings)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Serve until a signal comes."""
-    over = serving.typed(given, port="clientPort", address="clientPortAddress")
-    settings = MetadataSettings.read(given.settings, over)
-    serving.log_to_standard_error(given.verbose)
-    service.run(given.directory, settings, _say, given.trace, _quorum(given))
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal arrives."""
+    over = serving.from_options(args, port="clientPort", address="clientPortAddress")
+    settings = MetadataSettings.read(args.settings, over)
+    serving.log_to_standard_error(args.verbose)
+    service.run(args.directory, settings, _say, args.trace, _quorum(args))
     return errors.HOLDS
 
 
@@ -89,14 +89,14 @@ def _address(of: tuple[str, int]) -> str:
 
 
 def endpoint(text: str, example: str = "127.0.0.1:9093") -> str:
-    """An endpoint as it is typed: ``HOST:PORT``."""
+    """Parse an endpoint, ``HOST:PORT``."""
     if not is_endpoint(text):
         raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as {example}")
     return text
 
 
 def controllers(text: str) -> dict[int, str]:
-    """Members of a quorum as they are typed: ``ID@HOST:PORT,...``."""
+    """Parse members of a quorum, ``ID@HOST:PORT,...``."""
     found: dict[int, str] = {}
     for each in text.split(","):
         number, _, place = each.partition("@")
@@ -108,13 +108,13 @@ def controllers(text: str) -> dict[int, str]:
     return found
 
 
-def _quorum(given: argparse.Namespace) -> service.Quorum:
-    hosts: dict[int, str] = given.controllers or {}
-    if given.listen is not None and not hosts:
+def _quorum(args: argparse.Namespace) -> service.Quorum:
+    hosts: dict[int, str] = args.controllers or {}
+    if args.listen is not None and not hosts:
         raise errors.OptionError(
             "to listen elsewhere than where others reach this one, give the controllers, which say where that is"
         )
-    host_id = given.id
+    host_id = args.id
     if host_id is not None and host_id < 0:
         raise errors.OptionError("an id is a number from 0 on")
     if host_id is None and hosts:
@@ -123,4 +123,4 @@ def _quorum(given: argparse.Namespace) -> service.Quorum:
         (host_id,) = hosts
     if hosts and host_id not in hosts:
         raise errors.OptionError(f"the id {host_id} is that of none of the controllers")
-    return service.Quorum(host_id, hosts, given.listen or "", given.kafka_port, given.auto_join)
+    return service.Quorum(host_id, hosts, args.listen or "", args.kafka_port, args.auto_join)

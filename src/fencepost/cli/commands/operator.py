@@ -1,4 +1,4 @@
-"""The work of an operator on a bookie: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
+"""An operator's commands on bookies: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from fencepost.ledger.rules.cookies import Cookie
 COOKIE_VERBS = ("show", "validate", "fix", "delete")
 
 
-def run(given: argparse.Namespace, settings: BookieSettings, verb: str, *about: str) -> int:
-    """Run the command; the exit code."""
+def run(args: argparse.Namespace, settings: BookieSettings, verb: str, *about: str) -> int:
+    """Run the command. Returns the exit code."""
     if verb == "cookie":
         verb, *rest = about
         if verb not in COOKIE_VERBS:
@@ -57,15 +57,15 @@ def run(given: argparse.Namespace, settings: BookieSettings, verb: str, *about: 
         )
     serving.be_quiet_about_connections()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_DOES[verb](given, settings, rest[0]))
+        return runner.run(_DOES[verb](args, settings, rest[0]))
 
 
-async def _show_cookies(given: argparse.Namespace, settings: BookieSettings, directory: str, verb: str) -> int:
+async def _show_cookies(args: argparse.Namespace, settings: BookieSettings, directory: str, verb: str) -> int:
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         found = await identity.look(client, Directories.of(directory, settings), settings)
     problem = found.problem()
     places = [*((each.path, each.cookie) for each in found.stamped), ("metadata", found.in_metadata)]
-    if given.json:
+    if args.json:
         document = {
             "bookie": found.own.bookie_id,
             "cookies": {place: None if cookie is None else _fields(cookie) for place, cookie in places},
@@ -84,7 +84,7 @@ async def _show_cookies(given: argparse.Namespace, settings: BookieSettings, dir
     return errors.HOLDS
 
 
-async def _fix_cookies(given: argparse.Namespace, settings: BookieSettings, directory: str) -> int:
+async def _fix_cookies(args: argparse.Namespace, settings: BookieSettings, directory: str) -> int:
     directories = Directories.of(directory, settings)
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         found = await identity.look(client, directories, settings)
@@ -94,7 +94,7 @@ async def _fix_cookies(given: argparse.Namespace, settings: BookieSettings, dire
         if not found.may_be_repaired:
             raise SystemFailure(f"the cookies cannot be mended: {found.problem()}")
         stake = await identity.stake_of(client, found.own.bookie_id)
-        does = "would be" if given.dry_run else "are"
+        does = "would be" if args.dry_run else "are"
         output.say(
             f"{len(stake.open):,} ledgers that are not closed {does} fenced and in limbo: each is closed by a recovery"
             " when the bookie serves"
@@ -103,13 +103,13 @@ async def _fix_cookies(given: argparse.Namespace, settings: BookieSettings, dire
             f"{len(stake.closed):,} closed ledgers {does} fenced; entries of both that are missing are copied from"
             " other bookies"
         )
-        if not given.dry_run:
+        if not args.dry_run:
             await identity.fix(client, directories, settings)
             output.say(f"bookie {found.own.bookie_id} has its cookies again, and starts")
     return errors.HOLDS
 
 
-async def _delete_cookie(given: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
+async def _delete_cookie(args: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         _, version = await client.read_cookie(bookie_id)
         stake = await identity.stake_of(client, bookie_id)
@@ -119,9 +119,9 @@ async def _delete_cookie(given: argparse.Namespace, settings: BookieSettings, bo
         )
         if stake.is_registered:
             raise SystemFailure(f"bookie {bookie_id} is registered: stop it first")
-        if given.dry_run:
+        if args.dry_run:
             output.say(f"{has}: so many copies would be lost")
-        elif (stake.open or stake.closed) and not given.force:
+        elif (stake.open or stake.closed) and not args.force:
             raise SystemFailure(f"{has}: have them copied to others first, or give --force to go without these copies")
         else:
             await client.delete_cookie(bookie_id, version)
@@ -146,8 +146,8 @@ def _cookie_text(cookie: Cookie | None) -> str:
     )
 
 
-async def _recover(given: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
-    """Give another bookie to every ledger that has entries on one that is gone; 0 if none has any more."""
+async def _recover(args: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
+    """Replace a lost bookie in every ledger that has entries on it. Returns 0 if no such ledger is left."""
     async with await LedgerClient.connect(settings.metadata_service_uri, ClientSettings.of_environment()) as store:
         stake = await identity.stake_of(store.metadata, bookie_id)
         ledgers = sorted((*stake.open, *stake.closed))
@@ -158,7 +158,7 @@ async def _recover(given: argparse.Namespace, settings: BookieSettings, bookie_i
             raise SystemFailure(
                 f"bookie {bookie_id} is registered: stop it first, so that nothing is added to it meanwhile"
             )
-        if given.dry_run:
+        if args.dry_run:
             output.say(
                 f"{has}: those are closed by a recovery if they still write to it, and all get another bookie in its"
                 " place"
@@ -181,16 +181,16 @@ async def _recover(given: argparse.Namespace, settings: BookieSettings, bookie_i
     return errors.SYSTEM_FAILED if failed else errors.HOLDS
 
 
-async def _decommission(given: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
-    """Give a bookie's entries to others, and delete its cookie if that has gone well."""
-    code = await _recover(given, settings, bookie_id)
-    if code != errors.HOLDS or given.dry_run:
+async def _decommission(args: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
+    """Copy a bookie's entries to others, and delete its cookie if that succeeds."""
+    code = await _recover(args, settings, bookie_id)
+    if code != errors.HOLDS or args.dry_run:
         return code
-    return await _delete_cookie(given, settings, bookie_id)
+    return await _delete_cookie(args, settings, bookie_id)
 
 
-async def _list_bookies(given: argparse.Namespace, settings: BookieSettings, _: str) -> int:
-    """Tell which bookies there are, where each is, and whether it serves."""
+async def _list_bookies(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
+    """Print all bookies with their addresses and states."""
     bookies: list[dict[str, str | None]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         registered = await client.bookies()
@@ -204,7 +204,7 @@ async def _list_bookies(given: argparse.Namespace, settings: BookieSettings, _: 
                 with contextlib.suppress(ValueError):
                     address = "{}:{}".format(*address_of(bookie, await client.bookie_info(bookie)))
             bookies.append({"bookie": bookie, "state": state, "address": address})
-    if given.json:
+    if args.json:
         output.say(msgspec.json.format(msgspec.json.encode(bookies), indent=2).decode())
         return errors.HOLDS
     width = max((len(each["bookie"] or "") for each in bookies), default=0)
@@ -214,8 +214,8 @@ async def _list_bookies(given: argparse.Namespace, settings: BookieSettings, _: 
     return errors.HOLDS
 
 
-async def _list(given: argparse.Namespace, settings: BookieSettings, _: str) -> int:
-    """Tell which ledgers are under-replicated, as auditors have it."""
+async def _list(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
+    """Print the ledgers that auditors found under-replicated."""
     ledgers: list[dict[str, Any]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()
@@ -224,9 +224,9 @@ async def _list(given: argparse.Namespace, settings: BookieSettings, _: str) -> 
             since = None if each.since is None else each.since / 1000
             worker = await nodes.worker_of(each.ledger)
             ledgers.append({"ledger": each.ledger, "missing": each.missing, "since": since, "worker": worker})
-            if not given.json:
+            if not args.json:
                 output.say(_under_replicated_text(ledgers[-1]))
-    if given.json:
+    if args.json:
         output.say(msgspec.json.format(msgspec.json.encode(ledgers), indent=2).decode())
     else:
         output.say(f"under-replicated ledgers: {len(ledgers):,}")

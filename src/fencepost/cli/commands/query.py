@@ -1,4 +1,4 @@
-"""``fencepost query``: ask a state space in SQL."""
+"""``fencepost query``: queries a state space in SQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.cli.commands import tables
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``fencepost query``."""
+    """Declare the options of ``fencepost query``."""
     option(parser, "space DIR", "what fencepost check --states DIR wrote")
     option(parser, "sql SQL", "a question over the tables states and edges")
     option(parser, "--rows N", "the most rows to print (50); files get all", arguments.count, 50)
@@ -20,25 +20,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     tables.add_options(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Ask, and print the answer."""
+def run(args: argparse.Namespace) -> int:
+    """Run the query, and print the answer."""
     from fencepost.report import rows as written
     from fencepost.states.manifest import StateSpace
     from fencepost.states.queries import answered
 
-    space = StateSpace(given.space)
-    output.check_files(given, "json", "csv")
-    with answered(space, given.sql, tables.asked(given)) as answer:
-        files = [(written.as_json, given.json, "json"), (written.as_csv, given.csv, "csv")]
+    space = StateSpace(args.space)
+    output.check_files(args, "json", "csv")
+    with answered(space, args.sql, tables.asked(args)) as answer:
+        files = [(written.as_json, args.json, "json"), (written.as_csv, args.csv, "csv")]
         for render, path, option in files:
             if path is not None:
                 output.write_lines(option, path, render(answer.columns, answer.rows()))
-        if "-" not in (given.json, given.csv):
-            rows = answer.first(given.rows + 1)
-            output.say(written.aligned(answer.columns, rows[: given.rows]))
-            if len(rows) > given.rows:
+        if "-" not in (args.json, args.csv):
+            rows = answer.first(args.rows + 1)
+            output.say(written.aligned(answer.columns, rows[: args.rows]))
+            if len(rows) > args.rows:
                 output.say(
-                    f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all."
+                    f"\nThere are more rows: --rows N prints more than {args.rows:,}, --csv and --json write all."
                 )
     tables.complain_if_not_complete(space)
     return errors.HOLDS

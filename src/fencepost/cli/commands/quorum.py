@@ -1,4 +1,4 @@
-"""``fencepost quorum``: how a quorum stands, and who votes in it."""
+"""``fencepost quorum``: shows and changes the voters of a quorum."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         option(options, "--json", "print one JSON document")
 
 
-def run(given: argparse.Namespace) -> int:
-    """Do what was typed."""
-    return asyncio.run(_run(given))
+def run(args: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code."""
+    return asyncio.run(_run(args))
 
 
-async def _run(given: argparse.Namespace) -> int:
-    administrator = Administrator(given.controllers, given.timeout, Security.of_environment().tls())
+async def _run(args: argparse.Namespace) -> int:
+    administrator = Administrator(args.controllers, args.timeout, Security.of_environment().tls())
     try:
-        if given.verb == "add":
-            node = await administrator.add(given.endpoint)
-            output.say(msgspec.json.encode({"added": str(node.key)}).decode() if given.json else f"{node} is a voter")
-        elif given.verb == "remove":
-            key = await administrator.remove(*given.replica)
+        if args.verb == "add":
+            node = await administrator.add(args.endpoint)
+            output.say(msgspec.json.encode({"added": str(node.key)}).decode() if args.json else f"{node} is a voter")
+        elif args.verb == "remove":
+            key = await administrator.remove(*args.replica)
             output.say(
-                msgspec.json.encode({"removed": str(key)}).decode() if given.json else f"{key} is no voter any more"
+                msgspec.json.encode({"removed": str(key)}).decode() if args.json else f"{key} is no voter any more"
             )
         else:
-            _print_status(*await administrator.describe(), given.json)
+            _print_status(*await administrator.describe(), args.json)
     finally:
         await administrator.close()
     return errors.HOLDS

@@ -1,4 +1,4 @@
-"""``fencepost record``: a proxy between clients and bookies that writes down what passes, and can make faults."""
+"""``fencepost record``: runs a proxy between clients and bookies that records messages and can inject faults."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--verbose", "log what happens, not only what is wrong")
 
 
-def run(given: argparse.Namespace) -> int:
-    """Record until a signal comes."""
-    serving.log_to_standard_error(given.verbose)
-    if given.seed is not None and not given.faults:
+def run(args: argparse.Namespace) -> int:
+    """Record until a signal arrives."""
+    serving.log_to_standard_error(args.verbose)
+    if args.seed is not None and not args.faults:
         raise errors.OptionError("--seed is for faults at random: give --faults N too")
-    seed = random.SystemRandom().getrandbits(32) if given.seed is None else given.seed
+    seed = random.SystemRandom().getrandbits(32) if args.seed is None else args.seed
     asked = RecordingOptions(
-        given.metadata,
-        tuple(given.listen),
-        tuple(given.bookie),
-        tuple(given.fault),
-        given.faults,
+        args.metadata,
+        tuple(args.listen),
+        tuple(args.bookie),
+        tuple(args.fault),
+        args.faults,
         seed,
-        given.max_message,
+        args.max_message,
     )
 
     def open_trace(started: dict[str, Any]) -> TraceWriter:
-        return TraceWriter(given.trace, given.run_name, node=given.node, started=started)
+        return TraceWriter(args.trace, args.run_name, node=args.node, started=started)
 
     def ready(recording: Recording) -> None:
         if asked.random_faults:
@@ -96,7 +96,7 @@ def run(given: argparse.Namespace) -> int:
             output.say(f"fault {number}: {rule}")
         for number, (bookie, (host, port)) in enumerate(recording.bookies, 1):
             output.say(f"bookie {number}: {bookie.id} at {bookie.host}:{bookie.port}, clients come to {host}:{port}")
-        output.say(f"records to {given.trace}")
+        output.say(f"records to {args.trace}")
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         done = runner.run(process.record(asked, open_trace, ready))

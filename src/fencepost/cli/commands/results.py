@@ -1,4 +1,4 @@
-"""The output of the commands that find behaviours: on standard output, and in files."""
+"""The output of commands that find behaviours: standard output and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def add_options(group: Any) -> None:
-    """The forms in which a behaviour is shown."""
+    """Declare the options for output formats of a behaviour."""
     option(group, "--json FILE", "the result as JSON; - is standard output, which then has nothing else")
     option(group, "--html FILE", "the result as a page")
     option(group, "--sequence FILE", "the behaviour as a sequence diagram, for sequencediagram.org")
@@ -34,22 +34,22 @@ def add_options(group: Any) -> None:
 
 
 CONFIGURATION = "configuration"
-"""What ``--expect`` is given for the verdict that the configuration itself is expected to have."""
+"""The value of ``--expect`` that stands for the configuration's expected verdict."""
 
 
-def expected(given: argparse.Namespace, protocol: Protocol) -> str | None:
-    """The verdict that a check is expected to have, by ``--expect`` or else by its configuration.
+def expected(args: argparse.Namespace, protocol: Protocol) -> str | None:
+    """The expected verdict of a check, from ``--expect`` or else from its configuration.
 
-    Raises :class:`OptionError` if no check of the protocol can have it, or this one cannot tell.
+    Raises :class:`OptionError` if no check of the protocol can have this verdict, or if this check cannot decide it.
     """
-    recorded = loading.expectation(type(protocol), given.config)
-    wanted: str | None = getattr(given, "expect", None)
+    recorded = loading.expectation(type(protocol), args.config)
+    wanted: str | None = getattr(args, "expect", None)
     if wanted is None:
         return recorded
     if wanted == CONFIGURATION:
         if recorded is None:
             raise OptionError(f"--expect {CONFIGURATION} is for what a configuration is to come to: give --config too")
-        if given.define:
+        if args.define:
             raise OptionError(
                 f"--expect {CONFIGURATION} and -D do not go together: say what is expected, such as holds"
             )
@@ -57,30 +57,28 @@ def expected(given: argparse.Namespace, protocol: Protocol) -> str | None:
     properties = [declared.name for declared in declarations_of(protocol).values() if declared.kind not in NO_VERDICT]
     if wanted not in (known := ["holds", "reached", "deadlock", *properties]):
         raise OptionError(unknown_name("verdict", wanted, known, f"a check of {protocol.name}"))
-    if given.invariants and wanted in set(properties).difference(given.invariants):
+    if args.invariants and wanted in set(properties).difference(args.invariants):
         raise OptionError(f"{wanted} is expected to be violated, and --invariant leaves it out: name it there too")
     return wanted
 
 
 class Results:
-    """Where the results of one check go. Made before anything is explored, so that what cannot be written is known by
-    then.
-    """
+    """The outputs of one check. Created before the search, so that unwritable files are reported early."""
 
-    def __init__(self, given: argparse.Namespace, protocol: Protocol) -> None:
-        self.given = given
-        self.expected = expected(given, protocol)
-        expect = getattr(given, "expect", None)
+    def __init__(self, args: argparse.Namespace, protocol: Protocol) -> None:
+        self.args = args
+        self.expected = expected(args, protocol)
+        expect = getattr(args, "expect", None)
         self.is_held = expect is not None
         self._is_typed = self.is_held and expect != CONFIGURATION
-        for text in given.eval:
+        for text in args.eval:
             _must_be_readable(text, protocol)
         self.files: dict[str, str] = {}
         for name in ("json", "html", "sequence", "itf", "dot"):
-            path = getattr(given, name)
+            path = getattr(args, name)
             if path is not None:
                 self._reserve(name, path)
-        self.json_alone = given.json == "-"
+        self.json_alone = args.json == "-"
         self.graph = self._graph(protocol) if "dot" in self.files else None
 
     def _reserve(self, name: str, path: str) -> None:
@@ -93,42 +91,42 @@ class Results:
         for other, taken in self.files.items():
             if os.path.realpath(taken) == os.path.realpath(path) and not output.is_device(path):
                 raise OptionError(f"--{name} and --{other} are both to be written to {path}")
-        if os.path.realpath(path) == os.path.realpath(loading.split(self.given.protocol)[0]):
+        if os.path.realpath(path) == os.path.realpath(loading.split(self.args.protocol)[0]):
             raise OptionError(f"--{name} {path} would overwrite the protocol")
         output.must_be_writable(name, path)
         self.files[name] = path
 
     def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
-        """The graph for ``--dot``, or why it cannot be drawn. Raises :class:`OptionError` if the space is too large to
-        be looked at.
+        """The graph for ``--dot``, or the reason why it cannot be drawn. Raises :class:`OptionError` if the space is
+        too large to display.
         """
         from fencepost.behaviours.dot import Graph
 
         try:
             return Graph(protocol)
-        except ProtocolRaised as error:  # which the check reports, with the way there
+        except ProtocolRaised as error:  # the check reports it, with the behaviour
             return ProtocolRaised(f"--dot {self.files['dot']} was not written: {error}")
         except OptionError as error:
             raise OptionError(f"--dot {self.files['dot']}: {error}") from None
 
     def show(self, result: Result) -> int:
-        """Print and write everything that was asked for; the exit code."""
+        """Print and write all requested outputs. Returns the exit code."""
         code = self._code(result)
         writers: list[Callable[[], None]] = [lambda: self._print(result)]
         writers += [functools.partial(self._write, option, path, result) for option, path in self.files.items()]
         for wrong in (result.error, result.failure):
             if wrong is not None:
-                output.complain(str(wrong), wrong, self.given.debug)
+                output.complain(str(wrong), wrong, self.args.debug)
         for write in writers:
-            # A file that cannot be written keeps nothing else from being shown.
+            # If one file cannot be written, the other outputs are still shown.
             try:
                 write()
             except Exception as error:
-                code = output.failed(error, self.given.debug)
+                code = output.failed(error, self.args.debug)
         return code
 
     def _code(self, result: Result) -> int:
-        """The exit code of a result, or, where it is held to an expectation, whether it is as expected."""
+        """The exit code of a result; with an expectation, whether the result meets it."""
         if self.is_held and result.error is None and result.failure is None and not result.interrupted:
             is_so = self.as_expected(result)
             if is_so is not None:
@@ -136,19 +134,19 @@ class Results:
         return result.exit_code
 
     def _print(self, result: Result) -> None:
-        """Standard output."""
+        """Print to standard output."""
         if self.json_alone:
             output.say(self._json(result))
             return
-        _print_story(result, self.given.profile)
-        if self.given.profile and not result.profile:
+        _print_story(result, self.args.profile)
+        if self.args.profile and not result.profile:
             output.say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
         if result.table is not None:
             output.say("\n" + _written(result.table))
-        elif result.interrupted and self.given.states is not None:
-            output.say(f"\nThe state space was not written to {self.given.states}.")
+        elif result.interrupted and self.args.states is not None:
+            output.say(f"\nThe state space was not written to {self.args.states}.")
         trace = _trace(result)
-        for expression in self.given.eval:
+        for expression in self.args.eval:
             output.say("\n" + _evaluated(expression, trace))
         expectation = self._judged(result)
         if expectation:
@@ -165,7 +163,7 @@ class Results:
             output.say(f"\nThe whole story as a page: {path}")
 
     def _text(self, option: str, result: Result) -> str | None:
-        """The content of a file; None if it shows a counterexample and there is none."""
+        """The content of a file; None if the file is for a counterexample and there is none."""
         trace = _trace(result)
         if option == "json":
             return self._json(result) + "\n"
@@ -191,38 +189,36 @@ class Results:
         return sequence(trace, str(result.error) if trace is result.error_trace else result.witnesses[0].name)
 
     def _json(self, result: Result) -> str:
-        """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take
-        it.
-        """
+        """The result as JSON, with the command line's own fields. ASCII, so that it works in any terminal and pipe."""
         from fencepost.behaviours.json import dumps, plain
         from fencepost.report.json import data
 
         document = data(result)
         if self.expected is not None and not self._is_typed:
             document["configuration"] = {
-                "name": self.given.config,
+                "name": self.args.config,
                 "expect": self.expected,
                 "as_expected": self.as_expected(result),
             }
         if self.is_held:
             document["expected"] = {"verdict": self.expected, "as_expected": self.as_expected(result)}
         trace = _trace(result)
-        if self.given.eval:
+        if self.args.eval:
             from fencepost.behaviours.expression import evaluate
 
             document["evaluated"] = {
                 text: [{"value": plain(v.value), "error": v.error} for v in (evaluate(text, trace) if trace else ())]
-                for text in self.given.eval
+                for text in self.args.eval
             }
-        if self.given.profile:
+        if self.args.profile:
             document["profile"] = result.profile
         return dumps(document, indent=2)
 
     def _judged(self, result: Result) -> str:
-        """Whether the verdict is the one that the configuration is expected to have; nothing if there is no telling."""
+        """A line on whether the verdict is the configuration's expected one; none if that is undecided."""
         if self.expected is None:
             return ""
-        name = "it" if self._is_typed else f"configuration {self.given.config}"
+        name = "it" if self._is_typed else f"configuration {self.args.config}"
         wanted = {"holds": "hold", "deadlock": "deadlock", "reached": "reach all that is looked for"}.get(
             self.expected, f"violate {self.expected}"
         )
@@ -231,9 +227,9 @@ class Results:
         return f"{'As' if self.as_expected(result) else 'NOT as'} expected: {name} is to {wanted}."
 
     def as_expected(self, result: Result) -> bool | None:
-        """None if the check was another one than the configuration's, or not finished."""
-        expected, chosen = self.expected, self.given.invariants
-        if expected is None or (self.given.define and not self._is_typed):
+        """Whether the verdict is the expected one; None if the check was not the configuration's, or not finished."""
+        expected, chosen = self.expected, self.args.invariants
+        if expected is None or (self.args.define and not self._is_typed):
             return None
         if chosen and expected not in ("holds", "reached", "deadlock", *chosen):
             return None
@@ -248,7 +244,7 @@ class Results:
 
 
 def _print_story(result: Result, profile: bool) -> None:
-    """Print the whole result: in colour for a terminal, else as plain text."""
+    """Print the whole result, in colour on a terminal, else as plain text."""
     from fencepost.report.text import render, story
 
     if not output.is_terminal():
@@ -272,8 +268,8 @@ def _written(table: Table) -> str:
 
 
 def _must_be_readable(expression: str, protocol: Protocol) -> None:
-    """Raises :class:`OptionError` unless an expression can be read. It is evaluated when there is a counterexample, and
-    not before.
+    """Raises :class:`OptionError` unless an expression can be parsed. It is evaluated only if there is a
+    counterexample.
     """
     from fencepost.behaviours.expression import Expression
 
@@ -284,7 +280,7 @@ def _must_be_readable(expression: str, protocol: Protocol) -> None:
 
 
 def _trace(result: Result) -> Trace | None:
-    """The behaviour that a result is about: the first counterexample, or the way to where the protocol raised, or the
+    """The behaviour of a result: the first counterexample, else the one at whose end the protocol raised, else the
     first witness.
     """
     violating = (v.trace for v in result.violations if v.trace is not None)
@@ -293,7 +289,7 @@ def _trace(result: Result) -> Trace | None:
 
 
 def _evaluated(expression: str, trace: Trace | None) -> str:
-    """An expression at every step, as a table."""
+    """The values of an expression after every step, as a table."""
     if trace is None:
         return f"There is no counterexample along which to evaluate {expression}."
     from fencepost.behaviours.expression import evaluate

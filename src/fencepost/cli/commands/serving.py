@@ -1,4 +1,4 @@
-"""The common parts of commands that run a process of the store or of its metadata service, or look after one."""
+"""Common parts of the commands that run or maintain a bookie or a metadata service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.ledger.settings import FileOfSettings, described
 
 
 def log_to_standard_error(verbose: bool) -> None:
-    """Log what is wrong and, if this is ``verbose``, what happens."""
+    """Log warnings to standard error; with ``verbose``, also information."""
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
@@ -20,24 +20,24 @@ def log_to_standard_error(verbose: bool) -> None:
 
 
 def be_quiet_about_connections() -> None:
-    """Leave out what kazoo logs of every attempt to connect: who waits for the metadata service says so."""
+    """Silence kazoo's log of every connection attempt: the command itself reports that it waits."""
     logging.getLogger("fencepost.ledger.metadata.kazoo").setLevel(logging.ERROR)
 
 
 def settings_help(kind: type[FileOfSettings]) -> str:
-    """The end of a help: every setting with its default and its purpose."""
+    """The end of a help text: every setting with its default and its purpose."""
     return "settings:\n" + "\n".join(
         f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
         for name, default, purpose in described(kind)
     )
 
 
-def typed(given: argparse.Namespace, **settings: str) -> dict[str, Any]:
-    """The options that stand for a setting, where they were typed, by the names of these settings."""
-    options = {name: getattr(given, option) for option, name in settings.items()}
+def from_options(args: argparse.Namespace, **settings: str) -> dict[str, Any]:
+    """The settings that were given as options, by name."""
+    options = {name: getattr(args, option) for option, name in settings.items()}
     return {name: value for name, value in options.items() if value is not None}
 
 
 def port_or_any(text: str) -> int:
-    """A port as it is typed; 0 is any free one."""
+    """Parse a port; 0 is any free port."""
     return 0 if text == "0" else arguments.port(text)

@@ -1,4 +1,4 @@
-"""``fencepost show``: all that a protocol declares."""
+"""``fencepost show``: prints the declarations of a protocol."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fencepost.language import loading
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``fencepost show``."""
+    """Declare the options of ``fencepost show``."""
     option(parser, "protocol PROTOCOL", "a shipped name, FILE.py or FILE.py:ClassName")
 
 
-def run(given: argparse.Namespace) -> int:
-    """Show it."""
+def run(args: argparse.Namespace) -> int:
+    """Show the protocol."""
     from fencepost.report.describe import description
 
-    output.say(description(loading.load(given.protocol), output.width()))
+    output.say(description(loading.load(args.protocol), output.width()))
     return errors.HOLDS

@@ -1,6 +1,4 @@
-"""``fencepost simulate-log``: runs worlds of writers, readers and cursors of one log under seeded faults, on virtual
-time.
-"""
+"""``fencepost simulate-log``: runs writers, readers and cursors of one log under seeded faults, on virtual time."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     simulating.add(parser.add_argument_group("results"), "json", "trace", runs="worlds")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Run the seeds, or one of them."""
-    return simulating.run_campaign(given, COMMAND, Campaign, ALL, _replay, _data, (0,))
+    return simulating.run_campaign(args, COMMAND, Campaign, ALL, _replay, _data, (0,))
 
 
-def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
+def _replay(args: argparse.Namespace, campaign: Campaign) -> int:
     lines: list[str] = []
     world: World
 
@@ -43,16 +41,16 @@ def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
             f"{world.now / 1000 if subject is not None else 0:>10.3f} ms  {node:<9} {action:<30} {about}".rstrip()
         )
 
-    world = World(given.replay, campaign.protections, SimTrace(add_line))
+    world = World(args.replay, campaign.protections, SimTrace(add_line))
     seen = simulated(world)
     broken = f"{seen.promise}: {PROMISES.get(seen.promise)}"
     appends = numbers.plural(seen.counts["appends"], "append")
     document = _data(seen, campaign.protections)
-    return simulating.show_replay(given, COMMAND, campaign, seen, lines, broken, appends, document)
+    return simulating.show_replay(args, COMMAND, campaign, seen, lines, broken, appends, document)
 
 
 def _data(seen: Run[None], protections: Protections) -> dict[str, Any]:
-    """One world for programs."""
+    """One world as JSON data."""
     return {
         "seed": seen.seed,
         "without": without_of(protections),

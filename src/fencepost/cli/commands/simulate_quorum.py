@@ -22,27 +22,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     simulating.add(parser.add_argument_group("results"), "json", "trace", runs="runs")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Run the seeds, or one of them."""
-    return simulating.run_campaign(given, COMMAND, Campaign, ALL, _replay, _data, (0, 1))
+    return simulating.run_campaign(args, COMMAND, Campaign, ALL, _replay, _data, (0, 1))
 
 
-def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
+def _replay(args: argparse.Namespace, campaign: Campaign) -> int:
     lines: list[str] = []
 
     def add_line(now: int, where: str, what: str) -> None:
         lines.append(f"{now / 1000:>10.3f} ms  {where:<9} {what}")
 
-    seen = run_of(simulate(given.replay, campaign.protections, add_line))
+    seen = run_of(simulate(args.replay, campaign.protections, add_line))
     case = seen.outcome.case
     hosts = f"{numbers.plural(case.hosts, 'host')}, of which {case.voters} voted in the beginning"
     records = f"{numbers.plural(seen.counts['committed'], 'record')} committed"
     document = _data(seen, campaign.protections)
-    return simulating.show_replay(given, COMMAND, campaign, seen, lines, seen.promise, f"{hosts}; {records}", document)
+    return simulating.show_replay(args, COMMAND, campaign, seen, lines, seen.promise, f"{hosts}; {records}", document)
 
 
 def _data(seen: Run[Outcome], protections: Protections) -> dict[str, Any]:
-    """One run for programs."""
+    """One run as JSON data."""
     outcome = seen.outcome
     return {
         "seed": seen.seed,

@@ -1,4 +1,4 @@
-"""``fencepost simulate-store``: clusters of the ledger store in a simulator."""
+"""``fencepost simulate-store``: runs clusters of the ledger store under seeded faults, on virtual time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fencepost.text import numbers
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``fencepost simulate-store``."""
+    """Declare the options of ``fencepost simulate-store``."""
     what = parser.add_argument_group("what is simulated")
     simulating.add(what, "seeds", run="run")
     option(
@@ -50,24 +50,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(shown, "--html FILE", "with --replay: the run as one page with its sequence diagram")
 
 
-def run(given: argparse.Namespace) -> int:
-    """Run seeds, or one seed again."""
-    if given.profile not in PROFILES:
-        raise OptionError(f"--profile {given.profile}: there are {', '.join(PROFILES)}")
-    protections = simulating.protections_without(given.without, ALL)
+def run(args: argparse.Namespace) -> int:
+    """Run the seeds, or replay one of them."""
+    if args.profile not in PROFILES:
+        raise OptionError(f"--profile {args.profile}: there are {', '.join(PROFILES)}")
+    protections = simulating.protections_without(args.without, ALL)
     for name in ("sequence", "html"):
-        if getattr(given, name) is not None and given.replay is None:
+        if getattr(args, name) is not None and args.replay is None:
             raise OptionError(f"--{name} shows one run: give --replay SEED too")
-    output.check_files(given, "json", "sequence", "html")
-    if given.replay is None and given.define:
+    output.check_files(args, "json", "sequence", "html")
+    if args.replay is None and args.define:
         raise OptionError("-D sets what one seed would choose: give --replay SEED too")
-    for name in given.promise:
+    for name in args.promise:
         if name not in PROMISES:
             raise OptionError(f"--promise {name}: there is no such promise: there are {', '.join(PROMISES)}")
-    jobs, promises = given.jobs or cores(), tuple(given.promise)
-    campaign = Campaign(given.seeds, protections, jobs, given.trace, given.profile, promises)
-    if given.replay is not None:
-        return _replay(given, campaign)
+    jobs, promises = args.jobs or cores(), tuple(args.promise)
+    campaign = Campaign(args.seeds, protections, jobs, args.trace, args.profile, promises)
+    if args.replay is not None:
+        return _replay(args, campaign)
     tally = simulating.run(campaign)
     smallest = None
     if tally.failed is not None and not tally.interrupted:
@@ -75,13 +75,13 @@ def run(given: argparse.Namespace) -> int:
             smallest = shrunk(tally.failed.outcome)
     failed = None if tally.failed is None else report.outcome_data(tally.failed.outcome)
     document = simulating.data(tally, failed, hashed="trace_hash", promises=[*promises])
-    document = {"profile": given.profile, **document, "smallest": smallest and report.outcome_data(smallest)}
-    output.show(given, _story(tally, campaign, smallest), document)
+    document = {"profile": args.profile, **document, "smallest": smallest and report.outcome_data(smallest)}
+    output.show(args, _story(tally, campaign, smallest), document)
     return simulating.exit_code(tally)
 
 
 def _story(tally: Tally[Outcome], campaign: Campaign, smallest: Outcome | None) -> str:
-    """A campaign in plain text; ``smallest`` is the shrunk run of the one that failed."""
+    """A campaign as plain text; ``smallest``: the shrunk failing run."""
     about = f"simulate-store  profile {campaign.profile}, {simulating.seeds_of(campaign)}"
     about += simulating.off(campaign.protections)
     if campaign.promises:
@@ -103,21 +103,21 @@ def _story(tally: Tally[Outcome], campaign: Campaign, smallest: Outcome | None) 
     return simulating.story(tally, about, again, [(name, count, f"{remark}, {pace}")], hashed="trace hash")
 
 
-def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
-    """Run one seed, and show what happened in it."""
+def _replay(args: argparse.Namespace, campaign: Campaign) -> int:
+    """Run one seed, and show its events."""
     settings = {}
-    for text in given.define:
+    for text in args.define:
         name, equals, value = text.partition("=")
         if not equals:
             raise OptionError(f"-D {text}: give a name and a value, as entries=3")
         settings[name] = value
     story = Story()
-    case = with_settings(drawn(given.replay, given.profile, campaign.protections, campaign.promises), settings)
-    with simulating.traced_replay(given, campaign) as trace:
+    case = with_settings(drawn(args.replay, args.profile, campaign.protections, campaign.promises), settings)
+    with simulating.traced_replay(args, campaign) as trace:
         outcome = simulate(case, story, trace)
-    output.show(given, report.replay_text(outcome, story), report.outcome_data(outcome))
+    output.show(args, report.replay_text(outcome, story), report.outcome_data(outcome))
     for name, draw in (("sequence", report.sequence), ("html", report.html)):
-        path = getattr(given, name)
+        path = getattr(args, name)
         if path is not None:
             output.write_lines(name, path, [draw(outcome, story)])
     return errors.HOLDS if outcome.violation is None else errors.SAFETY_VIOLATED

@@ -24,26 +24,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(without=[])
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Run the seeds, or one of them."""
-    return simulating.run_campaign(given, COMMAND, Campaign, NONE, _replay, _data, (0, 0, 0, 1))
+    return simulating.run_campaign(args, COMMAND, Campaign, NONE, _replay, _data, (0, 0, 0, 1))
 
 
-def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
+def _replay(args: argparse.Namespace, campaign: Campaign) -> int:
     lines: list[str] = []
 
     def add_line(now: int, who: str, what: str) -> None:
         lines.append(f"{now / 1000:>10.3f} ms  {who:<11} {what}")
 
-    seen = run_of(simulate(given.replay, add_line))
+    seen = run_of(simulate(args.replay, add_line))
     broken = f"{seen.promise}: {PROMISES.get(seen.promise, 'a promise of the quorum')}"
     counted = ", ".join(numbers.plural(seen.counts[name], name.removesuffix("s")) for name in ("events", "ledgers"))
     document = _data(seen, campaign.protections)
-    return simulating.show_replay(given, COMMAND, campaign, seen, lines, broken, counted, document)
+    return simulating.show_replay(args, COMMAND, campaign, seen, lines, broken, counted, document)
 
 
 def _data(seen: Run[Outcome], protections: NoProtections) -> dict[str, Any]:
-    """One world for programs."""
+    """One world as JSON data."""
     case = seen.outcome.case
     return {
         "seed": seen.seed,

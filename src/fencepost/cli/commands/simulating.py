@@ -1,4 +1,4 @@
-"""The common parts of the commands that run simulators: options, progress, and the result of a campaign."""
+"""Common parts of the commands that run simulators: options, progress, and the result of a campaign."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ P = TypeVar("P", bound=Record)
 C = TypeVar("C", bound=Campaign[Any])
 
 Row = tuple[str, str, str]
-"""A line of the table of a campaign: a name, a value and a remark."""
+"""A line of a campaign's table: a name, a value and a remark."""
 
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "seeds": ("A..B", "the seeds, one {run} for each; by default 1..1000", arguments.seeds, range(1, 1001)),
@@ -39,11 +39,11 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "json": ("FILE", "the result as JSON; by default to standard output, which then has nothing else on it"),
     "trace": ("DIR", "write traces of all {runs} to a folder of traces", Path),
 }
-"""The options that all of them have."""
+"""The options that all simulators share."""
 
 
 def add(group: argparse._ActionsContainer, *names: str, **words: str) -> None:
-    """Let options be typed, with ``words`` in their descriptions."""
+    """Declare options, with ``words`` filled into their descriptions."""
     for name in names:
         metavar, purpose, *value = OPTIONS[name]
         more: dict[str, Any] = {"nargs": "?", "const": "-"} if name == "json" else {}
@@ -51,7 +51,7 @@ def add(group: argparse._ActionsContainer, *names: str, **words: str) -> None:
 
 
 def protections_without(names: Sequence[str], every: P) -> P:
-    """All protections but those. Raises :class:`fencepost.OptionError` for a name that is none."""
+    """All protections except those named. Raises :class:`fencepost.OptionError` for an unknown name."""
     for name in names:
         if name not in every._fields:
             near = get_close_matches(name, every._fields, n=1)
@@ -61,13 +61,13 @@ def protections_without(names: Sequence[str], every: P) -> P:
 
 
 def off(protections: Any) -> str:
-    """The protections that are off, as the end of a line."""
+    """The disabled protections, as the end of a line."""
     names = without_of(protections)
     return f", without {', '.join(names)}" if names else ""
 
 
 def replay_command(command: str, seed: int, protections: Any) -> str:
-    """The command that runs a seed again and tells it step by step."""
+    """The command that replays a seed and shows it step by step."""
     words = ["fencepost", command, "--replay", str(seed)]
     for name in without_of(protections):
         words += ["--without", name]
@@ -75,15 +75,15 @@ def replay_command(command: str, seed: int, protections: Any) -> str:
 
 
 def run(campaign: Campaign[T]) -> Tally[T]:
-    """Run a campaign, with a live line if standard error is a terminal: it shows the first of the counts."""
+    """Run a campaign. If standard error is a terminal, a progress line shows the first of the counts."""
     shown = campaign.counted[0]
     with Seeds(sys.stderr) as line:
         return seeds.run(campaign, lambda tally: line.report(tally.seeds, tally.counts[shown], len(campaign.seeds)))
 
 
 def story(tally: Tally[T], about: str, again: Sequence[str], rows: Sequence[Row], hashed: str = "hash") -> str:
-    """A campaign in plain text: what it came to, what it was ``about``, the lines of how its failure is seen ``again``,
-    and a table of its ``rows``.
+    """A campaign as plain text: the verdict, a line on what it was ``about``, lines on how to see the failure
+    ``again``, and a table of ``rows``.
     """
     if tally.failed is not None:
         lines = [f"VIOLATED  {tally.failed.promise}, by seed {tally.failed.seed}", tally.failed.what]
@@ -105,18 +105,18 @@ def story(tally: Tally[T], about: str, again: Sequence[str], rows: Sequence[Row]
 
 
 def row(tally: Tally[T], name: str, digits: int = 0) -> Row:
-    """The line of a count: how much it is, and how much for a seed."""
+    """The line of a count: the total, and the mean per seed."""
     count = tally.counts[name]
     return name, numbers.count(count), f"{count / max(tally.seeds, 1):,.{digits}f} a seed"
 
 
 def seeds_of(campaign: Campaign[T]) -> str:
-    """The seeds of a campaign as they are typed."""
+    """The seeds of a campaign in the command line's syntax."""
     return f"seeds {campaign.seeds.start}..{campaign.seeds.stop - 1}"
 
 
 def data(tally: Tally[T], failed: Mapping[str, Any] | None, hashed: str = "hash", **more: Any) -> dict[str, Any]:
-    """A campaign for programs. ``failed`` is the run that failed; ``more`` is what it was held to."""
+    """A campaign as JSON data. ``failed``: the failed run; ``more``: further fields."""
     asked = tally.campaign
     return {
         "seeds": [asked.seeds.start, asked.seeds.stop - 1],
@@ -134,7 +134,7 @@ def data(tally: Tally[T], failed: Mapping[str, Any] | None, hashed: str = "hash"
 
 
 def run_campaign(
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     command: str,
     campaign_of: Callable[[range, P, int, Path | None], C],
     protections: P,
@@ -142,36 +142,35 @@ def run_campaign(
     shown: Callable[[Run[T], P], dict[str, Any]],
     digits: Sequence[int],
 ) -> int:
-    """Run a campaign and show its result, or ``replay`` one seed of it; gives the exit code. ``protections``: all that
-    there are. ``shown`` is a run for programs, with the command that replays it; ``digits`` are those behind the point
-    of each count for a seed.
+    """Run a campaign and show its result, or ``replay`` one seed. Returns the exit code. ``protections``: all
+    protections. ``shown``: makes JSON data of a run. ``digits``: the decimals of each count per seed.
     """
-    protections = protections_without(given.without, protections)
-    output.check_files(given, "json")
-    campaign = campaign_of(given.seeds, protections, given.jobs or cores(), given.trace)
-    if given.replay is not None:
-        return replay(given, campaign)
+    protections = protections_without(args.without, protections)
+    output.check_files(args, "json")
+    campaign = campaign_of(args.seeds, protections, args.jobs or cores(), args.trace)
+    if args.replay is not None:
+        return replay(args, campaign)
     tally = run(campaign)
     failed = None if tally.failed is None else shown(tally.failed, protections)
     about = f"{command}  {seeds_of(campaign)}{off(protections)}"
     rows = [row(tally, name, after) for name, after in zip(campaign.counted, digits, strict=True)]
-    output.show(given, story(tally, about, [f"  {failed['replay']}"] if failed else [], rows), data(tally, failed))
+    output.show(args, story(tally, about, [f"  {failed['replay']}"] if failed else [], rows), data(tally, failed))
     return exit_code(tally)
 
 
 @contextlib.contextmanager
-def traced_replay(given: argparse.Namespace, campaign: Campaign[T]) -> Iterator[SimTrace | None]:
-    """The trace of the seed that is replayed; None if none was asked for."""
-    if given.trace is None:
+def traced_replay(args: argparse.Namespace, campaign: Campaign[T]) -> Iterator[SimTrace | None]:
+    """The trace of the replayed seed; None without ``--trace``."""
+    if args.trace is None:
         yield None
         return
-    name = f"{campaign.run_name(given.replay)}-replayed"
-    with RunsFile(given.trace / f"{name}.parquet") as file:
+    name = f"{campaign.run_name(args.replay)}-replayed"
+    with RunsFile(args.trace / f"{name}.parquet") as file:
         yield seeds.traced(file, name)
 
 
 def show_replay(
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     command: str,
     campaign: Campaign[T],
     seen: Run[T],
@@ -180,21 +179,21 @@ def show_replay(
     counted: str,
     document: Mapping[str, Any],
 ) -> int:
-    """Show the run of one seed, and trace it if that was asked for; gives the exit code. ``events``: the lines about
-    what happened; ``broken``: the promise that was, in words; ``counted``: the figures of the run.
+    """Show the run of one seed, and trace it with ``--trace``. Returns the exit code. ``events``: lines on the run's
+    events; ``broken``: the broken promise, in words; ``counted``: the figures of the run.
     """
-    with traced_replay(given, campaign) as trace:
+    with traced_replay(args, campaign) as trace:
         if trace is not None:
-            campaign.simulated(given.replay, trace)
+            campaign.simulated(args.replay, trace)
     verdict = [f"VIOLATED  {broken}", seen.what] if seen.promise else ["HELD  no promise was broken"]
     about = f"{command}  seed {seen.seed}{off(campaign.protections)}"
     end = f"{counted} in {numbers.seconds(seen.time / 1e6)} of virtual time, hash {seen.hash}"
-    output.show(given, "\n".join([*events, "", *verdict, about, end]), document)
+    output.show(args, "\n".join([*events, "", *verdict, about, end]), document)
     return errors.SAFETY_VIOLATED if seen.promise else errors.HOLDS
 
 
 def exit_code(tally: Tally[T]) -> int:
-    """The exit code for a campaign."""
+    """The exit code of a campaign."""
     if tally.failed is not None:
         return errors.SAFETY_VIOLATED
     return errors.INTERRUPTED if tally.interrupted else errors.HOLDS

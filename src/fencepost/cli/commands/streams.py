@@ -1,4 +1,4 @@
-"""Entries on standard input and output, for the commands that append and read, and their progress."""
+"""Entries on standard input and output, for commands that append and read, with their progress."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ LINES, PREFIXED = "lines", "length-prefixed"
 _LENGTH = struct.Struct(">I")
 _CHUNK = 256 * 1024
 _LARGEST = 64 * 1024 * 1024
-"""Bytes after which a line, or an entry behind its length, is no entry of anybody's."""
+"""The longest line or length-prefixed entry in bytes."""
 
 
 # -- entries ----------------------------------------------------------------------------------------------------------
 
 
 def format_option(parser: argparse.ArgumentParser) -> None:
-    """How entries stand on standard input or output."""
+    """Declare the option for the format of entries on standard input or output."""
     option(
         parser,
         "--format",
@@ -48,17 +48,17 @@ def format_option(parser: argparse.ArgumentParser) -> None:
 E = TypeVar("E", LedgerEntry, LogEntry)
 
 
-def shown_as(given: argparse.Namespace, as_json: Callable[[E], bytes]) -> Callable[[E], bytes]:
-    """How an entry is written to standard output: as a line, behind its length, or as JSON."""
-    if given.json:
+def shown_as(args: argparse.Namespace, as_json: Callable[[E], bytes]) -> Callable[[E], bytes]:
+    """An entry in the format for standard output: a line, length-prefixed, or JSON."""
+    if args.json:
         return as_json
-    if given.format == LINES:
+    if args.format == LINES:
         return lambda entry: entry.data + b"\n"
     return lambda entry: _LENGTH.pack(len(entry.data)) + entry.data
 
 
 def text_or_base64(text: str, otherwise: str, data: bytes) -> dict[str, str]:
-    """Bytes for JSON: under one name if they are text, and else under another one."""
+    """Bytes as a JSON field: under one name as text, or under another as base64."""
     try:
         return {text: data.decode()}
     except UnicodeDecodeError:
@@ -66,7 +66,7 @@ def text_or_base64(text: str, otherwise: str, data: bytes) -> dict[str, str]:
 
 
 class Source:
-    """Entries from standard input, read by a thread, since a pipe or a terminal may have nothing for long."""
+    """Entries from standard input. A thread reads them, since reads of a pipe or a terminal block."""
 
     def __init__(self, format_: str) -> None:
         self.take = _take_lines if format_ == LINES else _take_prefixed
@@ -81,7 +81,7 @@ class Source:
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
 
     def share(self) -> float | None:
-        """The share of all that was read; None if nobody knows how much there is."""
+        """The share of the input that was read; None if its size is unknown."""
         return self.read / self.size if self.size else None
 
     def _read(self) -> None:
@@ -93,13 +93,13 @@ class Source:
                 chunk = error
             try:
                 self.loop.call_soon_threadsafe(self.chunks.put_nowait, chunk)
-            except RuntimeError:  # nobody listens any more
+            except RuntimeError:  # the consumer is gone
                 return
             if not chunk or isinstance(chunk, OSError):
                 return
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """The entries, as they come."""
+        """The entries in batches, as they arrive."""
         rest = b""
         while True:
             chunk = await self.chunks.get()
@@ -119,7 +119,7 @@ class Source:
 
 
 def _take_lines(data: bytes) -> tuple[list[bytes], bytes]:
-    """The lines that are complete, without their ends, and the rest."""
+    """The complete lines without their line ends, and the rest of the data."""
     *lines, rest = data.split(b"\n")
     if len(rest) > _LARGEST:
         raise OptionError(f"standard input has a line of more than {_LARGEST:,} bytes: is it made of lines?")
@@ -127,7 +127,7 @@ def _take_lines(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _take_prefixed(data: bytes) -> tuple[list[bytes], bytes]:
-    """The entries behind lengths that are complete, and the rest."""
+    """The complete length-prefixed entries, and the rest of the data."""
     entries, place = [], 0
     while len(data) - place >= _LENGTH.size:
         (size,) = _LENGTH.unpack_from(data, place)
@@ -144,7 +144,7 @@ def _take_prefixed(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 class Counted:
-    """Entries on their way from standard input to a ledger or a log, and how many they were."""
+    """Appends entries from standard input to a ledger or a log, and counts them."""
 
     def __init__(self, format_: str) -> None:
         self.format = format_
@@ -153,7 +153,7 @@ class Counted:
         self.bytes = 0
 
     async def append_to(self, writer: Appender[Place], confirmed: Callable[[], int]) -> Several[Place]:
-        """Append them all; ``confirmed`` says how many are acknowledged."""
+        """Append all entries; ``confirmed`` returns the number of acknowledged ones."""
         source, several, self.confirmed = Source(self.format), writer.several(), confirmed
         with progress() as line, reporting(lambda: line.report(confirmed(), self.bytes, source.share())):
             async for entries in source.batches():
@@ -166,7 +166,7 @@ class Counted:
 
     @contextlib.contextmanager
     def explained(self, acknowledged: Callable[[int, int], str]) -> Iterator[None]:
-        """Where not all can be appended, say how many of those that were read are ``acknowledged``."""
+        """If appending fails, add to the error how many of the entries read are ``acknowledged``."""
         try:
             yield
         except (FencepostError, asyncio.CancelledError) as error:
@@ -178,7 +178,7 @@ class Counted:
 
 
 class Output:
-    """Standard output for bytes: written when much has gathered, or when the loop has nothing else to do."""
+    """Buffered standard output for bytes, flushed when the buffer is large or the event loop is idle."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -188,7 +188,7 @@ class Output:
         self.timer: asyncio.TimerHandle | None = None
 
     def put(self, data: bytes) -> bool:
-        """Write something; whether anybody listens."""
+        """Write bytes. Returns False if the reader is gone."""
         self.gathered.append(data)
         self.size += len(data)
         if self.size >= _CHUNK:
@@ -198,7 +198,7 @@ class Output:
         return self.is_open
 
     def flush(self) -> None:
-        """Write what has gathered."""
+        """Write the buffer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -211,13 +211,13 @@ class Output:
 
 
 def progress() -> Entries:
-    """The line that says how far it is, where somebody watches."""
+    """The progress line, on a terminal."""
     return Entries(sys.stderr)
 
 
 @contextlib.contextmanager
 def reporting(report: Callable[[], None]) -> Iterator[None]:
-    """Report ten times a second, while something is done."""
+    """Report progress ten times a second while the block runs."""
 
     async def report_often() -> None:
         while True:
@@ -232,7 +232,7 @@ def reporting(report: Callable[[], None]) -> Iterator[None]:
 
 
 def inform(text: str) -> None:
-    """Write a line that is no result to standard error."""
+    """Write a line of information to standard error."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{text}\n")

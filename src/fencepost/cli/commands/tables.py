@@ -1,4 +1,4 @@
-"""The commands that ask state spaces in SQL: which engine answers."""
+"""Common parts of the commands that query state spaces in SQL: the choice of the engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that say which engine answers, and where Spark is."""
+    """Declare the options for the engine and for Spark."""
     option(
         parser,
         "--engine",
@@ -30,11 +30,11 @@ def asked(given: argparse.Namespace) -> By:
     """The engine that answers, as it was typed."""
     from fencepost.states.queries import By
 
-    return By(given.engine, given.master, dict(given.conf), given.debug)
+    return By(args.engine, args.master, dict(args.conf), args.debug)
 
 
 def complain_if_not_complete(space: StateSpace) -> None:
-    """Say why a state space does not have every state, if it does not."""
+    """If a state space is incomplete, report why."""
     if not space.manifest.complete:
         why = space.manifest.ended or "the search ended early"
         output.complain(f"{space.directory} is not complete: {why}", None, False)

@@ -1,4 +1,4 @@
-"""``fencepost user``: the line of a user for a server's file of users, from a password that nobody sees."""
+"""``fencepost user``: prints a user's line for a server's file of users. The password is not echoed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.cli.arguments import option
 from fencepost.connections import users
 
 _SALT = 16
-"""Bytes of a salt."""
+"""The size of a salt in bytes."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,13 +32,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print the line."""
     password = _password()
-    if given.is_super:
-        output.say(users.salted(given.name, password, os.urandom(_SALT)))
+    if args.is_super:
+        output.say(users.salted(args.name, password, os.urandom(_SALT)))
     else:
-        output.say(users.line(given.name, password))
+        output.say(users.line(args.name, password))
     return errors.HOLDS
 
 

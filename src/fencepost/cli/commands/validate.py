@@ -1,4 +1,4 @@
-"""``fencepost validate``: holds traces of running systems to a protocol that was checked."""
+"""``fencepost validate``: checks traces of running systems against a protocol."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 HERE, SPARK, AUTO = "local", "spark", "auto"
 LAST = 12
-"""Steps before a rejection that are shown."""
+"""The number of steps shown before a rejection."""
 
 _LIMITS = Limits()
 
 Covered: TypeAlias = "tuple[Visits, SpaceCoverage | None]"
-"""The coverage of the protocol by traces, and that of a state space."""
+"""The coverage of the protocol, and of a state space, by traces."""
 
 
 # -- what is typed ----------------------------------------------------------------------------------------------------
@@ -112,16 +112,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(given: argparse.Namespace) -> int:
-    """Validate traces, and tell what came of it."""
-    conformance = _conformance(given)
-    _look_at_files(given)
+def run(args: argparse.Namespace) -> int:
+    """Validate traces, and show the verdicts."""
+    conformance = _conformance(args)
+    _look_at_files(args)
     began = time.monotonic()
-    if given.follow:
-        outcomes, covered = _followed(given, conformance), None
+    if args.follow:
+        outcomes, covered = _followed(args, conformance), None
     else:
-        outcomes, covered = _outcomes(given, conformance)
-    _tell(given, conformance, outcomes, covered, time.monotonic() - began)
+        outcomes, covered = _outcomes(args, conformance)
+    _tell(args, conformance, outcomes, covered, time.monotonic() - began)
     verdicts = {outcome.verdict for outcome in outcomes}
     return (
         errors.SAFETY_VIOLATED
@@ -134,29 +134,29 @@ def run(given: argparse.Namespace) -> int:
     )
 
 
-def _conformance(given: argparse.Namespace) -> type[Conformance]:
-    if given.conformance is not None:
-        if given.protocol is not None:
+def _conformance(args: argparse.Namespace) -> type[Conformance]:
+    if args.conformance is not None:
+        if args.protocol is not None:
             raise OptionError("--protocol and --conformance both say what traces are held to: leave one out")
-        return registry.from_file(given.conformance)
-    if given.protocol is None:
+        return registry.from_file(args.conformance)
+    if args.protocol is None:
         names = ", ".join(registry.SHIPPED)
         raise OptionError(f"say what traces are held to: --protocol with one of {names}, or --conformance FILE.py")
-    return registry.shipped(given.protocol)
+    return registry.shipped(args.protocol)
 
 
-def _look_at_files(given: argparse.Namespace) -> None:
-    """Raises before anything is done if results cannot be written, or traces are not there."""
-    if given.seconds is not None and not given.follow:
+def _look_at_files(args: argparse.Namespace) -> None:
+    """Raises before any work if results cannot be written or traces are missing."""
+    if args.seconds is not None and not args.follow:
         raise OptionError("--for says how long to follow traces: give --follow too")
-    if given.follow and given.shuffle is not None:
+    if args.follow and args.shuffle is not None:
         raise OptionError("--shuffle is for traces that are there: leave out --follow or --shuffle")
-    if given.states is not None and not given.coverage:
+    if args.states is not None and not args.coverage:
         raise OptionError("--states says of which states to tell the coverage: give --coverage too")
-    if given.follow and given.coverage:
+    if args.follow and args.coverage:
         raise OptionError("--coverage is of traces that are there: leave out --follow or --coverage")
-    output.check_files(given, "json", "sequence")
-    for path in given.traces:
+    output.check_files(args, "json", "sequence")
+    for path in args.traces:
         if "://" not in path and not Path(path).exists():
             raise OptionError(f"there are no traces at {path}")
 
@@ -164,41 +164,41 @@ def _look_at_files(given: argparse.Namespace) -> None:
 # -- what is done -----------------------------------------------------------------------------------------------------
 
 
-def _is_on_spark(given: argparse.Namespace) -> bool:
-    if given.engine == SPARK or (given.engine == AUTO and (given.master or given.conf)):
+def _is_on_spark(args: argparse.Namespace) -> bool:
+    if args.engine == SPARK or (args.engine == AUTO and (args.master or args.conf)):
         return True
-    if any("://" in path for path in given.traces):
+    if any("://" in path for path in args.traces):
         raise OptionError("traces at a URL are read by Spark: give --engine spark too")
     return False
 
 
-def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> tuple[list[Outcome], Covered | None]:
+def _outcomes(args: argparse.Namespace, conformance: type[Conformance]) -> tuple[list[Outcome], Covered | None]:
     from fencepost.states.manifest import StateSpace
 
-    space = StateSpace(given.states) if given.states is not None else None
-    if _is_on_spark(given):
-        outcomes, visits, in_space = _on_spark(given)
+    space = StateSpace(args.states) if args.states is not None else None
+    if _is_on_spark(args):
+        outcomes, visits, in_space = _on_spark(args)
     else:
-        outcomes, visits, in_space = _here(given, conformance, space)
-    return outcomes, (visits, in_space) if given.coverage else None
+        outcomes, visits, in_space = _here(args, conformance, space)
+    return outcomes, (visits, in_space) if args.coverage else None
 
 
 def _here(
-    given: argparse.Namespace, conformance: type[Conformance], space: StateSpace | None
+    args: argparse.Namespace, conformance: type[Conformance], space: StateSpace | None
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
     from fencepost.report.validation import explaining
     from fencepost.traces.validation.coverage import Coverage
 
     collect_rarely()
-    traces = Traces(read(given.traces), given.runs, given.subjects, conformance.subjects)
-    validator, explain, coverage = Validator(conformance), explaining(given.last, output.width()), Coverage()
-    on_verdict = coverage.add if given.coverage else None
+    traces = Traces(read(args.traces), args.runs, args.subjects, conformance.subjects)
+    validator, explain, coverage = Validator(conformance), explaining(args.last, output.width()), Coverage()
+    on_verdict = coverage.add if args.coverage else None
     found: list[Outcome] = []
     steps, names = 0, traces.names()
     with TracesLine(sys.stderr) as line:
         for run, subject in names:
             events = partial(traces.events, (run, subject))
-            found.append(judged(validator, run, subject, events, given.shuffle, explain, on_verdict))
+            found.append(judged(validator, run, subject, events, args.shuffle, explain, on_verdict))
             steps += found[-1].steps
             line.report(len(found), steps, len(names))
     return found, coverage.visits, _in_space(traces, conformance, space) if space is not None else None
@@ -214,65 +214,65 @@ def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace)
     return in_space(space, within.visited)
 
 
-def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
+def _on_spark(args: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
     with naming_extra("Spark", "spark"):
         from fencepost.spark import validate
-    states = open_storage(given.states).place if given.states is not None else None
-    request = _request(given, shuffle=given.shuffle, coverage=given.coverage, states=states)
-    with TracesLine(sys.stderr) as line, contextlib.closing(_cluster(given)) as cluster:
-        return validate.validated(cluster, given.traces, request, line.doing)
+    states = open_storage(args.states).place if args.states is not None else None
+    request = _request(args, shuffle=args.shuffle, coverage=args.coverage, states=states)
+    with TracesLine(sys.stderr) as line, contextlib.closing(_cluster(args)) as cluster:
+        return validate.validated(cluster, args.traces, request, line.doing)
 
 
-def _request(given: argparse.Namespace, **options: Any) -> Any:
-    """A validation on Spark, as its tasks get to know it."""
+def _request(args: argparse.Namespace, **options: Any) -> Any:
+    """A validation on Spark, as sent to its tasks."""
     from fencepost.spark.validate import Request
 
-    runs, subjects = tuple(given.runs), tuple(given.subjects)
-    return Request(_named(given), last=given.last, width=output.width(), runs=runs, subjects=subjects, **options)
+    runs, subjects = tuple(args.runs), tuple(args.subjects)
+    return Request(_named(args), last=args.last, width=output.width(), runs=runs, subjects=subjects, **options)
 
 
-def _cluster(given: argparse.Namespace) -> Any:
+def _cluster(args: argparse.Namespace) -> Any:
     from fencepost.spark.cluster import Cluster
 
-    return Cluster(given.master, dict(given.conf), given.debug)
+    return Cluster(args.master, dict(args.conf), args.debug)
 
 
-def _named(given: argparse.Namespace) -> str:
-    """The conformance, so that other processes find it."""
-    return str(Path(given.conformance).absolute()) if given.conformance is not None else str(given.protocol)
+def _named(args: argparse.Namespace) -> str:
+    """The conformance, as a reference that other processes can resolve."""
+    return str(Path(args.conformance).absolute()) if args.conformance is not None else str(args.protocol)
 
 
-def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
-    """All verdicts, each of which is shown when it is certain."""
+def _followed(args: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
+    """Validate traces while they are written. Shows each verdict as it becomes certain."""
     outcomes: list[Outcome] = []
 
     def tell(found: list[Outcome]) -> None:
         outcomes.extend(found)
-        if given.json != "-":
+        if args.json != "-":
             for outcome in found:
                 output.say(validation.line(outcome))
 
     from fencepost.report import validation
 
-    limits = Limits(given.patience, given.idle)
+    limits = Limits(args.patience, args.idle)
 
-    @cache  # the time begins with the first question
+    @cache  # the time limit begins at the first call
     def end() -> float:
-        return math.inf if given.seconds is None else time.monotonic() + float(given.seconds)
+        return math.inf if args.seconds is None else time.monotonic() + float(args.seconds)
 
     def until() -> bool:
         return time.monotonic() >= end()
 
-    if _is_on_spark(given):
+    if _is_on_spark(args):
         with naming_extra("Spark", "spark"):
             from fencepost.spark import stream
-        with contextlib.closing(_cluster(given)) as cluster:
-            stream.follow(cluster, given.traces, _request(given), limits, tell, until)
+        with contextlib.closing(_cluster(args)) as cluster:
+            stream.follow(cluster, args.traces, _request(args), limits, tell, until)
         return outcomes
-    explain = validation.explaining(given.last, output.width())
+    explain = validation.explaining(args.last, output.width())
     live.follow(
-        Tail(given.traces),
-        live.LiveRuns(Validator(conformance), limits, explain, given.runs, given.subjects),
+        Tail(args.traces),
+        live.LiveRuns(Validator(conformance), limits, explain, args.runs, args.subjects),
         until,
         tell,
     )
@@ -283,7 +283,7 @@ def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list
 
 
 def _tell(
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     conformance: type[Conformance],
     outcomes: Sequence[Outcome],
     covered: Covered | None,
@@ -291,38 +291,38 @@ def _tell(
 ) -> None:
     from fencepost.report import coverage, validation
 
-    if given.json is not None:
+    if args.json is not None:
         document: dict[str, Any] = validation.data(
             outcomes, _protocol(conformance, outcomes), conformance.name, seconds
         )
         if covered is not None:
             document["coverage"] = coverage.data(conformance.protocol, *covered)
-        output.write_json(given.json, document)
+        output.write_json(args.json, document)
     drawn = next((outcome.sequence for outcome in outcomes if outcome.sequence), None)
-    if given.sequence is not None and drawn is not None:
-        output.write_lines("sequence", given.sequence, [drawn])
-    if given.json != "-":
-        if given.follow and outcomes:
+    if args.sequence is not None and drawn is not None:
+        output.write_lines("sequence", args.sequence, [drawn])
+    if args.json != "-":
+        if args.follow and outcomes:
             output.say("")
-        output.say(validation.text(outcomes, _what(given, _protocol(conformance, outcomes)), seconds))
+        output.say(validation.text(outcomes, _what(args, _protocol(conformance, outcomes)), seconds))
         if covered is not None:
             output.say("\n" + coverage.text(conformance.protocol, *covered))
-        if given.sequence is not None:
+        if args.sequence is not None:
             where = (
-                f"Its last steps as a sequence diagram: {given.sequence}"
+                f"Its last steps as a sequence diagram: {args.sequence}"
                 if drawn
-                else f"There are no steps before a rejection: {given.sequence} is not written."
+                else f"There are no steps before a rejection: {args.sequence} is not written."
             )
             output.say(f"\n{where}")
 
 
 def _protocol(conformance: type[Conformance], outcomes: Sequence[Outcome]) -> str:
-    """The protocols that traces were held to: they may depend on the writer of a trace."""
+    """The protocols that traces were checked against. They may depend on the writer of a trace."""
     found = sorted({outcome.protocol for outcome in outcomes if outcome.protocol})
     return " and ".join(found) or conformance.protocol.name
 
 
-def _what(given: argparse.Namespace, protocol: str) -> str:
-    """The traces, and the protocol that they were held to, in a line."""
-    refined = f"{protocol}, for {given.protocol}" if given.protocol == "bookkeeper" else protocol
-    return f"validate  {', '.join(given.traces)}  against {refined}"
+def _what(args: argparse.Namespace, protocol: str) -> str:
+    """The traces and their protocol, on one line."""
+    refined = f"{protocol}, for {args.protocol}" if args.protocol == "bookkeeper" else protocol
+    return f"validate  {', '.join(args.traces)}  against {refined}"
