@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     arguments.add_spark(parser)
 
 
-def asked(given: argparse.Namespace) -> By:
+def asked(args: argparse.Namespace) -> By:
     """The engine that answers, as it was typed."""
     from fencepost.states.queries import By
 
