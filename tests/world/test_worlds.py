@@ -17,8 +17,8 @@ from docs.documents import EXAMPLES
 
 from fencepost.api.client import Client
 from fencepost.cli.main import main
+from fencepost.ledger.client import client as of_client
 from fencepost.ledger.client import replication
-from fencepost.ledger.client import store as of_client
 from fencepost.ledger.roles.recoverer import Recoverer
 from fencepost.ledger.rules.protections import ALL
 from fencepost.log.roles import leader
