@@ -18,7 +18,19 @@ from functools import cache
 from types import FunctionType, MethodType
 from typing import Any
 
-from fencepost.language.values import Map, ModelValue, NotAValue, Record, Set, Value, canonical, freeze, full_name, show
+from fencepost.language.values import (
+    Map,
+    ModelValue,
+    NotAValue,
+    Record,
+    Set,
+    Value,
+    canonical,
+    freeze,
+    full_name,
+    module_of,
+    show,
+)
 
 _FIXED = "_fixed"
 LIST, DEQUE, ARRAY, DICT, SET = ".list", ".deque", ".array", ".dict", ".set"
@@ -212,7 +224,7 @@ class Keeper:
     def _named(self, name: str) -> Any:
         """The object with this full name. None if it does not exist."""
         module, _, path = name.rpartition(":")
-        inner: Any = sys.modules.get(module or type(self.whole).__module__)
+        inner: Any = sys.modules.get(module_of(module) or type(self.whole).__module__)
         for part in path.split("."):
             inner = getattr(inner, part, None)
         return inner

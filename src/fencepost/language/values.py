@@ -16,6 +16,7 @@ import struct
 import weakref
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import combinations, islice
 from math import comb, copysign
 from operator import is_
@@ -204,6 +205,20 @@ class Map(Mapping[K, V]):
 PROTOCOL_MODULE = "_protocol_"
 """The prefix of the names of modules made from protocol files. See :func:`fencepost.language.loading.from_file`."""
 
+ENCODED_AS = {
+    "fencepost.language.linearizability": "fencepost.linearizability",
+    "fencepost.language": "fencepost.spec",
+    "fencepost.ledger": "fencepost.store",
+    "fencepost.protocols.log.leader": "fencepost.log.checked.leading",
+    "fencepost.protocols.log": "fencepost.log.checked",
+    "fencepost.protocols.quorum.replica": "fencepost.quorum.checked.replicas",
+    "fencepost.protocols.quorum": "fencepost.quorum.checked",
+    "fencepost.protocols.store": "fencepost.store.checked",
+}
+"""The modules of Fencepost whose classes are encoded under another name, the longest first. Fingerprints are a file
+format: a module that moves must not change them.
+"""
+
 _MAIN = ("__main__", "__mp_main__")
 _named: dict[str, weakref.ref[type]] = {}
 shared_names: set[str] = set()
@@ -218,7 +233,26 @@ def full_name(cls: type) -> str:
     """
     module = cls.__module__
     is_own = module in _MAIN or module.startswith(PROTOCOL_MODULE)
-    return cls.__qualname__ if is_own else f"{module}:{cls.__qualname__}"
+    return cls.__qualname__ if is_own else f"{_encoded_module(module)}:{cls.__qualname__}"
+
+
+@cache
+def _encoded_module(module: str) -> str:
+    return _renamed(module, list(ENCODED_AS.items()))
+
+
+@cache
+def module_of(encoded: str) -> str:
+    """The module that has this name where values are encoded."""
+    back = {name: module for module, name in ENCODED_AS.items()}
+    return _renamed(encoded, sorted(back.items(), key=lambda each: -len(each[0])))
+
+
+def _renamed(module: str, names: Iterable[tuple[str, str]]) -> str:
+    for name, other in names:
+        if module == name or module.startswith(f"{name}."):
+            return other + module[len(name) :]
+    return module
 
 
 def _text(tag: bytes, text: str) -> bytes:

@@ -36,7 +36,7 @@ from fencepost.language.declarations import Declared
 from fencepost.language.decoding import decode
 from fencepost.language.protocol import Protocol
 from fencepost.language.source import source_digest
-from fencepost.language.values import ModelValue, Record, Value, encode, full_name
+from fencepost.language.values import ModelValue, Record, Value, encode, full_name, module_of
 from fencepost.semantics.state import ValueTable
 from fencepost.semantics.symmetry import listed
 
@@ -486,7 +486,7 @@ def _class_named(protocol: Protocol, name: str) -> type:
     """
     module, _, qualified = name.rpartition(":")
     outer, *inner = qualified.split(".")
-    loaded = sys.modules.get(module)
+    loaded = sys.modules.get(module_of(module))
     for seen in (*_globals(protocol), vars(loaded) if loaded is not None else {}):
         cls: Any = seen.get(outer)
         for part in inner:
