@@ -30,9 +30,9 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 def test_no_protocol_is_imported_before_it_is_asked_for() -> None:
     script = (
-        "import sys, fencepost.protocols\n"
+        "import sys, fencepost.language.loading\n"
         "print([m for m in sys.modules if m.startswith('fencepost.protocols.')])\n"
-        "fencepost.protocols.shipped('ledger-chaining')\n"
+        "fencepost.language.loading.shipped('ledger-chaining')\n"
         "print('fencepost.protocols.ledger_chaining' in sys.modules)\n"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout

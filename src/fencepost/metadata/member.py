@@ -335,7 +335,7 @@ class Member(Service):
                 self._hear_all(call.sessions)
         elif self.node is not None and self.node.leads and not self._stopped and call.epoch == self.node.replica.epoch:
             self._requesters[call.process] = source
-            self._put_into_log(call.process, call.request)
+            self._put_into_log(call.process, call.requests)
 
     # -- from the quorum -----------------------------------------------------------------------------------------------
 
