@@ -52,10 +52,11 @@ test-%: $(STAMP) FORCE ## Run the tests of a folder: make test-ledger
 campaigns: $(STAMP) loops ## Run what takes longer: large state spaces, many seeds, a cluster of Spark
 	@$(PYTEST) -m campaign
 
-lint: $(STAMP) ## Run ruff and mypy
+lint: $(STAMP) ## Run ruff, mypy, and the reader of prose
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+	@$(BIN)/python tests/docs/prose.py
 
 # Where they are not in the caches yet, all who run tests would compile the same at once.
 loops: $(STAMP) ## Compile the loops of the search

@@ -122,10 +122,11 @@ class LedgerOnBookie(ledger.LedgerOnBookie):
 
 
 class Client(Record):
-    """A client: its LAC, the last add it pushed (LAP), and which bookies have confirmed each entry. If it recovers the
-    ledger: the fenced bookies, the ensemble that it reads from, the LAC that it began with (if frozen), the bookies
-    that lack the entry being read, and the id of that entry (0 if none), and the entries that it has sent to any
-    bookie.
+    """A client: its LAC, the last add it pushed (LAP), and which bookies have confirmed each entry.
+
+    If it recovers the ledger, also the fenced bookies, the ensemble that it reads from, and the LAC that it began with
+    (if frozen). Of the entry being read: its id (0 if none) and the bookies that lack it. And the entries that it has
+    sent to any bookie.
     """
 
     meta_version: int | None = None

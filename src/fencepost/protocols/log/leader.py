@@ -134,7 +134,7 @@ class LogLeader(ChainedLedgers, Protocol):
     failed: frozenset[int] = state(frozenset())
     """Entries that a client knows not to be in the log."""
     unknown: frozenset[int] = state(frozenset())
-    """Entries of which no client knows whether they are in the log."""
+    """Entries that are in the log or not: no client knows."""
     elections_held: int = state(0)
     troubles: int = state(0)
     unanswered: int = state(0)

@@ -1,9 +1,9 @@
 """The chained log: `ledger-chaining` with several entries in a ledger, by the rules of the log's writers.
 
-Every decision of a leader is made by a function of :mod:`fencepost.log.rules`, which its role calls too: the step after
-reading the chain and after closing a ledger, whether the chain accepts an update, what became of a refused or
-unanswered update, when entries may be written, and which of them a closed ledger has and which are written again. A
-ledger is one object here; `store` covers its inside. When it is closed it has all confirmed entries, and any of the
+A function of :mod:`fencepost.log.rules`, which the role calls too, makes every decision of a leader. It decides the step
+after reading the chain and after closing a ledger, whether the chain accepts an update, and what became of a refused or
+unanswered one. It decides when entries may be written, which of them a closed ledger has, and which are written again.
+A ledger is one object here; `store` covers its inside. When it is closed it has all confirmed entries, and any of the
 others that were sent before.
 
 An entry is numbered when it is first written. So a log is in order, without duplicates, if its numbers ascend.
