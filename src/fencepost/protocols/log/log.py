@@ -1,6 +1,6 @@
 """The chained log: `ledger-chaining` with several entries in a ledger, by the rules of the log's writers.
 
-A function of :mod:`fencepost.log.rules`, which the role calls too, makes every decision of a leader. It decides the step
+A function of :mod:`fencepost.log.rules` makes every decision of a leader; the role calls it too. It decides the step
 after reading the chain and after closing a ledger, whether the chain accepts an update, and what became of a refused or
 unanswered one. It decides when entries may be written, which of them a closed ledger has, and which are written again.
 A ledger is one object here; `store` covers its inside. When it is closed it has all confirmed entries, and any of the
