@@ -91,15 +91,15 @@ class Counted:
         self.opened = self.entries = 0
         read, opened = LedgerReader.read_entry, LedgerClient.open_ledger
 
-        async def read_entry(reader: LedgerReader, entry: int) -> bytes:
+        async def read_entry(reader: LedgerReader, entry_id: int) -> bytes:
             self.entries += 1
-            return await read(reader, entry)
+            return await read(reader, entry_id)
 
         def open_ledger(store: LedgerClient, *given: object, **options: object) -> object:
             self.opened += 1
             return opened(store, *given, **options)  # type: ignore[arg-type]
 
-        LedgerReader.read_entry = read_entry  # type: ignore[method-assign]
+        LedgerReader.read_entry = read_entry  # type: ignore[method-assign,assignment]
         LedgerClient.open_ledger = open_ledger  # type: ignore[method-assign,assignment]
 
 

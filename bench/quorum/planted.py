@@ -12,17 +12,21 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partialmethod
 from typing import Any
 
 import msgspec
 
 from fencepost.files.folders import OsFile
 from fencepost.metadata import member, protocol
+from fencepost.metadata.codes import Code
 from fencepost.metadata.reads import Requester
+from fencepost.metadata.server import Item, Service
 from fencepost.quorum import rules
 from fencepost.quorum.driver import node
-from fencepost.quorum.roles import replica
+from fencepost.quorum.roles import interface
+from fencepost.quorum.roles.replica import Replica
 
 
 def _slow_disks() -> None:
@@ -42,10 +46,8 @@ def _none() -> None:
 
 def _without(protection: str) -> Callable[[], None]:
     def plant() -> None:
-        replica.Replica.__init__.__defaults__ = (  # type: ignore[misc]
-            *replica.Replica.__init__.__defaults__[:-1],  # type: ignore[index]
-            rules.ALL.replace(**{protection: False}),
-        )
+        protections = rules.ALL.replace(**{protection: False})
+        Replica.__init__ = partialmethod(Replica.__init__, protections=protections)  # type: ignore[method-assign,assignment]
 
     return plant
 
@@ -54,7 +56,7 @@ def _acknowledges_alone() -> None:
     """A leader commits what it has stored itself, before a majority has it."""
     whole = rules.high_watermark
 
-    def first(known: int, ends: Any, epoch_start: int, protections: Any = rules.ALL) -> int:
+    def first(known: int, ends: Iterable[int], epoch_start: int, protections: rules.Protections = rules.ALL) -> int:
         most = max(ends, default=known)
         return max(known, most) if most > epoch_start else whole(known, ends, epoch_start, protections)
 
@@ -63,25 +65,27 @@ def _acknowledges_alone() -> None:
 
 def _forgets_votes() -> None:
     """What a replica has voted is not stored."""
-    stored = node.store_election
+    store = node.QuorumNode._store_election
 
-    def forgotten(files: Any, election: Any) -> None:
-        if election.leader is not None:
-            stored(files, election)
+    def forgotten(self: node.QuorumNode, effect: interface.StoreState) -> None:
+        if effect.election.leader is not None:
+            store(self, effect)
 
-    node.store_election = forgotten  # type: ignore[attr-defined]
+    node.QuorumNode._store_election = forgotten  # type: ignore[method-assign]
 
 
 def _syncs_at_once() -> None:
     """A sync does not go through the log."""
-    of_service = member.Service.answer
+    of_service = Service.answer
 
-    def answer(self: Any, asker: Any, xid: int, request: Any, last: bool = False) -> None:
-        if isinstance(request, protocol.Sync) and not asker.watcher.waiting:
-            item = member.Item(asker, xid, answer=request, last=last, since=self.heard_at)
-            self._answer(asker, item, request)
+    def answer(
+        self: Service, requester: Requester[Any], xid: int, request: protocol.Query | Code, last: bool = False
+    ) -> None:
+        if isinstance(request, protocol.Sync) and not requester.watcher.waiting:
+            item = Item(requester, xid, answer=request, last=last, since=self.heard_at)
+            self._answer(requester, item, request)
         else:
-            of_service(self, asker, xid, request, last)
+            of_service(self, requester, xid, request, last)
 
     member.Member.answer = answer  # type: ignore[method-assign]
 
@@ -90,10 +94,12 @@ def _attaches_at_once() -> None:
     """A client that comes with its session is answered before what the session has done elsewhere is applied."""
     enqueue = member.Member._enqueue
 
-    def attached(self: Any, item: Any) -> None:
+    def attached(self: member.Member, item: Item) -> None:
         request, connection = item.answer, item.connection
         enqueue(self, item)
-        opened = self.tree.sessions.get(request.session) if isinstance(request, protocol.Connect) else None
+        if not isinstance(request, protocol.Connect) or connection is None:
+            return
+        opened = self.tree.sessions.get(request.session)
         if opened is not None and self._last.get(connection) is item:
             self._uncount(item)
             del self._last[connection]
@@ -108,19 +114,19 @@ def _attaches_at_once() -> None:
 def _keeps_quiet() -> None:
     """Members do not tell the leader whom they hear from."""
 
-    def tell(self: Any) -> None:
+    def report(self: member.Member) -> None:
         touched, self._touched = self._touched, set()
         if touched and self._decides:
             self._hear_all(touched)
 
-    member.Member._tell_heard = tell  # type: ignore[method-assign]
+    member.Member._report_heard = report  # type: ignore[method-assign]
 
 
 def _expires_strangers() -> None:
     """A new leader takes sessions for over whose clients are not its own, and gives them no time."""
     became = member.Member.became_leader
 
-    def led(self: Any, epoch: int) -> None:
+    def led(self: member.Member, epoch: int) -> None:
         became(self, epoch)
         for session in set(self.tree.sessions) - set(self.by_session):
             self.change(Requester(None, session, ()), 0, protocol.CloseSession(expired=True))
@@ -130,21 +136,15 @@ def _expires_strangers() -> None:
 
 def _asks_again() -> None:
     """What was sent to a leader that is gone is sent to the next one, though it may have been done."""
-
-    def kept(self: Any) -> None:
-        for number, item in list(self._in_flight.items()):
-            asked = self._asked_of.get(number) if hasattr(self, "_asked_of") else None
-            if asked is not None:
-                self._unsent.append((item, asked))
-
     put = member.Member._enqueue
+    requests: dict[int, member.LogRequest] = {}
 
-    def enqueue(self: Any, item: Any) -> None:
-        if not hasattr(self, "_asked_of"):
-            self._asked_of = {}
+    def enqueue(self: member.Member, item: Item) -> None:
         put(self, item)
-        for _, asked in self._unsent[-1:]:
-            self._asked_of[asked.number] = asked
+        requests.update((requested.number, requested) for _, requested in self._unsent[-1:])
+
+    def kept(self: member.Member) -> None:
+        self._unsent += [(item, requests[number]) for number, item in self._in_flight.items()]
 
     member.Member._enqueue = enqueue  # type: ignore[method-assign]
     member.Member._lose_in_flight = kept  # type: ignore[method-assign]
@@ -154,7 +154,7 @@ def _anybody_may_finish() -> None:
     """Changes of a connection that its session has left are done."""
     read = member._read_entry
 
-    def read_entry(record: bytes) -> Any:
+    def read_entry(record: bytes) -> member.Entry:
         entry = read(record)
         if isinstance(entry.request.request, member.Attach | member.Mark | protocol.CreateSession):
             return entry

@@ -68,7 +68,7 @@ BOOKIE: Mapping[str, Sequence[str]] = {
     "journal records": (
         "fencepost.ledger.kernels.bookie:lay_out",
         "fencepost.ledger.disk.records:encode",
-        "fencepost.ledger.disk.journal:laid_out",
+        "fencepost.ledger.disk.journal:framed",
     ),
     "hand to the storage": ("fencepost.ledger.disk.storage:Storage.take",),
     "write cache": (

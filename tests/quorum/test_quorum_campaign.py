@@ -17,9 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench.quorum.campaign import Campaign, Options, waits
 from bench.quorum.harm import ALL, DEAF, FREEZE, ISOLATE, KILL, Schedule
 from bench.quorum.network import Network
+from bench.quorum.planted import FAULTS
 from bench.quorum.processes import free_ports
+from fencepost.quorum import rules
 from fencepost.quorum.driver.frames import Hello, encode
-from fencepost.quorum.identity import ReplicaKey
+from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.roles.replica import Replica
 
 
 class Echo:
@@ -128,6 +131,14 @@ def test_a_wait_for_a_new_leader_ends_with_the_first_change_that_it_acknowledges
 
 
 @pytest.mark.campaign
+def test_a_planted_fault_turns_a_protection_off(monkeypatch):
+    monkeypatch.setattr(Replica, "__init__", Replica.__init__)  # so that it comes back
+    FAULTS["votes-twice"]()
+    replica = Replica(Node(ReplicaKey(1, "a"), "h1:1"), traces=True)
+    assert replica.traces
+    assert replica.protections == rules.ALL.replace(one_vote_an_epoch=False)
+
+
 def test_a_short_campaign_finds_nothing(tmp_path):
     kinds = (KILL, FREEZE, ISOLATE, DEAF, ALL)
     while True:

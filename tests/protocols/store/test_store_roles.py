@@ -127,7 +127,7 @@ def test_it_depends_on_nothing_but_its_state() -> None:
 
 def test_what_is_explored_is_the_roles_that_clients_and_bookies_run() -> None:
     from fencepost.ledger.bookie import server
-    from fencepost.ledger.client import reader, store, writer
+    from fencepost.ledger.client import client, reader, writer
 
-    run = writer.Writer, store.Recoverer, reader.Reader, server.Bookie
+    run = writer.Writer, client.Recoverer, reader.Reader, server.Bookie
     assert run == (roles.Writer, roles.Recoverer, roles.Reader, roles.Bookie)
