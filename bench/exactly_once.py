@@ -253,7 +253,10 @@ class Campaign:
         for name in (FROM, TO):
             store.log(name).create()
         checkpoint = str(self.folder / "checkpoint")
-        facts = lambda number: str(self.folder / f"writer-{number}.facts")  # noqa: E731
+
+        def facts(number: int) -> str:
+            return str(self.folder / f"writer-{number}.facts")
+
         writer = Process(
             "writer", self.folder, lambda number: ["writer", uri, facts(number), str(number), str(self.rate)]
         )

@@ -231,7 +231,7 @@ class Examination:
             return Client(self.process(kind), cluster.uri, **settings)
 
         try:
-            clients = [connect(kind) for kind in (writer, reader)]
+            clients = connect(writer), connect(reader)
         except Refused as failure:
             for name, *_ in plan:
                 self.report.failure(name, str(failure))

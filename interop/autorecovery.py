@@ -12,6 +12,7 @@ import json
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import fencepost
@@ -265,8 +266,8 @@ def both_at_once(setting: Setting) -> None:
             until(
                 PATIENCE,
                 f"{other} is the auditor",
-                lambda other=other: _nodes(setting, UnderReplication.auditor) == other,
-            )  # type: ignore[misc]
+                partial(_is_auditor, setting, other),
+            )
             setting.cluster.restart([first])
             ledgers = _Written(setting, second)
             second.server.kill()
@@ -287,15 +288,23 @@ def read_by_both(setting: Setting) -> None:
             until(
                 PATIENCE,
                 "all are published",
-                lambda ledgers=ledgers: {each.ledger for each in _nodes(setting, _listed)} >= ledgers,
-            )  # type: ignore[misc]
+                partial(_are_published, setting, ledgers),
+            )
             missing = {each.id for each in lost}
-            until(PATIENCE, "all of the missing are told", lambda missing=missing: _are_told(setting, missing))  # type: ignore[misc]
+            until(PATIENCE, "all of the missing are told", partial(_are_told, setting, missing))
             printed = shell(setting, "listunderreplicated", "-printmissingreplica")
             unheard = [each for each in (*map(str, ledgers), *missing) if each not in printed]
             equal(unheard, [], f"what Java's shell does not print of what {kind} has published: {printed[-500:]}")
             setting.cluster.restart(lost)
             until(PATIENCE, "nothing is under-replicated", lambda: _nodes(setting, _is_quiet))
+
+
+def _is_auditor(setting: Setting, name: str) -> bool:
+    return _nodes(setting, UnderReplication.auditor) == name
+
+
+def _are_published(setting: Setting, ledgers: set[int]) -> bool:
+    return {each.ledger for each in _nodes(setting, _listed)} >= ledgers
 
 
 def _are_told(setting: Setting, missing: set[str]) -> bool:

@@ -10,8 +10,9 @@ import itertools
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ class Setting:
 
 
 Case = Callable[[Setting], None]
+C = TypeVar("C", bound=Case)
 
 EVERY: dict[str, Case] = {}
 """Cases for every pair of clients, whether of one kind or two."""
@@ -57,8 +59,8 @@ SHELL: dict[str, Case] = {}
 """Commands of BookKeeper's shell; they come last, when there are ledgers."""
 
 
-def _among(cases: dict[str, Case], name: str) -> Callable[[Case], Case]:
-    def add(case: Case) -> Case:
+def _among(cases: dict[str, Case], name: str) -> Callable[[C], C]:
+    def add(case: C) -> C:
         cases[name] = case
         return case
 
@@ -319,9 +321,7 @@ def wrong_password(setting: Setting) -> None:
     for recovery in (True, False):
         refused(
             "UnauthorizedAccessException DigestMatchException LedgerRecoveryException",
-            lambda recovery=recovery: setting.reader.open(
-                ledger.id, digest="MAC", password="guessed", recover=recovery
-            ),
+            partial(setting.reader.open, ledger.id, digest="MAC", password="guessed", recover=recovery),
         )
     written(ledger, entries(1), at=10)
     ledger.close()
@@ -342,9 +342,7 @@ def partitions(setting: Setting) -> None:
     with fencepost.connect(setting.cluster.uri) as store:
         parts = store.run(lambda store: planning.batch(store, options, ANY, ANY))
         for part in parts:
-            for wanted, metadata, batch in store.iterate(
-                lambda store, part=part: reading.batches(store, options, part)
-            ):
+            for wanted, metadata, batch in store.iterate(partial(reading.batches, options=options, part=part)):
                 found += rows.of(wanted, metadata, batch).to_pylist()
     equal(len(parts) > 1, True, "whether there are several partitions")
     found.sort(key=lambda row: int(row["entry"]))
@@ -364,7 +362,7 @@ def delete(setting: Setting) -> None:
         equal(client.call("list").count(ledger.id), 0, "how often the ledger is listed")
         refused(
             "NoSuchLedgerExistsException NoSuchLedgerExistsOnMetadataServerException",
-            lambda client=client: client.open(ledger.id),
+            partial(client.open, ledger.id),
         )
 
 
@@ -465,7 +463,7 @@ def restart(setting: Setting) -> None:
         bookie.server.kill()
     setting.cluster.restart(setting.cluster.bookies)
     for ledger in (closed, left, fenced):
-        _patient(lambda ledger=ledger: read_back(setting.reader, ledger.id, bodies))
+        _patient(partial(read_back, setting.reader, ledger.id, bodies))
     refused("LedgerFencedException LedgerClosedException", lambda: fenced.append(b"too late"))
     statuses = stop_all([bookie.server for bookie in setting.cluster.bookies])
     # A Java virtual machine that is ended by SIGTERM says so in its exit status.
@@ -476,7 +474,7 @@ def restart(setting: Setting) -> None:
     )
     setting.cluster.restart(setting.cluster.bookies)
     for ledger in (closed, left, fenced):
-        _patient(lambda ledger=ledger: read_back(setting.reader, ledger.id, bodies))
+        _patient(partial(read_back, setting.reader, ledger.id, bodies))
 
 
 def _patient(work: Callable[[], object], seconds: float = 20) -> None:
@@ -755,7 +753,7 @@ def too_large(setting: Setting) -> None:
         client = setting.connect(JAVA, useV2WireProtocol=version_2)
         ledger, other = client.create(), client.create()
         written(ledger, entries(10))
-        refused("UnauthorizedAccessException", lambda ledger=ledger: ledger.append(bytes(6 << 20)))
+        refused("UnauthorizedAccessException", partial(ledger.append, bytes(6 << 20)))
         written(other, entries(10))
         equal(client.metadata(ledger.id)["state"], "CLOSED", "state")
         equal(len(client.metadata(ledger.id)["ensembles"]), 1, "ensembles")

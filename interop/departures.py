@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +224,7 @@ def races(stage: Stage) -> None:
         for _ in range(20):
             ledger = writer.create(ensemble=3, write_quorum=3, ack_quorum=2)
             adding = [ledger.begin("append", entries=encoded((body,))) for body in entries(60)]
-            quietly(lambda ledger=ledger, other=other: other.open(ledger.id))
+            quietly(partial(other.open, ledger.id))
             for each in adding:
                 with contextlib.suppress(Refused):
                     each.result(PATIENCE)

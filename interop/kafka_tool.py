@@ -94,9 +94,8 @@ class Quorum:
 
     def directory(self, number: int) -> str:
         """The id of the directory of a member."""
-        return re.findall(
-            r"^directory\.id=(.*)$", (self.folder / str(number) / "meta.properties").read_text(), re.MULTILINE
-        )[0]
+        properties = (self.folder / str(number) / "meta.properties").read_text()
+        return str(re.findall(r"^directory\.id=(.*)$", properties, re.MULTILINE)[0])
 
     def properties(self, number: int, port: int | None = None) -> Path:
         """The settings of a member as those of a Kafka controller."""

@@ -159,8 +159,8 @@ def to_members(ports: Set) -> Frames:
 
     def frame(draw: random.Random, first: bool) -> bytes:
         if first and draw.random() < 0.95:
-            who = draw.choice(((None, None), (ports.cluster, draw.choice(ports.known[ReplicaKey]))))
-            return between.encode(between.Hello(*who))
+            known = between.Hello(ports.cluster, draw.choice(ports.known[ReplicaKey]))
+            return between.encode(draw.choice((between.Hello(), known)))
         kind = draw.choice((between.Call, between.Answered, between.Hello)) if draw.random() < 0.1 else between.Ask
         return damaged(draw, between.encode(value(draw, kind, ports.known)))
 
@@ -255,7 +255,11 @@ class Set:
         keys = [ReplicaKey(each["id"], each["directory_id"]) for each in replicas]
         nodes = [Node(key, each["endpoint"]) for key, each in zip(keys, replicas, strict=True)]
         epoch = status["leader_epoch"]
-        self.known = {ReplicaKey: keys, Node: nodes, int: [epoch - 1, epoch, epoch, epoch + 1, 0, 1]}
+        self.known: dict[type, list[Any]] = {
+            ReplicaKey: keys,
+            Node: nodes,
+            int: [epoch - 1, epoch, epoch, epoch + 1, 0, 1],
+        }
         self.cluster = status["cluster_id"]
 
     def honest(self) -> float:
@@ -346,7 +350,8 @@ def main() -> int:
 
 def _told(name: str, ports: Set, listening: list[int], make: Frames, draw: random.Random, frames: int) -> int:
     """Attack the ports of a kind, in rounds, and tell how it went; 1 if anything came of it."""
-    began, slowest, staying, sent = time.monotonic(), 0.0, [], 0
+    began, slowest, sent = time.monotonic(), 0.0, 0
+    staying: list[socket.socket] = []
     try:
         while sent < frames:
             some = min(1_000, frames - sent)

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -316,6 +317,9 @@ def by_simulator(subject: Subject, module: str, text: str) -> Notice:
         for told in simulate(subject, SEEDS[subject.simulator], TRACED):
             tell(told)
 
+    def judge(events: list[Any], tell: Callable[[Any], None]) -> None:
+        tell(validate(subject, events))
+
     told, ended = in_child(task, 4 * LONGEST)
     for one in told:
         if "raised" in one:
@@ -326,8 +330,7 @@ def by_simulator(subject: Subject, module: str, text: str) -> Notice:
         return Notice("simulator", f"does not end ({ended})")
     for one in told:
         if one["events"]:
-            events = one["events"]
-            said, ended = in_child(lambda tell, events=events: tell(validate(subject, events)), LONGEST)
+            said, ended = in_child(partial(judge, one["events"]), LONGEST)
             if said and said[0] != "accepted":
                 return Notice("traces", f"{one['run']}: {said[0] if isinstance(said[0], str) else said[0]['raised']}")
     return NOBODY

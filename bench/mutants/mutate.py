@@ -260,8 +260,8 @@ class _Changes(ast.NodeVisitor):
         for keyword in node.keywords:
             replaces = isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
             if keyword.arg == "where" or (replaces and keyword.arg is not None):
-                kept = [other for other in node.keywords if other is not keyword]
-                after = ast.unparse(ast.Call(node.func, node.args, kept))
+                others = [other for other in node.keywords if other is not keyword]
+                after = ast.unparse(ast.Call(node.func, node.args, others))
                 kind = "field not written" if replaces else "condition dropped"
                 self.found.append(_Change(kind, node, f"({after})", node, after))
         self.generic_visit(node)

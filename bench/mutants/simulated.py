@@ -55,7 +55,7 @@ def validate(subject: Subject, events: list[Any]) -> str:
     module, name = CONFORMANCES[subject.simulator]
     validator = Validator(getattr(import_module(module), name))
     each = sorted((Event(*event) for event in events), key=lambda event: (event.node, event.incarnation, event.seq))
-    for about in {event.subject for event in each} - {None}:
+    for about in {event.subject for event in each if event.subject is not None}:
         # What is about no subject is about all: a connection, a start.
         verdict = validator.validate(about, [event for event in each if event.subject in (about, None)])
         if not verdict.accepted:

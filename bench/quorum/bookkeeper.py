@@ -177,9 +177,9 @@ class Bookkeeper:
             self.bookies[-1].server.launch()
         for bookie in self.bookies:
             bookie.server.wait()
-        folder = self.path / "autorecovery"
-        folder.mkdir()
-        (folder / "autorecovery.conf").write_text(
+        home = self.path / "autorecovery"
+        home.mkdir()
+        (home / "autorecovery.conf").write_text(
             f"metadataServiceUri={java_uri(self.uri)}\nbookiePort={free_port()}\nallowLoopback=true\nlisteningInterface=lo\nadvertisedAddress=127.0.0.1\n"
             "httpServerEnabled=false\nstatsProviderClass=org.apache.bookkeeper.stats.NullStatsProvider\n"
             f"zkTimeout={ZK_TIMEOUT}\nlostBookieRecoveryDelay=0\nopenLedgerRereplicationGracePeriod=1000\n"
@@ -189,9 +189,9 @@ class Bookkeeper:
             jars.class_path(),
             "org.apache.bookkeeper.replication.AutoRecoveryMain",
             "--conf",
-            str(folder / "autorecovery.conf"),
+            str(home / "autorecovery.conf"),
         ]
-        self._recovery = Server("Java's auto-recovery", jars.java(*main, heap=HEAP), folder / "log", lambda _: True)
+        self._recovery = Server("Java's auto-recovery", jars.java(*main, heap=HEAP), home / "log", lambda _: True)
         self._recovery.start()
 
     def _end_java(self) -> None:

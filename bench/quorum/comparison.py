@@ -441,7 +441,7 @@ class Comparison:
         answered = sum(each[0] == "reply" for each in ours)
         self.counts["operations whose answer was lost"] += len(operations) - answered
         done, begin = 0, self._their_count(index)
-        theirs: list[list[Any]] = []
+        theirs = []
         while done < answered or (done < len(operations) and self._their_count(index) - begin < zxid - self._zxid):
             theirs += self.theirs.call(index, operations[done])
             done += 1
@@ -542,9 +542,9 @@ class Comparison:
                     raise Different("a session does not expire")
                 for other in (*self.ours.clients, *self.theirs.clients):
                     if other != short:
-                        for each in sides:
-                            each.clients[other].send([zk.PING, []])
-                            each.clients[other].answers(1)
+                        for either in sides:
+                            either.clients[other].send([zk.PING, []])
+                            either.clients[other].answers(1)
                 time.sleep(0.1)
         refused = []
         for side in sides:

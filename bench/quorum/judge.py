@@ -46,11 +46,12 @@ def order(wrote: Sequence[Wrote], seen: Sequence[Seen]) -> list[str]:
     for one, other in itertools.pairwise(wrote):
         if one.zxid == other.zxid:
             wrong.append(f"two changes have zxid {one.zxid}: of {one.path} and of {other.path}")
-    answered = sorted([(each.end, each.zxid) for each in (*wrote, *seen)])
-    ends, most = [end for end, _ in answered], []
-    for _, zxid in answered:
-        most.append(max(zxid, most[-1] if most else 0))
-    for each in (*wrote, *(read for read in seen if read.synced)):
+    both: list[Wrote | Seen] = [*wrote, *seen]
+    answered = sorted((each.end, each.zxid) for each in both)
+    ends, most = [end for end, _ in answered], list(itertools.accumulate((zxid for _, zxid in answered), max))
+    for each in both:
+        if isinstance(each, Seen) and not each.synced:
+            continue
         before = bisect.bisect_left(ends, each.begin)
         if before and most[before - 1] > each.zxid - isinstance(each, Wrote):
             what = "a change" if isinstance(each, Wrote) else "a read behind a sync"

@@ -444,10 +444,10 @@ def run(
             waits = {store.name: [_after_kill(store) for _ in range(kills)] for store in stores}
             found["seconds without a leader"] = waits
             say("seconds from kill -9 of the leader to the next acknowledged change")
-            for name, some in waits.items():
+            for name, times in waits.items():
                 say(
-                    f"    {name:<10}{min(some):>6.2f} at least, {median(some):.2f} in the middle, {max(some):.2f} at"
-                    " most"
+                    f"    {name:<10}{min(times):>6.2f} at least, {median(times):.2f} in the middle,"
+                    f" {max(times):.2f} at most"
                 )
     return found
 

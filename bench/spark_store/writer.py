@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 
 import fencepost
 
@@ -32,7 +33,16 @@ async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> 
     late are not left out.
     """
     is_over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
+    confirmed: list[tuple[float, int]] = []
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        is_over.set()
+
+    def confirm(stop: int, _: object) -> None:
+        confirmed.append((time.time(), stop))
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     filler = os.urandom(max(0, size - 8))
     async with fencepost.connect(uri) as store:
         log = store.log(name)
@@ -40,7 +50,6 @@ async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> 
             print(json.dumps({"ledger": writer.ledger}), flush=True)
             under_way: set[asyncio.Task[object]] = set()
             sent, began = 0, time.monotonic()
-            confirmed: list[tuple[float, int]] = []
             while (now := time.monotonic() - began) < seconds and not is_over.is_set():
                 count = int(rate * now) - sent
                 for first in range(sent, sent + count, TOGETHER):
@@ -49,7 +58,7 @@ async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> 
                     task = asyncio.ensure_future(writer.append_many(data))
                     under_way.add(task)
                     task.add_done_callback(under_way.discard)
-                    task.add_done_callback(lambda _, stop=stop: confirmed.append((time.time(), stop)))  # type: ignore[misc]
+                    task.add_done_callback(partial(confirm, stop))
                 sent += count
                 await asyncio.sleep(max(0.0, began + now + STEP - time.monotonic()))
             await asyncio.gather(*under_way)
@@ -58,4 +67,4 @@ async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> 
 
 
 if __name__ == "__main__":
-    asyncio.run(write(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:5]), int(sys.argv[5])))
+    asyncio.run(write(sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])))

@@ -73,9 +73,9 @@ class Frames:
             value = (numbers >> 7 * byte & 0x7F | (0x80 if byte < 3 else 0)).astype(np.uint8)
             for place in self._numbers:
                 self.block[:, place + byte] = value
-        for place, value in ((8, numbers), (16, numbers - 1), (24, (numbers - FIRST + 1) * self.data)):
+        for place, values in ((8, numbers), (16, numbers - 1), (24, (numbers - FIRST + 1) * self.data)):
             column = np.ndarray((BLOCK,), ">i8", self.block, self._body + place, (self.size,))
-            column[:] = value
+            column[:] = values
 
     def check(self, answers: NDArray[np.uint8]) -> None:
         """Raise if one of the answers is another than that the entry was added."""
@@ -119,7 +119,7 @@ class Link:
                 self._at = 0
             stop = min(whole, self._at + may - self._sent)
             try:
-                count = self.socket.send(memoryview(frames.block).cast("B")[self._at : stop])
+                count = self.socket.send(frames.block.data.cast("B")[self._at : stop])
             except BlockingIOError:
                 return True
             self._at += count
@@ -128,7 +128,7 @@ class Link:
 
     def receive(self) -> None:
         """Take the answers that are there."""
-        count = self.socket.recv_into(memoryview(self._buffer)[self._held :])
+        count = self.socket.recv_into(self._buffer.data[self._held :])
         if not count:
             raise SystemExit("the bookie has closed a connection")
         self._held += count

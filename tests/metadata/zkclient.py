@@ -134,7 +134,7 @@ def result(kind: int, data: Bytes) -> Any:
     if kind == WHO_AM_I:
         return sorted([data.text(), data.text()] for _ in range(data.take("i")))
     if kind in (MULTI, MULTI_READ):
-        found = []
+        found: list[list[Any]] = []
         while True:
             each, done, error = data.take("ibi")
             if done:
