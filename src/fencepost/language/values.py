@@ -36,8 +36,8 @@ Value = Any
 
 
 MAX_MEMBERS = 1 << 16
-"""The most members of a declared collection: a domain, the bindings of an action's parameters, the keys of a map, the
-ends of a network's route.
+"""The most members of a declared collection: the domain of a parameter, the bindings of an action's parameters, the
+keys of a map, the senders or receivers of a network's route.
 """
 
 
@@ -125,7 +125,7 @@ class Set(frozenset[T_co]):
         return (Set, (list(frozenset.__iter__(self)),))
 
 
-def _in_order(name: str) -> Any:
+def _set_operator(name: str) -> Any:
     """An operator of frozen sets whose result is a :class:`Set`."""
     plain = getattr(frozenset, name)
 
@@ -138,7 +138,7 @@ def _in_order(name: str) -> Any:
 
 for _operator in ("or", "and", "sub", "xor"):
     for _name in (f"__{_operator}__", f"__r{_operator}__"):
-        setattr(Set, _name, _in_order(_name))
+        setattr(Set, _name, _set_operator(_name))
 
 
 class Map(Mapping[K, V]):
@@ -222,7 +222,9 @@ format: a module that moves must not change them.
 _MAIN = ("__main__", "__mp_main__")
 _named: dict[str, weakref.ref[type]] = {}
 shared_names: set[str] = set()
-"""Full names shared by several classes of this process, as when a file was loaded twice or a function makes a class."""
+"""Full names that several classes of this process share, for example because a file was loaded twice or a function
+makes a class.
+"""
 
 
 def full_name(cls: type) -> str:
@@ -243,9 +245,9 @@ def _encoded_module(module: str) -> str:
 
 @cache
 def module_of(encoded: str) -> str:
-    """The module that has this name where values are encoded."""
-    back = {name: module for module, name in ENCODED_AS.items()}
-    return _renamed(encoded, sorted(back.items(), key=lambda each: -len(each[0])))
+    """The module whose classes are encoded under this module name."""
+    modules = {name: module for module, name in ENCODED_AS.items()}
+    return _renamed(encoded, sorted(modules.items(), key=lambda each: -len(each[0])))
 
 
 def _renamed(module: str, names: Iterable[tuple[str, str]]) -> str:
@@ -380,7 +382,7 @@ def _is_plain(cls: type[Record]) -> bool:
 
 
 def _plain_init(cls: type[Record]) -> Callable[..., None]:
-    """An ``__init__`` like that of a dataclass, without a check at each assignment."""
+    """An ``__init__`` like that of a dataclass, but faster: assignments are not checked."""
     made = cls.__init__
     lines = [f"    self.__dict__[{name!r}] = {name}" for name in cls._fields]
     source = "\n".join(
@@ -469,13 +471,14 @@ def order_key(value: Value) -> tuple[Any, ...]:
 
 
 def encode(value: Value) -> bytes:
-    """Bytes that are equal exactly when two values are, by type and content. Interning and fingerprints use them.
+    """The value as bytes. Two values have equal bytes exactly when they are equal by type and content. Interning and
+    fingerprints use them.
 
-    Records, sets and maps cache theirs.
+    Records, sets and maps cache their bytes.
     """
     kind = type(value)
     if kind is int:
-        # Python limits the length of decimal output, which takes quadratic time.
+        # Hexadecimal: decimal output takes quadratic time, and Python limits its length.
         return b"i%d;" % value if value.bit_length() < 64 else b"x%x;" % value
     if kind is ModelValue:
         return value._code  # type: ignore[no-any-return]
@@ -591,7 +594,9 @@ def freeze(value: Value) -> Value:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two values are the same, by type and content: 1 is not True, and 0.0 is not -0.0."""
+    """Whether two values are the same, by type and content: 1 is not True, and 0.0 is not -0.0. Objects that are no
+    values are the same if they are equal.
+    """
     kind = type(one)
     if kind in _ATOMS:
         return type(other) is kind and bool(one == other)

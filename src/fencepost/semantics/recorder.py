@@ -1,4 +1,4 @@
-"""The cursor of one evaluation of the author's Python, and the record of its reads, choices and writes."""
+"""Records an evaluation of the author's Python: its reads, choices and writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from fencepost.semantics.state import ValueTable
 
 @dataclass
 class Path:
-    """One evaluation with its choices fixed."""
+    """What one evaluation did, with its choices fixed. ``labels``: the options that it took. ``writes``: the new value
+    number of each slot.
+    """
 
     # ("read", slot, value) or ("choose", options, taken)
     trail: list[tuple[str, int, int]] = field(default_factory=list)
@@ -28,7 +30,12 @@ class NoSuchOption(Misbehaved):
 
 
 class Recorder:
-    """The cursor of one evaluation: a state, the options to take, and the trail of reads and choices."""
+    """Gives an evaluation the values of a state, and records what it does in ``path``.
+
+    ``ids``: the state, as value numbers slot by slot. ``script``: the option to take at each choice; after its end, the
+    first. ``lane``: for a property of a step, 0 in the state before the step and 1 in the state after it; otherwise
+    None. ``options``: the options at each choice of the earlier evaluation, which this one replaces by its own.
+    """
 
     def __init__(
         self,
@@ -46,6 +53,7 @@ class Recorder:
         self.lane = lane
         self.seen: set[int] = set()
         self.taken = 0
+        """The number of choices so far."""
         self.options: list[Sequence[Value]] = [] if options is None else options
         self.read_only = lane is not None
         self.disabled = False
@@ -76,7 +84,7 @@ class Recorder:
         if self.read_only:
             raise NotAValue("a property cannot choose")
         taken = self.script[self.taken] if self.taken < len(self.script) else 0
-        options = self._as_before(options)
+        options = self._sorted_before(options)
         if taken >= len(options):
             raise NoSuchOption("was not deterministic: the same choice had fewer options the second time")
         self.taken += 1
@@ -87,10 +95,8 @@ class Recorder:
             raise NotAValue(f"an option of one_of(...) is {error}") from None
         return options[taken]
 
-    def _as_before(self, options: Sequence[Value]) -> Sequence[Value]:
-        """The options as the previous evaluation sorted them, if it reached this choice. This saves sorting them
-        again.
-        """
+    def _sorted_before(self, options: Sequence[Value]) -> Sequence[Value]:
+        """The options as an earlier evaluation sorted them, if it reached this choice. It saves sorting them again."""
         known = self.options[self.taken] if self.taken < len(self.options) else None
         if isinstance(known, InOrder) and isinstance(options, InOrder) and len(known) == len(options):
             return known

@@ -25,7 +25,9 @@ from fencepost.semantics.slots import CHANGE, slot_of_step
 from fencepost.semantics.state import LOW
 
 ENTRIES_AT_ONCE = 1 << 20
-"""Outcomes are spread in batches of at most this many entries. Room is checked before each."""
+"""New outcomes are spread, see :meth:`Tables.spread`, in batches that add at most this many entries. Room is made
+before each.
+"""
 
 
 class _Column:
@@ -49,7 +51,7 @@ class _Column:
 
 
 def _column(kind: Any, most: int, count: str, words: str = "") -> Array:
-    """A column; on an instance, an array."""
+    """A column of the class. On an instance, the same name is an array."""
     return cast("Array", _Column(kind, most, count, words))
 
 
@@ -88,8 +90,8 @@ class Tables:
         self.root_words = roots // 64 + 1
         self.refines = np.array([r.kind == "refinement" for r in stepper.roots] + [False])
         self.stepwise = bool((self.root_kind == encoding.STEP_PROPERTY).any())
-        # With step properties, even a step that changes nothing has to be checked. Refinements are not concerned: such
-        # a step changes nothing that they map.
+        # With step properties, even a step that changes nothing has to be checked. Refinements need no such check: the
+        # step changes nothing that they map.
         self.keeps_loops = bool(((self.root_kind == encoding.STEP_PROPERTY) & ~self.refines[:-1]).any())
         for column in COLUMNS:
             for name in column.names:
@@ -114,17 +116,24 @@ class Tables:
         # need.
         self.most_leaves, self.most_outcomes = [0] * roots, [0] * roots
         self.below: dict[int, tuple[int, int]] = {}
+        """The most leaves and outcomes of one state below a fork, and below the cell of each of its options."""
         self.same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
+        """The outcomes by their effect, without what a view hides."""
         self._alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], int] = {}
+        """The first outcome that leaves these values known and writes these slots."""
         self.layout = Layout()
         self._row_delta, self._laid_out = np.zeros((0, 0), np.uint64), (-1, 0)
         # For one word at a time, a memoryview is several times faster than an array in Python.
         self._pool, self._top, self._root_words = self.pool.data, self.top.data, self.roots.data
         self.slots_read: list[set[int]] = [set() for _ in range(roots)]
         self._gained: dict[int, set[int]] = {}
+        """The slots that each root has begun to read since the last :meth:`spread`."""
         self.spread_outcomes = 0
+        """The number of outcomes that have been spread."""
         self._linked: tuple[tuple[int, int], Entries] | None = None
+        """The entries as last laid out, and the numbers of outcomes and entries at that time."""
         self.forks: set[int] = set()
+        """The roots that fork."""
         self.evaluations_by_root = [0] * roots
         self._add_initial()
 
@@ -185,8 +194,8 @@ class Tables:
             self.stepper.deadline.check()
 
     def _note_changes(self) -> None:
-        """Number the changes of new outcomes, and renumber those of outcomes that write what a computed part has begun
-        to read.
+        """Number the changes of new outcomes, as refinements see them. Renumber the change of an outcome that writes a
+        slot which a mapping has begun to read.
         """
         if not self.refines.any():
             return
@@ -278,8 +287,8 @@ class Tables:
             return encoding.DISABLED
         if self.root_kind[root] != encoding.ACTION:
             return encoding.leaf_word(root)
-        # Options with the same effect are one outcome, the first. An option without effect is no outcome, but it still
-        # counts as a step.
+        # Outcomes with the same effect become one, the first of them. One without effect is left out, unless loops are
+        # kept. The leaf's weight still counts all of them as steps.
         by_effect: dict[tuple[tuple[int, int, int], ...], list[Outcome]] = {}
         for outcome in sorted(leaf.outcomes, key=lambda o: o.choices):
             effect = tuple((slot, old, new) for slot, (old, new) in sorted(outcome.writes.items()))
@@ -302,12 +311,15 @@ class Tables:
         """
         leaves = 1
         for fork, option in reversed(within):
-            was, all_were = self.below.get(option, (0, 0)), self.below.get(fork, (0, 0))
-            now = max(was[0], leaves), max(was[1], outcomes)
-            if now == was:
+            option_before, fork_before = self.below.get(option, (0, 0)), self.below.get(fork, (0, 0))
+            option_now = max(option_before[0], leaves), max(option_before[1], outcomes)
+            if option_now == option_before:
                 return
-            self.below[option] = now
-            leaves, outcomes = self.below[fork] = all_were[0] + now[0] - was[0], all_were[1] + now[1] - was[1]
+            self.below[option] = option_now
+            leaves, outcomes = self.below[fork] = (
+                fork_before[0] + option_now[0] - option_before[0],
+                fork_before[1] + option_now[1] - option_before[1],
+            )
         self.most_leaves[root] = max(self.most_leaves[root], leaves)
         self.most_outcomes[root] = max(self.most_outcomes[root], outcomes)
 
@@ -340,9 +352,11 @@ class Tables:
             c += 1
         self.known_start[number + 1], self.write_start[number + 1], self.choice_start[number + 1] = k, w, c
         self.changed[number] = mask(outcome.writes, self.slot_words)
-        left = tuple(sorted((slot, outcome.writes.get(slot, (value, value))[1]) for slot, value in known.items()))
+        values_after = tuple(
+            sorted((slot, outcome.writes.get(slot, (value, value))[1]) for slot, value in known.items())
+        )
         self.like[number] = (
-            self._alike.setdefault((left, tuple(sorted(outcome.writes))), number) if root >= 0 else number
+            self._alike.setdefault((values_after, tuple(sorted(outcome.writes))), number) if root >= 0 else number
         )
         self.delta[number] = delta & ((1 << 64) - 1)
         self.delta_high[number] = delta >> 64
@@ -370,9 +384,11 @@ class Tables:
         return known
 
     def _note_twins(self, number: int, root: int, effect: tuple[tuple[int, int, int], ...]) -> None:
-        """Flag outcomes with the same effect that one state can have: of different roots, or of a root that forks."""
-        shown = tuple(e for e in effect if self.store.hashes[e[0]][e[1]] != self.store.hashes[e[0]][e[2]])
-        same = self.same_effect.setdefault(shown, [])
+        """Flag outcomes with the same effect, if one state can have several of them: they are of different roots, or of
+        a root that forks.
+        """
+        visible = tuple(e for e in effect if self.store.hashes[e[0]][e[1]] != self.store.hashes[e[0]][e[2]])
+        same = self.same_effect.setdefault(visible, [])
         same.append(number)
         if self.twin[same[0]]:
             self.twin[number] = 1
@@ -408,6 +424,7 @@ class Tables:
             )
 
     def widen_masks(self, words: int) -> None:
+        """Give the bit sets of slots this number of words."""
         held = {"trie_known": int(self.tries[0]), "changed": self.outcomes, "root_slots": len(self.root_slots)}
         for name, used in held.items():
             narrow = getattr(self, name)

@@ -1,14 +1,16 @@
 """The compiled loops of the embedded engine: they expand a level, complete parked states, and sort a level.
 
 A **level** is expanded in rounds. In each round every worker takes the next block of the level, in the order of
-fingerprints, and computes the fingerprints of all successors. The delta of an outcome is constant, so this reads only
-the fingerprints and enabled leaves of states. A candidate goes to the worker that owns its fingerprint. Once all
-workers have finished the candidates of a round, owners take theirs in the order of the parents, look them up, and build
-rows of the new ones only. So the step that discovers a state is the least one, whatever the number of workers.
+fingerprints, and computes the fingerprints of all successors. An outcome changes every fingerprint by the same delta,
+so this reads only the fingerprints and enabled leaves of states. A candidate goes to the worker that owns its
+fingerprint. Once all workers have generated the candidates of a round, each owner takes its own in the order of their
+parents, looks them up, and builds rows of the new ones only. So the least step that leads to a state discovers it,
+whatever the number of workers.
 
-A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a residual trie for
-each root that the outcome can enable. A row that falls off a trie is **parked**. The driver completes it with
-:func:`complete` and, where no path is known at all, with Python.
+A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a trie for each root
+that the outcome can enable. It is a residual trie: it does not test what the outcome fixes. A row is **parked** if a
+trie has no path for it. The driver completes it with :func:`complete` and, where the master trie has no path either,
+with Python.
 """
 
 from __future__ import annotations
@@ -79,11 +81,13 @@ SMALL = 1 << 21
 SLACK = 1 << 16
 """Entries behind a table's capacity, for probes past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
+"""The load limit: a table that is fuller than this fraction of its capacity grows."""
 ROUNDS_AHEAD = 1
 """Rounds that a worker, among several, generates ahead before it waits for the others."""
 TURNS = 2 * ROUNDS_AHEAD + 2
-"""Rounds whose candidates have a buffer. A worker that begins round k has seen the others finish generating round
-k - ROUNDS_AHEAD - 1, so they have taken the candidates of all rounds up to ROUNDS_AHEAD + 1 before that one.
+"""Rounds whose candidates have a buffer, which later rounds reuse. Let A be ROUNDS_AHEAD. A worker that begins round k
+has seen the others generate round k - A - 1. A worker that has generated round j has taken the candidates of all rounds
+before j - A. So those of round k - 2A - 2 are taken, and their buffer is free.
 """
 LINE = 8
 """Numbers in a cache line."""
@@ -110,7 +114,9 @@ class Arena(NamedTuple):
     leaves: Array
     """int32: the enabled leaves of each state, one after the other."""
     image: Array
-    """uint64[N, G]: with symmetry, the fingerprint of each image of a state; with a labelling, its own."""
+    """uint64[N, G]: with symmetry, the fingerprint of each image of a state; with a canonical labelling, only the
+    state's own.
+    """
     image_high: Array
     """uint64[N, G]: high halves."""
 
@@ -181,8 +187,8 @@ class Levels(NamedTuple):
 
     ``order`` (int64): the positions in ``old`` of the states to be expanded, sorted by fingerprint. ``order_fp``
     (uint64): their fingerprints, low halves, for sequential reads. ``wide``: whether fingerprints have 128 bits.
-    ``actions``: whether the actions of successors are evaluated (not on the last level of a depth limit). ``region``:
-    the number of positions of each of the ``workers``.
+    ``actions``: whether the actions of successors are evaluated; they are not on the last level that a depth limit
+    allows. ``region``: the number of positions of each of the ``workers``.
     """
 
     old: Arena
@@ -196,8 +202,8 @@ class Levels(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Steps: the fingerprint (uint64, low and high half) of the state each leads to, and the reference (int64) of that
-    state. For one owner, or with a row for each owner.
+    """Steps to candidates: the fingerprint (uint64, low and high half) of the state that each step leads to, and that
+    state's reference (int64). The arrays are for one owner, or have a row for each.
     """
 
     fp: Array
@@ -206,8 +212,8 @@ class Candidates(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Memory shared by W workers. A worker publishes the results of a round in the buffer of its turn. A row of 8 is a
-    cache line. Only its first number is used, except in ``stop``.
+    """Memory shared by W workers. A worker publishes the results of a round in the buffer of that round's turn. A row
+    of 8 numbers fills a cache line. Only its first number is used, except in ``stop``.
     """
 
     ready: Array
@@ -233,8 +239,8 @@ class Shared(NamedTuple):
 
 @njit(inline="always")
 def bucket(fp, lines):
-    """Where the search for a fingerprint starts: a cache line of eight entries, chosen by its low half. The high half
-    chooses the owner.
+    """Where the search for a fingerprint starts: a cache line of eight entries. The low 32 bits of ``fp`` choose it,
+    and the high 32 bits choose the owner.
     """
     return np.int64(((fp & np.uint64(0xFFFFFFFF)) * np.uint64(lines)) >> np.uint64(32)) << 3
 
@@ -287,8 +293,9 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
 def make_room(w, wide, entries):
     """Enlarge a worker's table in place, by half each time, until ``entries`` are within its load limit.
 
-    Buckets are proportional to fingerprints. So blocks taken from the far end move further out, and never land on
-    entries that were not moved yet. A second table is never needed.
+    The place of a fingerprint is proportional to its low 32 bits and to the capacity. So entries only move towards the
+    end. Blocks are moved from the last to the first, and never overwrite entries that were not moved yet. A second
+    table is never needed.
     """
     table, counts, held = w.table, w.counts, w.held
     width = 2 if wide else 1
@@ -378,12 +385,12 @@ def is_cut(c, w, cells, outcome):
 
 @inner
 def is_first_twin(c, w, steps, cells, leaves, begin, end, outcome):
-    """Whether this outcome comes first among the possible outcomes here with the same effect."""
+    """Whether this outcome is the first, in canonical order, of this state's outcomes with the same effect."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
         for other in range(span_first(span), span_end(span)):
             if other != outcome and c.delta[other] == c.delta[outcome] and c.delta_high[other] == c.delta_high[outcome]:
-                # With a view, they may differ in what it hides, so one may be cut where the other is not.
+                # With a view, the two may differ in what it hides, so a constraint may cut only one of them.
                 if precedes(c, other, outcome) and (steps is None or not is_cut(c, w, cells, other)):
                     return False
     return True
@@ -391,8 +398,8 @@ def is_first_twin(c, w, steps, cells, leaves, begin, end, outcome):
 
 @inner
 def note_violation(c, new, w, root, position, wide):
-    """Record that a state violates a property. Returns whether that puts it outside a constraint. For an invariant, the
-    least violation is kept.
+    """Record that a state violates a property. Returns whether the property is a constraint, so that the state is
+    outside. For an invariant, the state with the least fingerprint is kept.
     """
     if c.is_constraint[root]:
         return True
@@ -407,8 +414,8 @@ def note_violation(c, new, w, root, position, wide):
 
 @inner
 def judge_step(c, w, cells, trie):
-    """Walk a residual trie of a step property for a step out of this state; see :func:`ends_in`. A state from before
-    the outcome's change was renumbered may be known only to the older trie.
+    """Walk a residual trie of a step property for a step out of this state; see :func:`ends_in`. If the outcome's
+    change was renumbered, only an older trie may have the path of a state that was found before.
     """
     ends = ends_in(c, w, cells, trie)
     while ends < 0 and c.older[trie] != 0:
@@ -528,7 +535,7 @@ def generate(c, levels, w, labels, steps, begin, end, candidates, filled):
     [owner, 0].
 
     ``labels``: the scratch memory for canonical labellings, or None. ``steps``: True if there are step properties, else
-    None. These are types, so the code for them is compiled only where it is needed.
+    None. Numba compiles a version for each type, so code for what is None is left out.
     """
     old, order, workers, wide = levels.old, levels.order, levels.workers, levels.wide
     width = old.cells.shape[1]
@@ -615,7 +622,7 @@ def admit(levels, w, candidates, n):
         return position - counts[BASE] - counts[COUNT]
     # A fingerprint that is not new is written to a dummy cell. That is cheaper than an unpredictable branch, and the
     # cache line stays clean.
-    nowhere, full, overflowing = counts[CAPACITY] + SLACK, w.full, 0
+    dummy, full, overflowing = counts[CAPACITY] + SLACK, w.full, 0
     for i in range(min(n, AHEAD)):
         prefetch(table, bucket(load(fps, i), lines))
     for i in range(n):
@@ -631,13 +638,13 @@ def admit(levels, w, candidates, n):
         place = bucket(fp, lines)
         at = find_in_line(table, place, fp)
         is_new, is_full = at >> 4, at == 8
-        store(table, place + (at & 7) if is_new else nowhere, fp)
+        store(table, place + (at & 7) if is_new else dummy, fp)
         position += is_new
         store(full, overflowing, i)
         overflowing += is_full
         if is_full:
             prefetch(table, place + 8)
-    # A line never gets room again. So the first of two candidates with the same fingerprint is the first here too.
+    # A full line stays full. So of two candidates with the same fingerprint, the first one comes first here too.
     for k in range(overflowing):
         i = load(full, k)
         fp = load(fps, i)
@@ -646,7 +653,7 @@ def admit(levels, w, candidates, n):
         while at == 8:
             place += 8
             at = find_in_line(table, place, fp)
-        store(table, place + (at & 7) if at >> 4 else nowhere, fp)
+        store(table, place + (at & 7) if at >> 4 else dummy, fp)
         store(new.fp, position, fp)
         store(new.ref, position, load(refs, i))
         position += at >> 4
@@ -658,7 +665,7 @@ def admit(levels, w, candidates, n):
 @inner
 def build(c, levels, w, steps, found):
     """Build the rows of the next ``found`` states of the level, whose fingerprints and references are written: values,
-    properties, enabled leaves. States that fall off a trie are parked. ``steps``: see :func:`generate`.
+    properties, enabled leaves. States for which a trie has no path are parked. ``steps``: see :func:`generate`.
     """
     old, new, wide, actions = levels.old, levels.new, levels.wide, levels.actions
     width, words = new.cells.shape[1], c.row_delta.shape[1]
@@ -742,8 +749,8 @@ def inherit(c, old, parent, outcome, leaves, n):
 
 @njit(inline="always")
 def follow(pool, places, cells, row, entry, out, n, stack):
-    """As `native.walk`, for the trie of an entry over the row at ``cells[row]``. The first test is in the entry: most
-    walks end there, disabled.
+    """Like `native.walk`, for the trie of an entry over the row at ``cells[row]``. The entry contains the first test,
+    where most walks end: the root is disabled.
     """
     word = np.int64(entry)
     if entry > 0:
@@ -776,8 +783,8 @@ def expand(worker, c, levels, w, labels, steps, shared, first, block):
     rounds done, which is the same for all workers.
 
     Each of several workers generates the candidates of the next round before it waits for those of this one, so it
-    hardly ever waits. The level ends early, after a round, when ``shared.stop`` is set or a worker has many parked
-    states. Rounds that are already generated are finished first.
+    hardly ever waits. The function returns early, after a round, when ``shared.stop`` is set or a worker has many
+    parked states. Rounds that are already generated are finished first.
     """
     total, workers = levels.order.size, levels.workers
     last = (total - first + block * workers - 1) // (block * workers)
@@ -825,8 +832,8 @@ def expand(worker, c, levels, w, labels, steps, shared, first, block):
 
 @njit
 def complete(c, g, levels, w, asks):
-    """Complete a worker's parked states as far as master tries go. Returns the number of questions for Python in
-    ``asks``.
+    """Complete a worker's parked states, as far as the master tries have the paths. Returns the number of questions for
+    Python in ``asks``.
 
     A question is a root, a position and an outcome: for a step property the step out of that state, else NO_STEP.
     States that wait for an answer stay parked, and so do all others once ``asks`` is full.
@@ -906,7 +913,7 @@ def walk_or_ask(c, g, w, trie, step, cells, position, out, n, asks):
 
 @njit(inline="always")
 def within_range(fp, workers):
-    """Where a fingerprint is within the range of its owner: 32 bits, uniformly distributed."""
+    """The relative position of a fingerprint in the range of its owner: 32 bits, uniformly distributed."""
     return ((fp >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
 
 
@@ -916,7 +923,7 @@ def order_level(levels, w, at):
     Returns their number.
 
     The first pass distributes them by leading bits into parts that fit the cache. A pass over each part distributes it
-    by the next bits into buckets of about one. The last pass swaps what is still out of order.
+    by the next bits into buckets of about one. The last pass is an insertion sort of what is still out of order.
     """
     bits = 0
     while bits < PART_BITS and (w.counts[COUNT] >> bits) > 1 << (BUCKET_BITS - 1):
@@ -927,7 +934,7 @@ def order_level(levels, w, at):
         end = load(w.part_heads, part)
         order_part(levels, w, bits, begin, end, at)
         begin = end
-    exchange(levels, at, at + begin)
+    insertion_sort(levels, at, at + begin)
     return begin
 
 
@@ -944,7 +951,7 @@ def distribute(levels, w, bits):
     for i in range(base, base + n):
         part = np.int64(within_range(load(fps, i), workers) >> shift)
         store(heads, part + 1, load(heads, part + 1) + is_inside(load(metas, i)))
-    add_up(heads, 1 << bits)
+    starts_of_parts(heads, 1 << bits)
     for i in range(base, base + n):
         fp = load(fps, i)
         part = np.int64(within_range(fp, workers) >> shift)
@@ -969,7 +976,7 @@ def order_part(levels, w, bits, begin, end, at):
     for i in range(begin, end):
         b = np.int64((within_range(load(keys, i), workers) >> shift) & mask)
         store(heads, b + 1, load(heads, b + 1) + 1)
-    add_up(heads, 1 << BUCKET_BITS)
+    starts_of_parts(heads, 1 << BUCKET_BITS)
     for i in range(begin, end):
         fp = load(keys, i)
         b = np.int64((within_range(fp, workers) >> shift) & mask)
@@ -980,14 +987,14 @@ def order_part(levels, w, bits, begin, end, at):
 
 
 @inner
-def add_up(heads, n):
+def starts_of_parts(heads, n):
     """Turn the sizes of ``n`` parts (that of part b at ``heads[b + 1]``) into their starts."""
     for b in range(1, n + 1):
         store(heads, b, load(heads, b) + load(heads, b - 1))
 
 
 @inner
-def exchange(levels, begin, end):
+def insertion_sort(levels, begin, end):
     """Sort the range [begin, end) of an order, which is nearly sorted, by insertion."""
     order, order_fp, highs = levels.order, levels.order_fp, levels.new.fp_high
     for i in range(begin + 1, end):
@@ -1017,7 +1024,7 @@ def write_links(levels, w, bases, numbers, log):
         if numbers.size:
             number = numbers[position]
         else:
-            # Cheaper than a division for this few workers.
+            # With few workers, this is cheaper than a division.
             worker = 0
             while position >= region:
                 position -= region

@@ -1,14 +1,14 @@
 """The driver of a bookie's role: sockets and storage on one event loop.
 
 Everything that arrives in one read of a socket is one batch. Compiled loops turn its frames into rows. Consecutive adds
-are one event of the role, one block of journal records, and, once durable, one block of answers. Other messages are
+become one event of the role, one block of journal records, and, once durable, one block of answers. Other messages are
 decoded and passed to the role one at a time, in order, and so are all messages until the loops are compiled
 (:mod:`fencepost.ledger.kernels.ready`). Each connection's answers go back in one write. The journal, and look-ups that
 need the disk, run in threads, which report to the loop once per group. No entry has a task, future or timer of its own.
 
-Every connection is limited. It is not read from while it has too much in flight or does not take its answers. It is
-closed, with a line in the log, if it sends an invalid message, stops in the middle of one, or takes no answer for too
-long. An add that is too large is answered, but not stored.
+Every connection is limited. The server does not read from a connection that has too much in flight or does not take its
+answers. It closes a connection, with a line in the log, that sends an invalid message, stops in the middle of one, or
+takes no answer for too long. An add that is too large is answered, but not stored.
 """
 
 from __future__ import annotations
@@ -92,21 +92,21 @@ from fencepost.traces import TraceWriter
 
 _OK = Code.OK
 
-LOOK_UPS_OF_JOB = 256
-"""The most look-ups that a thread does in one go."""
+LOOK_UPS_PER_JOB = 256
+"""The most look-ups in one job of a thread."""
 
 OF_STORAGE = "fencepost.ledger.kernels.cache"
 LOOPS = ("fencepost.ledger.kernels.bookie", OF_STORAGE)
-"""The modules of loops for a server, and for its storage."""
+"""The modules of compiled loops: for a server, and for its storage."""
 
 WORTH = 2_000
-"""The number of messages taken one at a time before the loops are loaded."""
+"""The compiled loops are loaded once this many messages have been taken one at a time."""
 
 LOOK_UPS_AT_ONCE = 1_024
 """The most look-ups in memory that the event loop does in one go."""
 
 FEW_ADDS, FEW_READS = 3, 4
-"""Fewer adds than this, or fewer reads per ledger, are taken one by one, which is faster than rows."""
+"""Fewer consecutive adds than this, or fewer reads per ledger, are taken one by one. Rows would be slower."""
 
 AT_ONCE = 1 << 20
 """The most bytes of answers made for a connection in one go. Then other connections have their turn, and memory is
@@ -119,11 +119,11 @@ SWEEP = 1.0
 BACKLOG = 1_024
 """Connections that the operating system queues until they are accepted."""
 
-SKIPPED = 64 << 20
-"""The largest message in bytes that is discarded so that its add can be answered."""
+LARGEST_SKIPPED = 64 << 20
+"""An add that is too large, up to this size in bytes, is discarded and answered. A larger one closes the connection."""
 
 _SHORT = 128
-"""Larger than the frame of any read, in bytes."""
+"""A size in bytes that no frame of a read exceeds."""
 
 _log = logging.getLogger("fencepost.ledger.bookie")
 
@@ -170,6 +170,7 @@ class Server:
         self.in_flight_bytes = 0
         """Bytes of adds that are not durable, and of incomplete messages."""
         self.crowded = False
+        """Whether all connections together have too much in flight."""
         self.is_busy = False
         """Whether the storage has no room for entries now."""
         self.stopped = False
@@ -253,12 +254,11 @@ class Server:
             task.cancel()
         self._readers.shutdown(wait=True, cancel_futures=True)
 
-    # -- reports of the storage, from its threads
-    # -------------------------------------------------------------------------
+    # -- reports of the storage, from its threads ---------------------------------------------------------------------
 
     def synced(self, position: int) -> None:
         """All records up to a position are durable."""
-        if self.trace is not None:  # at once: if the process is killed, later records in the journal prove the sync
+        if self.trace is not None:  # not later, on the loop: after a kill, the journal may prove this sync
             self.trace.emit("journal_synced", parameters={"position": position})
         self.loop.call_soon_threadsafe(self._synced, position)
 
@@ -327,7 +327,7 @@ class Server:
             connection.bytes += taken
             connection.writes = True
             self.in_flight_bytes += taken
-        if not connection.is_closed:  # one message alone costs less without rows
+        if not connection.is_closed:
             self._hold(connection, memory, taken, stop)
         if taken:
             self._touched[connection] = None
@@ -346,7 +346,7 @@ class Server:
             self.in_flight_bytes += inbox.held - before
 
     def _take_one(self, connection: Connection, memory: Memory, stop: int) -> int:
-        """As :meth:`_take_frames`, for one message. The loops handle a plain read faster than the codecs."""
+        """Like :meth:`_take_frames`, for one message. The loops decode a plain read faster than the codecs."""
         if stop > _SHORT:
             return self._take_frames(connection, memory, stop)
         loops, table = self.loops, self._batches().table
@@ -366,8 +366,8 @@ class Server:
         while stop - start >= LENGTH_SIZE:
             length = length_of(view, start, stop)
             if not 0 < length <= limit:
-                start, before_it = self._refuse(connection, memory, start, stop), start
-                if start == before_it:
+                start, refused_at = self._refuse(connection, memory, start, stop), start
+                if start == refused_at:
                     break
                 continue
             end = start + LENGTH_SIZE + length
@@ -380,14 +380,15 @@ class Server:
         return start
 
     def _refuse(self, connection: Connection, memory: Memory, start: int, stop: int) -> int:
-        """Refuse a message that is too large. An add is answered with a code that ends its writer. With any other code,
-        or a closed connection, BookKeeper's client would blame the bookie and try others forever. Any other message
-        closes the connection. Gives where to continue: ``start`` if more must arrive first.
+        """Refuse a message that is too large. An add is answered with a code that makes its writer fail. After any
+        other code, or a closed connection, BookKeeper's client would replace the bookie by another, and so on forever.
+        Any other message closes the connection. Gives the offset to continue at, or ``start`` if more must arrive first
+        or the connection is closed.
         """
         view, first = memory.view, start + LENGTH_SIZE
         length = length_of(view, start, stop)
         error = refused_length(length, self.settings.netty_max_frame_size_bytes)
-        if connection.is_admitted and 0 < length <= SKIPPED:
+        if connection.is_admitted and 0 < length <= LARGEST_SKIPPED:
             if stop < first + HEAD_SIZE:
                 return start
             head = bytes(view[first : first + HEAD_SIZE])
@@ -405,7 +406,7 @@ class Server:
         return start
 
     def _take_message(self, connection: Connection, payload: bytes, is_last: bool) -> bool:
-        """Decode and take a message. Gives whether more may follow."""
+        """Decode and take a message. Gives whether to go on with the next one."""
         try:
             txn, request = connection.codec.decode_request(payload)
         except RefusedError as error:
@@ -424,7 +425,7 @@ class Server:
         return True
 
     def _take_unadmitted(self, connection: Connection, txn: int, request: Request) -> bool:
-        """Take a message of a connection that is not served yet. Gives whether more may follow."""
+        """Take a message of a connection that is not served yet. Gives whether to go on with the next one."""
         refusal = connection.codec.refusal(txn, request, Code.UNAUTHORIZED)
         if type(request) is Auth and self.users is not None and connection.user is None:
             try:
@@ -486,10 +487,10 @@ class Server:
         records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
         self._records += enumerate(records, effect.position - len(records) + 1)
 
-    # -- events by rows -----------------------------------------------------------------------------------------------
+    # -- events from rows ---------------------------------------------------------------------------------------------
 
     def _take_rows(self, connection: Connection, memory: Memory, stop: int) -> int:
-        """As :meth:`_take_frames`, with consecutive adds as one event."""
+        """Like :meth:`_take_frames`, but consecutive adds are one event, and so are consecutive plain reads."""
         loops, rows, start = self.loops, self._batches(), 0
         table, limit = rows.table, self.settings.netty_max_frame_size_bytes
         while True:
@@ -560,8 +561,8 @@ class Server:
                 self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
 
     def _look_up_rows(self, connection: Connection, reads: ReadBatch, room: int) -> tuple[int, int]:
-        """Look up the first of some reads in memory, until ``room`` bytes are filled, and put the rest back. Gives the
-        number and the bytes of entries found.
+        """Look up reads in memory until ``room`` bytes are filled. Puts the rest back, and leaves those that need the
+        disk to a thread. Gives the number and the bytes of entries found.
         """
         some = ReadBatch(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
         found = self.storage.rows_now(some.ledgers, some.entry_ids, room)
@@ -623,7 +624,7 @@ class Server:
     def _now(self) -> int:
         return int(self.loop.time() * 1_000_000)
 
-    # -- what the role wants ------------------------------------------------------------------------------------------
+    # -- effects of the role ------------------------------------------------------------------------------------------
 
     def _answer(self, answer: Answer) -> None:
         response = answer.response
@@ -682,8 +683,8 @@ class Server:
         self._touched[connection] = None
 
     def _look_up(self, connection: Connection) -> None:
-        """Do the look-ups of a connection, as fast as it takes the answers: those in memory at once, all others in a
-        thread.
+        """Do the look-ups of a connection, as fast as it takes the answers. Entries in memory are found at once, all
+        others in a thread.
         """
         looks, look_up_now, found = connection.looks, self.storage.look_up_now, 0
         receive, handlers, microseconds = self.role.receive, self._handlers, self._now()
@@ -851,7 +852,7 @@ class Server:
             self._flush()
 
     def limit_writing(self, connection: Connection) -> None:
-        """Have the transport call back once a client leaves half of its limit of answers unread."""
+        """Have the transport call back once unsent answers reach half of the connection's limit."""
         connection.transport.set_write_buffer_limits(self.settings.write_buffer_bytes_per_connection // 2)
 
     def regulate(self, connection: Connection) -> None:
@@ -900,8 +901,8 @@ class Server:
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
     def _start_tls(self, connection: Connection, txn: int, is_last: bool) -> None:
-        """Start TLS, unless anything else is in progress: bytes from before TLS must not be taken for bytes under
-        it.
+        """Start TLS, unless anything else is in progress. Bytes sent in plain text must not be taken for bytes sent
+        under TLS.
         """
         if not is_last or connection.in_flight or connection.is_secure:
             connection.close("it asks for TLS in the midst of other requests")
@@ -946,15 +947,19 @@ class Connection(asyncio.BufferedProtocol):
         self.misses: deque[Look] = deque()
         """Look-ups still to do in a thread."""
         self.has_job = False
+        """Whether a thread is doing look-ups for it."""
         self.in_flight = 0
+        """Requests without an answer."""
         self.bytes = 0
         """Bytes of adds that are not durable."""
         self.writes = False
+        """Whether it has sent anything that is stored."""
         self.is_reading = True
         self.is_blocked = False
         """Whether the client does not take its answers."""
         self.blocked_since = 0.0
         self.left = 0
+        """Bytes of unsent answers when the client last took some."""
         self.is_secure = False
         self.is_upgrading = False
         self.sasl: SaslServer | None = None
@@ -966,10 +971,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a complete message came."""
         self.is_closed = False
         self.heard = self.since = server.loop.time()
+        """When it sent something last, and when it was made."""
         self.began = 0.0
-        """When the incomplete message began to arrive."""
+        """When the incomplete message began to arrive, or when the server began to read again."""
         self.adds = 0
-        """The number of adds in the last read."""
+        """The number of adds that came with the last read of the socket."""
 
     @property
     def is_served(self) -> bool:
@@ -1050,6 +1056,6 @@ class Connection(asyncio.BufferedProtocol):
 def _job_of(misses: deque[Look]) -> list[Look]:
     """The next look-ups for a thread: reads that arrived together, or some look-ups of other kinds."""
     job = [misses.popleft()]
-    while type(job[0]) is not ReadBatch and misses and type(misses[0]) is not ReadBatch and len(job) < LOOK_UPS_OF_JOB:
+    while type(job[0]) is not ReadBatch and misses and type(misses[0]) is not ReadBatch and len(job) < LOOK_UPS_PER_JOB:
         job.append(misses.popleft())
     return job

@@ -4,9 +4,9 @@ The driver of a bookie opens it, passes every one of :meth:`Storage.records` to 
 :meth:`Storage.start`. Then it carries out ``Journal`` and ``JournalAdds`` with :meth:`Storage.take`, and look-ups with
 the methods of the same names.
 
-There are two workers. One writes the journal: all records that arrive during a sync form the next group. The other
-takes checkpoints. It swaps the write cache for an empty one, rolls the journal to a new file, writes the old cache to
-an entry log, syncs that, and removes the earlier journal files. Each is a generator
+There are two workers. One writes the journal in groups: the records that arrive during one sync form the next group.
+The other takes checkpoints. It swaps the write cache for an empty one, rolls the journal to a new file, writes the old
+cache to an entry log, syncs that, and removes the earlier journal files. Each is a generator
 (:mod:`fencepost.ledger.disk.workers`). A bookie runs each in a thread; the simulator runs them on virtual time.
 
 No write or sync is retried, and no failure is hidden. After a failure, ``failed`` is called once, no other callback
@@ -50,7 +50,9 @@ T = TypeVar("T")
 _log = logging.getLogger("fencepost.ledger.disk")
 
 REST = 0.05
-"""Seconds of idle time after which the journal gets an empty group, which proves that the last one is durable."""
+"""Seconds without records after which the journal gets an empty group. Each group proves that the one before it is
+durable.
+"""
 
 
 PATIENCE = 1.0
@@ -62,15 +64,16 @@ JOURNAL, CHECKPOINT = "journal", "checkpoint"
 
 JOURNAL_RESERVE = "journal.reserve"
 LEDGER_RESERVE = "entry-logs.reserve"
-_BESIDE_ENTRIES = 2
-"""MiB for an entry log's ledger states."""
+_LEDGER_STATES = 2
+"""MiB of the reserve for the ledger states in an entry log, besides its entries."""
 
-FILLS = 1.0
+FILL_INTERVAL = 1.0
 """Seconds between checks whether a reserve is needed."""
 
 GROUP = 8 * MIB
 """The most bytes in a group of the journal, so that large entries that arrive together share a sync."""
-_SLICE = 0.0002
+_GROUP_POLL = 0.0002
+"""Seconds between two checks whether a group has enough records."""
 
 
 def _ignore(*_: object) -> None:
@@ -81,11 +84,11 @@ class Storage:
     """The open directories of one bookie.
 
     ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage cannot go on.
-    ``busy(is_busy)``: the write cache is full while its other half is being flushed. The caller should stop reading
-    requests until it is called with False; records taken until then are still stored. ``full(is_full)``: a disk is
-    fuller than ``diskUsageThreshold`` or its reserve is in use; or all have space again. ``took(what, seconds)``: the
-    duration of a ``journal sync`` or a ``checkpoint``. Workers call all five; ``busy`` may also be called within
-    :meth:`take`.
+    ``busy(is_busy)``: the write cache is full, and the previous one is still being flushed. The caller should stop
+    reading requests until it is called with False; records taken until then are still stored. ``full(is_full)``: True
+    when a disk is fuller than ``diskUsageThreshold`` or its reserve is in use, and False when all disks have space
+    again. ``took(what, seconds)``: the duration of a ``journal sync`` or a ``checkpoint``. Workers call all five;
+    ``busy`` may also be called within :meth:`take`.
     """
 
     def __init__(
@@ -120,29 +123,30 @@ class Storage:
         self.took = took
         self.is_full = False
         self._has_warned = False
-        self._half = int(settings.write_cache_max_size_mb * MIB) // 2
+        self._flush_size = int(settings.write_cache_max_size_mb * MIB) // 2
+        """The bytes at which the write cache is flushed. The other half is for the cache being flushed."""
         self._process = process or Threads()
-        with _one_line(settings.ledger_directory):
+        with _system_failure(settings.ledger_directory):
             self._ledger_files = ledger_files or OsFiles(settings.ledger_directory)
             self._journal_files = journal_files or OsFiles(settings.journal_directory)
             try:
-                self._held = self._process.hold(settings.ledger_directory)
+                self._directory_lock = self._process.hold(settings.ledger_directory)
             except BlockingIOError:
                 raise SystemFailure(f"{settings.ledger_directory} is in use by another bookie") from None
         self._journal_reserve = Reserve(self._journal_reserve_used)
         self._ledger_reserve = Reserve(lambda: self._set_full(True))
         self._reserves = ((self._journal_reserve, self._journal_files), (self._ledger_reserve, self._ledger_files))
         self._waiting_for_room: set[str] = set()
-        """Workers that found no space, whatever the disk says is free: there may be quotas."""
+        """Workers that found no space. The disk may still report free space, because of quotas."""
         self._full_lock = threading.Lock()
         """Held while ``full`` is called."""
         try:
-            with _one_line(settings.ledger_directory):
+            with _system_failure(settings.ledger_directory):
                 known = known_journals(self._ledger_files, {*journals_in(self._journal_files)}, has_lost_files)
                 self._logs = EntryLogs(
                     self._ledger_files, Index(), known, settings.log_size_limit, has_lost_files, self._ledger_reserve
                 )
-            with _one_line(settings.journal_directory):
+            with _system_failure(settings.journal_directory):
                 read = read_partial_journal if has_lost_files else read_journal
                 self._recovered = read(self._journal_files, self._logs.journal_start)
             if has_lost_files and self._recovered.first:
@@ -150,7 +154,7 @@ class Storage:
                 self._logs.journal_start = self._recovered.first
             self._open_reserves()
         except BaseException:
-            self._held.release()
+            self._directory_lock.release()
             raise
         self._collection = Collection(self._logs, compiled, self._process.now)
         self._next_minor = self._process.now() + settings.minor_compaction_interval
@@ -158,7 +162,7 @@ class Storage:
         self.ledger_store = LedgerStore(self._logs, compiled, settings.read_ahead_cache_max_size_mb * MIB)
 
         self._lock = threading.Lock()
-        """Guards everything below that several threads use, and the ledgers."""
+        """Guards everything below that several threads use, and the ledger store."""
         self._is_ending = False
         """Whether the storage is closing, so that nobody waits for space any more."""
         self._queue: list[tuple[int, Record | EntryRows | Checkpoint]] = []
@@ -169,12 +173,14 @@ class Storage:
         self._idle = False
         """Whether the journal's worker must be woken for a record."""
         self._checkpoint_wanted = False
+        """Whether another checkpoint follows the running one."""
         self._checkpoints_begun = 0
         self._checkpoints_done = 0
         self._when_done: list[tuple[int, Callable[[], None]]] = []
         """Callbacks, each with the number of the checkpoint it waits for."""
         self._is_busy = False
         self._closing = False
+        """Whether the workers end once the queue is written."""
         self._failure = ""
 
         self._writing = threading.Lock()
@@ -215,7 +221,7 @@ class Storage:
     def start(self) -> None:
         """Start the workers, after the role got all of :meth:`records`. Raises :class:`fencepost.SystemFailure`."""
         settings = self.settings
-        with _one_line(settings.journal_directory):
+        with _system_failure(settings.journal_directory):
             self.journal = JournalFiles(
                 self._journal_files,
                 self._recovered,
@@ -249,7 +255,7 @@ class Storage:
             self._workers = {}
         self._closing = True
         self._collection.wait()
-        self._held.release()
+        self._directory_lock.release()
         return flushed and not self._failure
 
     def end(self) -> None:
@@ -263,7 +269,7 @@ class Storage:
     def take(self, records: Sequence[tuple[int, Record | EntryRows]]) -> None:
         """Queue records that arrived together, each with its position; an :class:`EntryRows` has the position of its
         last record. ``synced`` is called with this position or a later one when it is durable. From now on look-ups
-        find the entries; of entries with the same id they find the last.
+        find the entries. Of several entries with the same id, they find the last one.
         """
         with self._lock:
             for _, record in records:
@@ -279,7 +285,9 @@ class Storage:
             self._queued += len(records)
             if records:
                 self._wake_journal()
-            if (self.ledger_store.cache.size < self._half and not self._checkpoint_wanted) or not self._make_room():
+            if (
+                self.ledger_store.cache.size < self._flush_size and not self._checkpoint_wanted
+            ) or not self._make_room():
                 return
         self.busy(True)
 
@@ -335,7 +343,7 @@ class Storage:
         """The ids of a ledger's entries, in order. Raises :class:`fencepost.SystemFailure` if the index cannot be
         read.
         """
-        with _one_line(self.settings.ledger_directory):
+        with _system_failure(self.settings.ledger_directory):
             return self.ledger_store.entries_of(ledger)
 
     def ledgers(self) -> list[int]:
@@ -346,8 +354,8 @@ class Storage:
 
     @contextlib.contextmanager
     def room_for_small_file(self) -> Iterator[None]:
-        """Within this context there is space for a small file beside the entry logs, from the reserve if need be.
-        Raises ``OSError``.
+        """Within this context there is space for a small file beside the entry logs. It comes from the reserve if
+        necessary. Raises ``OSError``.
         """
         with self._looking_for_room():
             if self._ledger_files.room().free < LEAST:
@@ -418,9 +426,11 @@ class Storage:
         return self._closing or bool(self._failure)
 
     def _make_room(self) -> bool:
-        """Begin a checkpoint, if possible. Returns whether the cache is full again, so that the storage is now busy."""
+        """Begin a checkpoint, or let one follow the running one. Returns whether this makes the storage busy: the new
+        cache is full, too.
+        """
         self._begin_checkpoint()
-        if self.ledger_store.flushing is None or self._is_busy or self.ledger_store.cache.size < self._half:
+        if self.ledger_store.flushing is None or self._is_busy or self.ledger_store.cache.size < self._flush_size:
             return False
         self._is_busy = True
         return True
@@ -453,18 +463,18 @@ class Storage:
             done()
 
     def _keep_replayed(self, rows: EntryRows) -> None:
-        """Keep entries from the journal."""
+        """Put entries from the journal into the write cache, and flush it once it is full."""
         with self._lock:
             self.ledger_store.apply_rows(rows)
-        if self.ledger_store.cache.size >= self._half:
+        if self.ledger_store.cache.size >= self._flush_size:
             self._flush_replayed()
 
     def _flush_replayed(self) -> None:
-        """Flush the cache during replay. The journal is still needed from the same file on."""
+        """Flush the cache during replay. The first journal file that is still needed does not change."""
         with self._lock:
             checkpoint = self.ledger_store.swap()
         checkpoint.journal_start = self._logs.journal_start
-        with _one_line(self.settings.ledger_directory):
+        with _system_failure(self.settings.ledger_directory):
             section = self.ledger_store.write(checkpoint)
             self._logs.sync(section)
             self.ledger_store.end(section)
@@ -489,8 +499,9 @@ class Storage:
     # -- room on the disks ---------------------------------------------------------------------------------------------
 
     def _open_reserves(self) -> None:
-        """Open the reserves: one for everything in memory, and one for two journal files, which a checkpoint needs to
-        remove the earlier ones. On a small disk they are limited to the space above the threshold for full.
+        """Open both reserves. That of the entry logs has room for everything in memory. That of the journal has room
+        for two files, which a checkpoint needs before it can remove earlier ones. On a small disk, the space above
+        ``diskUsageThreshold`` limits them: each takes half of it at most.
         """
         settings = self.settings
         share = (1 - settings.disk_usage_threshold) / 2
@@ -507,14 +518,14 @@ class Storage:
                 self._ledger_files,
                 settings.ledger_directory,
                 LEDGER_RESERVE,
-                int((settings.write_cache_max_size_mb + _BESIDE_ENTRIES) * MIB),
+                int((settings.write_cache_max_size_mb + _LEDGER_STATES) * MIB),
             ),
         ):
-            with _one_line(path):
+            with _system_failure(path):
                 reserve.open(files, name, min(wanted, int(share * files.room().total)))
 
     def _journal_reserve_used(self) -> None:
-        """A checkpoint frees the journal's space, except for one file."""
+        """The journal's reserve is in use: begin a checkpoint, which frees the journal's space except for one file."""
         self._set_full(True)
         with self._lock:
             if self._workers and self.ledger_store.flushing is None:
@@ -541,7 +552,7 @@ class Storage:
                 return done
 
     def _wait_for_room(self, name: str, error: NoRoom) -> Work[None]:
-        """A worker has found no space: wait before it retries. Raises ``error`` if the storage ends."""
+        """Wait before a worker that found no space retries. Raises ``error`` if the storage ends."""
         if self._is_ending or self._failure:
             raise error
         if name not in self._waiting_for_room:
@@ -552,18 +563,18 @@ class Storage:
             yield from self._sleep(PATIENCE)
 
     def _sleep(self, seconds: float) -> Work[None]:
-        """Wait, despite wake-ups, unless the storage ends or fails."""
+        """Wait for a time, despite wake-ups. The wait ends early if the storage ends or fails."""
         end = self._process.now() + seconds
         while self._process.now() < end and not (self._is_ending or self._failure):
             yield end
 
     @contextlib.contextmanager
     def _looking_for_room(self) -> Iterator[None]:
-        """Within this context, no reserve takes free space."""
+        """Within this context, no reserve is extended: the free space is for others."""
         with self._journal_reserve.held(), self._ledger_reserve.held():
             yield
 
-    def _look_at_room(self) -> None:
+    def _check_room(self) -> None:
         """Compare the disks' usage with the thresholds. A reserve counts as free space."""
         settings = self.settings
         usage = 0.0
@@ -582,7 +593,8 @@ class Storage:
     # -- the worker of the journal ------------------------------------------------------------------------------------
 
     def _write_journal(self) -> Work[None]:
-        proven = True
+        """Write queued records, group after group, until the storage ends."""
+        proven = True  # whether the journal proves that its last group is durable
         last_group = done = 0
         while True:
             yield from self._wait_for_group(done + last_group // 2)
@@ -625,14 +637,15 @@ class Storage:
             self._idle = False
 
     def _wait_for_group(self, records: int) -> Work[None]:
-        """If a group has begun, wait briefly until it has this many records: half of the last group's acknowledgements
-        may trigger new adds. A group with enough bytes does not wait.
+        """If records are queued, wait briefly for more, until this many have been queued in total. The caller expects
+        half as many as the last group had, since its acknowledgements trigger new adds. A group with enough bytes does
+        not wait.
         """
         if self._queue and self._queued < records:
             now, most = self._process.now, self.settings.journal_buffered_writes_threshold
             end = now() + self.settings.journal_max_group_wait_msec / 1000
             while self._queued < records and self._queued_bytes < most and now() < end:
-                yield now() + _SLICE
+                yield now() + _GROUP_POLL
 
     def _write_queued(self, queue: list[tuple[int, Record | EntryRows | Checkpoint]]) -> Work[None]:
         """Write records in as few groups as possible, and roll to a new file where a checkpoint begins."""
@@ -684,26 +697,26 @@ class Storage:
         if position and not self._failure:
             self.synced(position)
         if self.journal.end >= self.settings.journal_max_size_mb * MIB:
-            # The next file proves the sync, which has been reported by now.
+            # The sync has been reported by now, so it is time to prove it: the next file does.
             yield from self._with_room(JOURNAL, self.journal.roll)
 
     # -- the worker of checkpoints ------------------------------------------------------------------------------------
 
     def _take_checkpoints(self) -> Work[None]:
         settings, now = self.settings, self._process.now
-        interval, looks = settings.flush_interval / 1000, settings.disk_check_interval / 1000
-        next_look = now()
-        # A start on a full disk used the reserve, and a checkpoint frees the old journal's space.
-        next_flush = next_look + (interval if self._journal_reserve.is_whole else 0)
-        next_fill = next_look
+        interval, check_interval = settings.flush_interval / 1000, settings.disk_check_interval / 1000
+        next_check = now()
+        # If a start on a full disk has used the reserve, flush at once: a checkpoint frees the old journal's space.
+        next_flush = next_check + (interval if self._journal_reserve.is_whole else 0)
+        next_fill = next_check
         while not self._failure:
-            if now() >= min(next_look, next_fill):
+            if now() >= min(next_check, next_fill):
                 for reserve, files in self._reserves:
                     reserve.fill(files)
-                next_fill = now() + FILLS
-            if now() >= next_look:
-                self._look_at_room()
-                next_look = now() + looks
+                next_fill = now() + FILL_INTERVAL
+            if now() >= next_check:
+                self._check_room()
+                next_check = now() + check_interval
             checkpoint = self.ledger_store.flushing
             if checkpoint is not None and checkpoint.journal_start:
                 yield from self._flush(checkpoint)
@@ -714,7 +727,7 @@ class Storage:
                 next_flush = now() + interval
                 self._flush_what_changed()
             else:
-                next_wake = min(next_look, next_fill)
+                next_wake = min(next_check, next_fill)
                 yield next_wake if checkpoint is not None else min(next_flush, next_wake)
 
     def _flush_what_changed(self) -> None:
@@ -732,7 +745,7 @@ class Storage:
         self._journal_reserve.fill(self._journal_files)  # before others take the space
         with self._lock:
             self._checkpoints_done += 1
-            if self.ledger_store.cache.size >= self._half or self._checkpoint_wanted:
+            if self.ledger_store.cache.size >= self._flush_size or self._checkpoint_wanted:
                 self._begin_checkpoint()
             was_busy, self._is_busy = self._is_busy, False
             done = [call for number, call in self._when_done if number <= self._checkpoints_done]
@@ -763,7 +776,7 @@ class Storage:
 
 
 @contextlib.contextmanager
-def _one_line(path: str) -> Iterator[None]:
+def _system_failure(path: str) -> Iterator[None]:
     """Turn an error about a directory into a :class:`fencepost.SystemFailure` of one line."""
     try:
         yield

@@ -1,12 +1,12 @@
 """The writer: creates a ledger, owns it, appends to it and closes it.
 
-Entries are sent as they come, up to a limit, each with the LAC. They are confirmed in order. All bookies that have
-failed are replaced together, and nothing is confirmed until the metadata show the new ensemble. Any sign that the
-ledger has another owner ends the writer.
+Entries are sent as the caller appends them, up to a limit in flight. Each carries the LAC. They are confirmed in order.
+Bookies that have failed are replaced together, and nothing is confirmed until the metadata show the new ensemble. The
+writer fails at any sign that the ledger has another owner.
 
 Unlike the Java client's writer, it does not close a ledger that is in recovery. If a failed bookie cannot be replaced,
-it continues while the others suffice for every entry, and uses the bookie again once it works. If they do not suffice,
-the caller decides about closing.
+the writer continues while the other bookies suffice for every entry. It uses the failed bookie again once that works.
+If the others do not suffice, the writer fails, and the caller decides whether to close the ledger.
 """
 
 from __future__ import annotations
@@ -76,11 +76,12 @@ from fencepost.ledger.rules.protections import ALL, Protections
 
 
 class WriterSettings(msgspec.Struct, frozen=True):
-    """How a ledger is written. Times are in microseconds. ``explicit_lac_interval`` 0: only entries carry the LAC.
+    """How a ledger is written. Times are in microseconds. ``explicit_lac_interval``: how long after the LAC has
+    advanced it is sent alone, unless an entry has carried it by then. If it is 0, only entries carry the LAC.
 
     ``deferred_sync``: entries are confirmed before they are durable, and the LAC advances only when the caller forces.
-    ``creation_token``: a random number that no other client draws. ``reserves``: the ledger is created for another
-    writer to adopt.
+    ``creation_token``: a random number that no other client draws. It shows the writer which ledger is its own.
+    ``reserves``: the ledger is created for another writer to adopt.
     """
 
     ensemble_size: int = 3
@@ -98,8 +99,8 @@ class WriterSettings(msgspec.Struct, frozen=True):
 
 
 _STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED, Error.UNAUTHORIZED)
-"""Errors after which the writer may still close the ledger. If the owner is unauthorized, a stranger has set another
-key for the ledger's id on a bookie. That stranger cannot have changed the metadata.
+"""Errors after which the writer still owns the ledger, and may close it. UNAUTHORIZED is one of them. It means that a
+stranger has set another key for the ledger's id on a bookie. That stranger cannot have changed the metadata.
 """
 
 
@@ -117,8 +118,9 @@ class WriterStatus(enum.Enum):
 
 
 class Force(msgspec.Struct):
-    """A running force: its last entry, and the bookies that have completed it. A force before closing has no token.
-    ``number``: counts all forces.
+    """A running force. ``number``: forces are numbered from 1. ``token``: that of the call; the force before closing
+    has none. ``entry_id``: the last entry to force. ``length``: the bytes of data up to it. ``forced``: the bookies
+    that have completed the force.
     """
 
     number: int
@@ -129,7 +131,7 @@ class Force(msgspec.Struct):
 
 
 class WaitingAppend(msgspec.Struct):
-    """Entries waiting for room, starting at index ``next``."""
+    """An append. Its entries from index ``next`` wait for room in flight."""
 
     token: int
     entries: Sequence[bytes]
@@ -137,11 +139,11 @@ class WaitingAppend(msgspec.Struct):
 
 
 class Writer(OfLedger):
-    """The owner of one ledger. ``traces``: it records its actions, see :class:`Trace`.
+    """The owner of one ledger. ``traces``: emit a :class:`Trace` effect for each action.
 
-    Calls: ``create`` gives the ledger, or ``adopt`` takes a reserved one with these settings. ``force`` gives the LAC,
-    ``close`` the last entry. After an error other than fencing, ``close`` still closes the ledger at its LAC.
-    :class:`Append` adds entries. ``loops`` do the work for many entries at once.
+    Calls: ``create`` creates the ledger; ``adopt`` takes over a reserved one, with these settings. Both give the
+    ledger's id. ``force`` gives the LAC, and ``close`` the last entry. After an error of ``_STILL_OWNER``, ``close``
+    still closes the ledger at its LAC. :class:`Append` adds entries. ``loops`` handle many entries at once.
     """
 
     def __init__(
@@ -180,9 +182,10 @@ class Writer(OfLedger):
         """The token of the call that creates or adopts the ledger."""
         self.adopts = False
         self.forced, self.forced_length = NO_ENTRY_YET, 0
+        """The last forced entry, and the bytes of data up to it."""
         self.forces_begun = 0
         self.forces: dict[int, Force] = {}
-        """The force of each unanswered force request."""
+        """The force of each unanswered request, by the number of the request."""
         self.sent_lac = NO_ENTRY_YET
         """The last LAC sent."""
         self.is_lac_timer_set = False
@@ -234,7 +237,7 @@ class Writer(OfLedger):
                 appends.popleft()
 
     def _send_batch(self, append: WaitingAppend, limit: int, effects: list[Effect]) -> None:
-        """Send as many of the entries as fit."""
+        """Send the next entries of an append, at most ``limit``."""
         entries, start = append.entries, append.next
         append.next = min(len(entries), start + limit)
         if append.next - start < len(entries):
@@ -297,7 +300,7 @@ class Writer(OfLedger):
     def _replace_bookies(self, effects: list[Effect]) -> None:
         """Start to replace the failed bookies. Bookies that fail meanwhile are replaced afterwards.
 
-        With deferred sync this fails the writer: the failed bookie may have the only copy of a confirmed entry.
+        With deferred sync the writer fails instead: the failed bookie may have the only copy of a confirmed entry.
         """
         if self.changing_ensemble:
             return
@@ -325,7 +328,8 @@ class Writer(OfLedger):
         elif what_next is Next.WRITE and not self.adds.may_go_on():
             self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
         elif not self.view.is_stable:
-            # An earlier write may still put an unknown ensemble in the metadata: overwrite it.
+            # An earlier write without an answer may still put another ensemble in the metadata. This write rules that
+            # out.
             self._write("client_keeps_ensemble", metadata, effects)
         else:
             self.changing_ensemble = False
@@ -381,6 +385,7 @@ class Writer(OfLedger):
             self._close_when_drained(effects)
 
     def _lac_moved(self, effects: list[Effect]) -> None:
+        """Start the timer after which the LAC is sent alone, unless an entry carries it first."""
         interval = self.settings.explicit_lac_interval
         if interval and not self.is_lac_timer_set and self.lac > self.sent_lac:
             self.is_lac_timer_set = True
@@ -399,7 +404,7 @@ class Writer(OfLedger):
     def _close(self, event: Call, effects: list[Effect]) -> None:
         if self.status is WriterStatus.CLOSED:
             effects.append(Result(event.token, self.lac))
-        elif self.error not in _STILL_OWNER or not self.adds.ensemble:  # lost, or not created yet
+        elif self.error not in _STILL_OWNER or not self.adds.ensemble:  # not the owner, or not created yet
             effects.append(Result(event.token, error=self.error or Error.BAD_CALL))
         else:
             self.closes.append(event.token)
@@ -445,7 +450,7 @@ class Writer(OfLedger):
         self.forces.clear()
         self.closes.clear()
 
-    # -- what it says for a trace --------------------------------------------------------------------------------------
+    # -- traces --------------------------------------------------------------------------------------------------------
 
     def _trace_sent(self, first: int, last: int, effects: list[Effect]) -> None:
         fields: dict[str, Any] = {
@@ -493,34 +498,34 @@ class Writer(OfLedger):
             self._create_metadata(effects)
         elif what_next is Next.DONE:
             assert metadata is not None
-            self._own(metadata, effects)
+            self._open(metadata, effects)
         else:
-            self._not_own(Error.LEDGER_EXISTS, effects)
+            self._do_not_open(Error.LEDGER_EXISTS, effects)
 
     def _adopted(self, seen: Seen, effects: list[Effect]) -> None:
         if seen is Seen.GONE:
-            self._not_own(Error.NO_LEDGER, effects)
+            self._do_not_open(Error.NO_LEDGER, effects)
             return
         metadata, token = self.view.known(), self.settings.creation_token
         what_next = to_adopt(metadata, token)
         if not may_open(metadata, self.settings.password):
-            self._not_own(Error.UNAUTHORIZED, effects)
+            self._do_not_open(Error.UNAUTHORIZED, effects)
         elif what_next is Next.WRITE:
             self._write("client_adopts_ledger", adopted(metadata, token), effects)
         elif what_next is Next.DONE:
-            self._own(metadata, effects)
+            self._open(metadata, effects)
         else:
-            self._not_own(Error.LEDGER_CLOSED if end_of(metadata) is not None else Error.LEDGER_EXISTS, effects)
+            self._do_not_open(Error.LEDGER_CLOSED if end_of(metadata) is not None else Error.LEDGER_EXISTS, effects)
 
-    def _own(self, metadata: LedgerMetadata, effects: list[Effect]) -> None:
-        """The ledger belongs to this writer, and is empty."""
+    def _open(self, metadata: LedgerMetadata, effects: list[Effect]) -> None:
+        """Open the ledger: it belongs to this writer, and is empty."""
         self.status = WriterStatus.OPEN
         quorums = (metadata.write_quorum, metadata.ack_quorum)
         ensemble = current_ensemble(metadata)
         self.adds = Adds(ensemble, *quorums, NO_ENTRY_YET, 0, self.protections, self.loops)
         effects.append(Result(self.creation, self.ledger))
 
-    def _not_own(self, error: Error, effects: list[Effect]) -> None:
+    def _do_not_open(self, error: Error, effects: list[Effect]) -> None:
         self._fail(error, effects)
         effects.append(Result(self.creation, error=error))
 
@@ -557,7 +562,7 @@ class Writer(OfLedger):
             self._replace_bookies(effects)
 
     def _ignore(self, event: MetadataChanged | SessionExpired, effects: list[Effect]) -> None:
-        """Ignored: the writer has no watches."""
+        """Ignore the event: the writer has no watches."""
 
 
 _EVENTS: dict[type, Callable[[Writer, Any, list[Effect]], None]] = {

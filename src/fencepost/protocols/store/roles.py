@@ -7,14 +7,14 @@ The roles are not modelled again. The protocol holds a :class:`fencepost.ledger.
 around it. `store` covers the same by the rules alone; this protocol adds the order in which the roles call them, and
 their own requests and answers in flight.
 
-The world is a driver's. Messages on a connection arrive in order, several adds at once or one by one. A connection that
-breaks loses the answers in flight; requests may still arrive. A journal becomes durable up to any record, and a crash
-leaves a bookie any prefix of what was not durable yet. A write of metadata is done at one time and answered at another,
-or not answered. A client that crashes does nothing more. Time stands still: a timer that is set may fire, and a reader
-may consider any bookie late.
+The protocol plays the drivers of the roles, and the world around them. Messages on a connection arrive in order,
+several adds at once or one by one. A connection that breaks loses the answers in flight; requests may still arrive. A
+journal becomes durable up to any record, and after a crash a bookie may still have any prefix of what was not durable
+yet. A write of metadata is done at one time and answered at another, or not answered. A client that crashes does
+nothing more. There is no clock: a timer that is set may fire at any time, and a reader may consider any bookie late.
 
-A bookie numbers its journal records and look-ups. To keep the state small, records are numbered from the durable ones,
-and look-ups from the waiting long polls.
+A bookie numbers its journal records and look-ups. To keep the state small, the protocol renumbers them: records from
+the last durable one, and look-ups from the last waiting long poll.
 """
 
 from __future__ import annotations
@@ -80,15 +80,17 @@ STRANGER = -1
 """The connection of a sender that is not a client of the ledger."""
 
 CREATE, CLOSE, RECOVER, MARK, OPEN, FILL, APPEND, ASK, FORCE, WAIT = 1, 2, 3, 4, 5, 6, 10, 20, 30, 40
-"""The tokens of calls. Calls that can be repeated count up from theirs."""
+"""The tokens of calls. A call that can be repeated adds a number to its token."""
 
 
 ONE_COPY: Mapping[str, Any] = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 ONE_BOOKIE: Mapping[str, Any] = {"bookies": 1, **ONE_COPY}
 STRIPED: Mapping[str, Any] = {"ensemble_size": 2, "write_quorum": 1, "ack_quorum": 1}
 RECOVERED: Mapping[str, Any] = {"recoverers": 1, "entries": 1}
+"""Constants that several configurations share."""
 
 LOSS, DURABLE = "confirmed_entries_are_in_the_ledger", "confirmed_entries_are_durable"
+"""Invariants that several configurations violate."""
 
 
 class Start(enum.Enum):
@@ -109,8 +111,8 @@ class Kind(enum.Enum):
 
 
 class Awaited(Record):
-    """A request that a client waits for: its number on the wire, the number by which its role knows it, and the entry
-    that it adds or reads.
+    """A request whose answer a client waits for. ``number``: its number on the wire. ``txn``: the number by which the
+    client's role knows it. ``entry_id``: the entry that it adds or reads.
     """
 
     number: int
@@ -136,12 +138,14 @@ class Wire:
 
 
 class Desk:
-    """The operations in flight between a client and the metadata service, and what its caller knows.
+    """The operations in flight between a client and the metadata service, and what the client's caller knows.
 
     ``late``: operations that the client has given up, and that may still be done. ``confirmed``: the last entry that
-    the caller knows to be safe. ``results``: of calls. ``watches``: the client watches the metadata; ``is_notified``: a
-    change of them is to be reported. Of a reader: ``reads`` in flight of several entries, each with the last readable
-    entry when it began; the entries that it has ``found``, and those that it ``denies``.
+    the caller knows to be safe. ``results``: those of calls. ``watches``: whether the client watches the metadata.
+    ``is_notified``: whether a notification of a change is on its way to it.
+
+    Of a reader: ``reads``: its reads of several entries in flight, each with the last entry that was readable when it
+    began. ``found``: the entries that it has read. ``denies``: the entries that it has reported as missing.
     """
 
     def __init__(self) -> None:
@@ -547,20 +551,20 @@ class StoreRoles(Protected, Protocol):
             case role.SetTimer():
                 desk.timers = desk.timers | {effect.key}
             case role.ReadOver():
-                self._over(c, effect)
+                self._read_ends(c, effect)
             case role.Confirmed():
                 assert effect.entry_id > desk.confirmed, "the writer confirms nothing new"
                 desk.confirmed = effect.entry_id
             case role.Result():
                 if effect.token >= WAIT:
-                    self._waited(c, effect)
+                    self._wait_ends(c, effect)
                 else:
                     desk.results = (*desk.results, effect)
             case _:
                 raise AssertionError(f"unknown effect: {effect}")
 
-    def _over(self, r: ModelValue, effect: role.ReadOver) -> None:
-        """A read ends: the entries are there up to one that cannot be read."""
+    def _read_ends(self, r: ModelValue, effect: role.ReadOver) -> None:
+        """A read ends: all its entries have arrived, or those before one that cannot be read."""
         desk, readable = self.desk[r], self._readable(r)
         if effect.token > 0:
             assert desk.found >= {*range(effect.stop)}, "the reader reports entries that have not arrived"
@@ -576,7 +580,7 @@ class StoreRoles(Protected, Protocol):
         reader = self.reader[r]
         return max(reader.lac, NO_ENTRY_YET if reader.end is None else reader.end)
 
-    def _waited(self, r: ModelValue, result: role.Result) -> None:
+    def _wait_ends(self, r: ModelValue, result: role.Result) -> None:
         """A wait for an entry ends: the entry can be read, or came with the answer, or will never exist."""
         entry_id = result.token - WAIT
         if result.value is None:
@@ -600,8 +604,8 @@ class StoreRoles(Protected, Protocol):
         return next(b for b in self.bookies if b.name == name)
 
     def _ask(self, b: ModelValue, event: role.Event, reads: Sequence[Any] = ()) -> None:
-        """Give a bookie an event, such as the arrival of plain ``reads``, and carry out the effects. Its disk finds
-        entries at once.
+        """Give a bookie an event, and carry out the effects. ``reads``: the plain reads that the event announces. Its
+        disk finds entries at once.
         """
         disk, events = self.disk[b], deque([event])
         while events:
@@ -634,10 +638,10 @@ class StoreRoles(Protected, Protocol):
                     case _:
                         raise AssertionError(f"unknown effect: {effect}")
 
-        self._number_from(b)
+        self._renumber_look_ups(b)
 
-    def _number_from(self, b: ModelValue) -> None:
-        """Number a bookie's look-ups from the last long poll, and drop the timers of polls that have ended."""
+    def _renumber_look_ups(self, b: ModelValue) -> None:
+        """Renumber a bookie's look-ups from the last long poll, and drop the timers of polls that have ended."""
         bookie, disk = self.bookie[b], self.disk[b]
         last = max(bookie.polls, default=0)
         if bookie.number != last:
@@ -769,17 +773,17 @@ class StoreRoles(Protected, Protocol):
     def request_comes(self, c: ModelValue, b: ModelValue) -> None:
         """A request arrives at a bookie, or several adds at once."""
         wire = self.wire[c][b]
-        taken, wire.requests = self._come_together(wire.requests)
+        taken, wire.requests = self._arriving_together(wire.requests)
         self._take(c, b, taken)
 
     @action(c=clients, b=bookies, by="b")
     def late_request_comes(self, c: ModelValue, b: ModelValue) -> None:
         """The same over a broken connection."""
         wire = self.wire[c][b]
-        taken, wire.late = self._come_together(wire.late)
+        taken, wire.late = self._arriving_together(wire.late)
         self._take(c, b, taken)
 
-    def _come_together(self, requests: tuple[tuple[int, Request], ...]) -> tuple[Any, Any]:
+    def _arriving_together(self, requests: tuple[tuple[int, Request], ...]) -> tuple[Any, Any]:
         """The requests that arrive together, and those that arrive later."""
         require(len(requests) > 0)
         alike = 1
@@ -815,7 +819,9 @@ class StoreRoles(Protected, Protocol):
         self._answered(c, b, answered)
 
     def _answered(self, c: ModelValue, b: ModelValue, answered: Sequence[tuple[Awaited, Response | None]]) -> None:
-        """Deliver similar answers of a bookie to a client; None instead of an answer: the client gives up waiting."""
+        """Deliver similar answers of a bookie to a client. None instead of an answer means that the client gives up
+        waiting.
+        """
         first, response = answered[0]
         if first.kind is Kind.ADD:
             entry_ids = tuple(one.entry_id for one, _ in answered)
@@ -894,10 +900,10 @@ class StoreRoles(Protected, Protocol):
         disk.durable = made_durable(disk.durable, disk.unsynced[:synced])
         disk.unsynced = disk.unsynced[synced:]
         self._ask(b, role.JournalSynced(synced))
-        self._count_from(b, synced)
+        self._renumber_records(b, synced)
 
-    def _count_from(self, b: ModelValue, synced: int) -> None:
-        """Number the journal records of a bookie from the last durable one."""
+    def _renumber_records(self, b: ModelValue, synced: int) -> None:
+        """Renumber the journal records of a bookie from the last durable one."""
         bookie = self.bookie[b]
         bookie.position -= synced
         bookie.synced = 0

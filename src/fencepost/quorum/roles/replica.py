@@ -1,8 +1,8 @@
 """A replica: voter or observer, follower, candidate or leader, as a state machine without I/O.
 
 :mod:`fencepost.quorum.rules` makes its decisions, and only :mod:`fencepost.quorum.transitions` changes its state. It
-knows its log by :class:`fencepost.quorum.log.LogIndex`. See :mod:`fencepost.quorum.roles.interface` for its events and
-effects, and for what must be durable when.
+knows its log as a :class:`fencepost.quorum.log.LogIndex`. See :mod:`fencepost.quorum.roles.interface` for its events
+and effects, and for what must be durable before what.
 """
 
 from __future__ import annotations
@@ -96,12 +96,13 @@ class Progress:
         self.end = -1
         """Its end offset; -1 if it has not fetched in this epoch."""
         self.end_before: int | None = None
-        """The end of the leader's log at its last fetch."""
+        """The end of the leader's log when the replica last fetched."""
         self.caught_up = False
+        """Whether it had caught up at its last fetch, see :func:`.rules.has_caught_up`."""
         self.wanted = -1
-        """The high watermark that the leader sends it at its next fetch; a later one may wait."""
+        """The replica gets a high watermark up to this one at once. A later one may wait."""
         self.idle = 0
-        """Checks of the leader since its last fetch, or since the election."""
+        """The leader's checks since the replica last fetched, or since the election."""
 
 
 class Ballot:
@@ -141,7 +142,7 @@ class Following:
         self.heard = False
         """Whether the leader has answered a fetch."""
         self.fetching: OffsetAndEpoch | None = None
-        """The end of the log in the current fetch."""
+        """The end of the log that the unanswered fetch reports."""
         self.asked = 0
         """How many endpoints were asked for the leader."""
         self.snapshot: tuple[OffsetAndEpoch, int] | None = None
@@ -159,11 +160,11 @@ class Leading:
         self.epoch_start = epoch_start
         self.progress: dict[ReplicaKey, Progress] = {}
         self.fetched: set[ReplicaKey] = set()
-        """The replicas that have fetched since the last majority of fetches."""
+        """The replicas that have fetched since the quorum check began. A majority makes it begin anew."""
         self.waiting: dict[ReplicaKey, tuple[int, Fetch]] = {}
         """The fetches that wait for news: connection and request."""
         self.answers_later = False
-        """Whether some of them have a new high watermark, and will be answered soon."""
+        """Whether a timer runs after which all of them get the new high watermark."""
         self.is_up = False
         """Whether it has committed a record of its epoch."""
         self.change: tuple[int, AddVoter | RemoveVoter] | None = None
@@ -200,20 +201,21 @@ class Replica:
         """The log is durable up to this offset."""
         self.high_watermark = 0
         self._stored = ElectionState()
+        """The election state that was last stored."""
         self._ballot = Ballot()
         self._resignation = Resignation()
         self._following = Following()
         self._leading: Leading | None = None
         self._entry: Node | None = None
-        """Its entry in the voters, as it last checked."""
+        """This replica's entry in the configuration, as last checked."""
         self._effects: list[Effect] = []
 
     def receive(self, event: Event) -> list[Effect]:
         """Take an event. Returns the effects to carry out, in order.
 
-        No message stops it: messages that no sound member sends are refused or ignored, see :class:`.Distrusted`.
-        Raises :class:`fencepost.quorum.transitions.IllegalTransition` for a defect of its own. Then the replica must be
-        stopped, and its effects discarded.
+        No message makes it fail. A message that no correct member sends is refused or ignored, see
+        :class:`.Distrusted`. Raises :class:`fencepost.quorum.transitions.IllegalTransition` for a defect of the replica
+        itself. Then the replica must be stopped, and its effects discarded.
         """
         getattr(self, _ON_EVENT[type(event)].__name__)(event)  # tests override handlers in subclasses to plant faults
         effects, self._effects = self._effects, []
@@ -247,12 +249,12 @@ class Replica:
 
     @property
     def known_leader(self) -> Node | None:
-        """The leader of its epoch, unless it has given up on it."""
+        """The leader of its epoch. None while it asks for pre-votes, since it has given up on that leader."""
         return None if self.state is State.PROSPECTIVE else self.leader
 
     @property
     def _durable_end(self) -> OffsetAndEpoch:
-        """The durable end of the log or snapshot. A leader may count it."""
+        """The end of what is durable in the log or the snapshot. A leader may count it towards the high watermark."""
         snapshot = self.log.snapshot.end
         if self.stored_end <= snapshot.offset:
             return snapshot
@@ -337,9 +339,9 @@ class Replica:
     # -- transitions ---------------------------------------------------------------------------------------------------
 
     def _change(self, cause: Cause, epoch: int, voted: ReplicaKey | None, leader: Node | None) -> None:
-        """Make the transition in the table, and store the election state if it changed."""
-        before, led = self.state, self._leading
-        over = self.epoch
+        """Change the state by the table of transitions, and store the election state if it changed."""
+        before, leading = self.state, self._leading
+        former_epoch = self.epoch
         known = self.known_leader
         self.state = transition(before, cause, self.epoch, epoch)
         self.epoch, self.voted, self.leader = epoch, voted, leader
@@ -353,25 +355,25 @@ class Replica:
             self._do(CancelTimer(Timer.FETCH), CancelTimer(Timer.RETRY))
         if before in (State.PROSPECTIVE, State.CANDIDATE, State.RESIGNED):
             self._do(CancelTimer(Timer.VOTE_RETRY))
-        if led is not None and self.state is not State.LEADER:
-            self._leave(led, over)
+        if leading is not None and self.state is not State.LEADER:
+            self._stop_leading(leading, former_epoch)
         if self.known_leader != known:
             self._do(LeaderChanged(self.epoch, self.known_leader))
 
-    def _leave(self, led: Leading, epoch: int) -> None:
-        """It no longer leads: answer the waiting fetches and the waiting change of voters accordingly."""
+    def _stop_leading(self, leading: Leading, epoch: int) -> None:
+        """Stop leading: answer the waiting fetches and the waiting change of voters accordingly."""
         self._leading = None
         for timer in (Timer.CHECK_QUORUM, Timer.BEGIN_QUORUM, Timer.WAITING_FETCHES, Timer.HIGH_WATERMARK):
             self._do(CancelTimer(timer))
-        for connection, fetch in led.waiting.values():
+        for connection, fetch in leading.waiting.values():
             self._answer_fetch(connection, fetch, Error.NOT_LEADER)
-        if led.change is not None:
-            self._answer_change(*led.change, Error.TIMED_OUT)
+        if leading.change is not None:
+            self._answer_change(*leading.change, Error.TIMED_OUT)
         self._do(LostLeadership(epoch))
 
     def _become_unattached(self, epoch: int) -> None:
-        """There is a later epoch, in which it has not voted. Its election timer goes on, so that elections do not
-        postpone each other.
+        """There is a later epoch, in which it has not voted. A running election timer is not reset, so that the
+        elections of others do not postpone its own.
         """
         was_waiting = self.state in _WITH_ELECTION_TIMER and self.may_campaign
         self._trace("learn_epoch", epoch=epoch)
@@ -401,24 +403,27 @@ class Replica:
         self._ask_for_votes()
 
     def _become_leader(self) -> None:
-        """Begin the epoch with a control record, whose commit commits everything before it, and notify the voters."""
+        """Begin the epoch with a control record, and notify the voters. Once that record is committed, so is everything
+        before it.
+        """
         voters = self.voters
-        # A replica with an empty log finds the configuration here, with this replica's endpoint.
+        # If no record has the configuration yet, or it has another endpoint of this replica, append it: a replica with
+        # an empty log must find it.
         mine = voters.node(self.key)
         is_first = self.log.voters_offset < 0 and self.log.snapshot.end.offset == 0
-        has_moved = mine is not None and (is_first or mine != self.me)
-        self._trace("become_leader", epoch=self.epoch, renews=has_moved)
+        renews_voters = mine is not None and (is_first or mine != self.me)
+        self._trace("become_leader", epoch=self.epoch, renews=renews_voters)
         self._change(Cause.VOTES_WON, self.epoch, self.voted, self.me)
         self._ballot.rounds = 0
-        led = self._leading = Leading(self.log.end_offset)
+        leading = self._leading = Leading(self.log.end_offset)
         change = LeaderChange(self.key, tuple(sorted(voters.keys)), tuple(sorted(self._ballot.granted & voters.keys)))
         self._append(control=change)
-        if has_moved:
+        if renews_voters:
             self._append(control=VotersRecord(voters.without(self.key).having(self.me)))
         self._do(CancelTimer(Timer.ELECTION))
         self._restart_check()
         for key in sorted(voters.keys - {self.key}):
-            led.progress[key] = Progress()
+            leading.progress[key] = Progress()
         self._announce_to_voters()
 
     def _become_follower(self, leader: Node, epoch: int, asked: ReplicaKey | None = None) -> None:
@@ -438,9 +443,11 @@ class Replica:
 
     def _become_resigned(self) -> None:
         """Stop leading, and announce it, so that the others need not wait for a timeout."""
-        led = self._leading
-        assert led is not None
-        ends = {key: led.progress[key].end if key in led.progress else -1 for key in self.voters.keys - {self.key}}
+        leading = self._leading
+        assert leading is not None
+        ends = {
+            key: leading.progress[key].end if key in leading.progress else -1 for key in self.voters.keys - {self.key}
+        }
         self._trace("check_quorum_resign", epoch=self.epoch)
         self._change(Cause.RESIGNS, self.epoch, self.voted, None)
         self._announce_end_of_quorum(tuple(sorted(ends, key=lambda key: (-ends[key], key))))
@@ -472,7 +479,7 @@ class Replica:
                 self._trace("look_for_leader")
                 self._ask_for_leader()
         elif self._following.installing is not None:
-            self._set_election_timer()  # it has no log to lead with
+            self._set_election_timer()  # it cannot lead before the snapshot is loaded
         elif self.state is State.PROSPECTIVE and self.leader is not None:
             self._return_to_leader()
         else:
@@ -518,15 +525,16 @@ class Replica:
         self._count_votes()
         if self.state not in (State.PROSPECTIVE, State.CANDIDATE):
             return
-        asks_first = self.state is State.PROSPECTIVE
+        is_pre_vote = self.state is State.PROSPECTIVE
         for node in self.voters.nodes:
             if node.key not in self._ballot.granted and node.key not in self._ballot.refused:
-                request = Vote(self.epoch, self.key, node.key, self.log.end, asks_first)
+                request = Vote(self.epoch, self.key, node.key, self.log.end, is_pre_vote)
                 self._do(Send(node.endpoint, request))
         retry = max(1, self.settings.election_timeout // 4)
         self._do(SetTimer(Timer.VOTE_RETRY, retry, retry))
 
     def _ask_again(self) -> None:
+        """Repeat what voters have not answered: requests for votes, or the announcement of a resignation."""
         if self.state in (State.PROSPECTIVE, State.CANDIDATE):
             if self._election() is Election.OPEN:
                 self._ask_for_votes()
@@ -595,16 +603,16 @@ class Replica:
         self._do(Reply(connection, answer))
 
     def _vote_response(self, response: VoteResponse) -> None:
-        asks_first = self.state is State.PROSPECTIVE
-        if response.epoch != self.epoch or response.pre_vote != asks_first:
+        is_pre_vote = self.state is State.PROSPECTIVE
+        if response.epoch != self.epoch or response.pre_vote != is_pre_vote:
             return
-        if not asks_first and self.state is not State.CANDIDATE:
+        if not is_pre_vote and self.state is not State.CANDIDATE:
             return
         if self._election() is not Election.OPEN:
-            return  # waits for its next attempt
+            return  # this election is lost, and the next one has not begun
         if response.error is Error.NONE and response.granted:
             self._ballot.granted.add(response.source)
-            self._trace("get_pre_vote" if asks_first else "get_vote", peer=str(response.source), epoch=self.epoch)
+            self._trace("get_pre_vote" if is_pre_vote else "get_vote", peer=str(response.source), epoch=self.epoch)
         else:
             self._ballot.refused.add(response.source)
         self._count_votes()
@@ -636,13 +644,13 @@ class Replica:
             if self._following.heard:
                 self._trace("hear_end_of_epoch")
             self._following.heard = False
-            wait = self._turn_after(request.successors)
+            wait = self._candidacy_delay(request.successors)
             self._do(SetTimer(Timer.FETCH, wait, wait))
         self._do(Reply(connection, EndQuorumResponse(self.key, self.epoch, self.known_leader, error)))
 
-    def _turn_after(self, successors: tuple[ReplicaKey, ...]) -> int:
-        """How long to wait before standing for election after a leader resigned: the first successor not at all, each
-        later one twice as long as the one before.
+    def _candidacy_delay(self, successors: tuple[ReplicaKey, ...]) -> int:
+        """How long to wait before standing for election after a leader has resigned. The first successor does not wait,
+        and each one after the second waits twice as long as the one before it.
         """
         longest = self.settings.election_backoff
         if self.key not in successors:
@@ -655,12 +663,11 @@ class Replica:
             self._resignation.acknowledged.add(response.source)
 
     def _learn(self, epoch: int, leader: Node | None, asked: ReplicaKey | None = None) -> bool:
-        """Learn another replica's epoch, and its leader if it knows one. Returns whether the report is possible.
-        ``asked``: the replica to which the leader announced itself.
+        """Learn the epoch that another replica reports, and the leader if it knows one. Returns False if the report
+        cannot be true. ``asked``: the replica to which the leader announced itself.
         """
-        known = (
-            self._stored.leader if self._stored.epoch == self.epoch else None
-        )  # this replica included, if it has resigned
+        # The stored leader. Unlike self.leader, it is still this replica after it has resigned.
+        known = self._stored.leader if self._stored.epoch == self.epoch else None
         mine = None if known is None else known.key
         learnt = rules.learns(self.epoch, mine, epoch, None if leader is None else leader.key, self.key)
         if learnt is Learnt.CONTRADICTION:
@@ -698,7 +705,7 @@ class Replica:
         if not self._learn(response.epoch, response.leader):
             return
         if response.error is not Error.NONE and (self.epoch, self.state) != before:
-            return  # a refusal teaches no more than that
+            return  # a refusal has nothing else to learn from
         handler = _ON_RESPONSE.get(type(response))
         if handler is not None:
             getattr(self, handler.__name__)(response)
@@ -733,38 +740,38 @@ class Replica:
         self._do(SetTimer(Timer.CHECK_QUORUM, timeout, timeout))
 
     def _check_quorum(self) -> None:
-        """No majority has fetched for 1.5 fetch timeouts: another replica leads by now, or nobody can."""
-        led = self._leading
-        if led is None:
+        """Resign if no majority has fetched for 1.5 fetch timeouts: another replica leads by now, or nobody can."""
+        leading = self._leading
+        if leading is None:
             return
-        if rules.has_lost_majority(led.fetched, self.voters.keys, self.key, self.protections):
+        if rules.has_lost_majority(leading.fetched, self.voters.keys, self.key, self.protections):
             self._become_resigned()
         else:
             if self.traces:
-                self._trace("keep_leading", fetched=sorted(map(str, led.fetched)))
+                self._trace("keep_leading", fetched=sorted(map(str, leading.fetched)))
             self._restart_check()
 
     def _announce_to_voters(self) -> None:
         """Announce its leadership to voters that have not fetched since the last check."""
-        led = self._leading
-        assert led is not None
+        leading = self._leading
+        assert leading is not None
         for node in self.voters.nodes:
-            progress = led.progress.get(node.key)
+            progress = leading.progress.get(node.key)
             if node.key != self.key and (progress is None or progress.end < 0 or progress.idle > 0):
                 self._do(Send(node.endpoint, BeginQuorum(self.epoch, self.me, node.key)))
         tick = max(1, self.settings.fetch_timeout // 2)
         self._do(SetTimer(Timer.BEGIN_QUORUM, tick, tick))
 
     def _look_after_voters(self) -> None:
-        led = self._leading
-        if led is None:
+        leading = self._leading
+        if leading is None:
             return
         self._announce_to_voters()
         voters = self.voters.keys
-        for key, progress in list(led.progress.items()):
+        for key, progress in list(leading.progress.items()):
             progress.idle += 1
             if progress.idle > IDLE_TICKS and key not in voters:
-                del led.progress[key]
+                del leading.progress[key]
 
     def _proposed(self, event: Proposed) -> None:
         if not self.leads or not self.is_voter:
@@ -792,26 +799,26 @@ class Replica:
 
     def _advance(self) -> None:
         """Commit what a majority of the voters has, and do what waited for that."""
-        led = self._leading
-        assert led is not None
+        leading = self._leading
+        assert leading is not None
         ends = []
         for key in self.voters.keys - {self.key}:
-            progress = led.progress.get(key)
+            progress = leading.progress.get(key)
             ends.append(0 if progress is None else max(0, progress.end))
         counted = rules.counted_end(self.is_voter, self.log.end_offset, self.stored_end, self.protections)
         if counted is not None:
             ends.append(counted)
-        agreed = rules.high_watermark(self.high_watermark, ends, led.epoch_start, self.protections)
+        agreed = rules.high_watermark(self.high_watermark, ends, leading.epoch_start, self.protections)
         if agreed <= self.high_watermark:
             return
         if self.traces:
             self._trace("commit", offset=agreed)
         self._commit(agreed)
-        if not led.is_up and agreed > led.epoch_start:
-            led.is_up = True
+        if not leading.is_up and agreed > leading.epoch_start:
+            leading.is_up = True
             self._do(BecameLeader(self.epoch))
-        if led.change is not None and self.log.voters_offset < agreed:
-            change, led.change = led.change, None
+        if leading.change is not None and self.log.voters_offset < agreed:
+            change, leading.change = leading.change, None
             self._answer_change(*change, Error.NONE)
         self._answer_waiting()
         if rules.resigns_when_committed(self.is_voter, self.log.voters_offset, agreed, self.protections):
@@ -839,22 +846,22 @@ class Replica:
                 self._trace("refuse_fetch", peer=str(request.replica), epoch=request.epoch, error=error.name)
             self._answer_fetch(connection, request, error)
             return
-        led = self._leading
-        assert led is not None
+        leading = self._leading
+        assert leading is not None
         progress = self._heard_from(request.replica)
-        waited = led.waiting.pop(request.replica, None)
+        waited = leading.waiting.pop(request.replica, None)
         if waited is not None:
             self._answer_fetch(*waited)
-        start, same, snapshot = self.log.start, self.log.end_of_epoch(end.epoch), self.log.snapshot.end
+        start, end_of_epoch, snapshot = self.log.start, self.log.end_of_epoch(end.epoch), self.log.snapshot.end
         position = rules.position_of(
             (end.offset, end.epoch),
             (start.offset, start.epoch),
-            (same.offset, same.epoch),
+            (end_of_epoch.offset, end_of_epoch.epoch),
             (snapshot.offset, snapshot.epoch),
             self.protections,
         )
         if position is Position.DIVERGING:
-            self._answer_fetch(connection, request, diverging=same)
+            self._answer_fetch(connection, request, diverging=end_of_epoch)
             return
         if position is Position.SNAPSHOT:
             self._answer_fetch(connection, request, snapshot=snapshot)
@@ -864,22 +871,22 @@ class Replica:
         if self.traces and known != (progress.end, progress.end_before, progress.caught_up):
             self._trace("accept_fetch_request", peer=str(request.replica), end=_pair(end))
         progress.end, progress.end_before, progress.caught_up = known
-        if not led.waiting:
+        if not leading.waiting:
             self._do(SetTimer(Timer.WAITING_FETCHES, self.settings.fetch_max_wait, self.settings.fetch_max_wait))
-        led.waiting[request.replica] = connection, request
+        leading.waiting[request.replica] = connection, request
         if is_voter:
             self._advance()
         self._answer_waiting()
 
     def _heard_from(self, key: ReplicaKey) -> Progress:
-        """A replica fetches, so it follows this one."""
-        led = self._leading
-        assert led is not None
-        progress = led.progress.setdefault(key, Progress())
+        """Note that a replica fetches, and so follows this one."""
+        leading = self._leading
+        assert leading is not None
+        progress = leading.progress.setdefault(key, Progress())
         progress.idle = 0
         voters = self.voters.keys
-        led.fetched.add(key)
-        if rules.has_majority(led.fetched | {self.key}, voters):
+        leading.fetched.add(key)
+        if rules.has_majority(leading.fetched | {self.key}, voters):
             self._restart_check()
         return progress
 
@@ -915,39 +922,39 @@ class Replica:
         """Answer waiting fetches that have news. If the only news is a high watermark that nobody waits for, answer a
         little later.
         """
-        led = self._leading
-        if led is None:
+        leading = self._leading
+        if leading is None:
             return
         end, known, wait = self.log.end_offset, self._known_high_watermark(), self.settings.high_watermark_wait
-        for key, (connection, request) in list(led.waiting.items()):
-            wanted = known if not wait else min(known, led.progress[key].wanted)
+        for key, (connection, request) in list(leading.waiting.items()):
+            wanted = known if not wait else min(known, leading.progress[key].wanted)
             if request.log_end.offset < end or request.high_watermark < wanted:
-                del led.waiting[key]
+                del leading.waiting[key]
                 self._answer_fetch(connection, request)
-            elif request.high_watermark < known and not led.answers_later:
-                led.answers_later = True
+            elif request.high_watermark < known and not leading.answers_later:
+                leading.answers_later = True
                 self._do(SetTimer(Timer.HIGH_WATERMARK, wait, wait))
 
     def _send_high_watermark(self, event: SendHighWatermark) -> None:
-        led = self._leading
-        if led is not None and event.replica in led.progress:
-            led.progress[event.replica].wanted = self.high_watermark
+        leading = self._leading
+        if leading is not None and event.replica in leading.progress:
+            leading.progress[event.replica].wanted = self.high_watermark
             self._answer_waiting()
 
     def _send_high_watermark_to_all(self) -> None:
-        led = self._leading
-        if led is None:
+        leading = self._leading
+        if leading is None:
             return
-        led.answers_later = False
-        for progress in led.progress.values():
+        leading.answers_later = False
+        for progress in leading.progress.values():
             progress.wanted = self.high_watermark
         self._answer_waiting()
 
     def _answer_all_waiting(self) -> None:
-        led = self._leading
-        if led is None:
+        leading = self._leading
+        if leading is None:
             return
-        waiting, led.waiting = led.waiting, {}
+        waiting, leading.waiting = leading.waiting, {}
         for connection, request in waiting.values():
             self._answer_fetch(connection, request)
 
@@ -968,8 +975,8 @@ class Replica:
     # -- fetching ------------------------------------------------------------------------------------------------------
 
     def _send_fetch(self) -> None:
-        """Fetch what follows the log, which is stored, or the next part of a snapshot. Does nothing if it is too
-        early.
+        """Fetch what follows the log, or the next part of a snapshot. Does nothing while a fetch is unanswered, a
+        snapshot is being loaded, or the log is not durable.
         """
         if (
             self.state is not State.FOLLOWER
@@ -983,7 +990,7 @@ class Replica:
             snapshot, position = self._following.snapshot
             request: Request = FetchSnapshot(self.epoch, self.key, snapshot, position)
         elif self.stored_end < self.log.end_offset:
-            return  # goes on when that is stored
+            return  # it fetches again once that is stored
         else:
             self._following.fetching = self.log.end
             request = Fetch(self.epoch, self.key, self.log.end, self.high_watermark)
@@ -1002,8 +1009,8 @@ class Replica:
         self._do(SetTimer(Timer.RETRY, timeout, timeout))
 
     def _from_leader(self, response: Response) -> bool:
-        """Check a response to a fetch: it must be from the leader of this epoch, and no refusal. After a refusal, fetch
-        again soon.
+        """Whether a response to a fetch is from the leader that this replica follows. If it is an observer that still
+        looks for the leader, it asks again soon.
         """
         if self.state is not State.FOLLOWER or response.epoch != self.epoch:
             if not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED):
@@ -1041,10 +1048,10 @@ class Replica:
         self._send_fetch()
 
     def _objection(self, response: FetchResponse) -> str:
-        """The reason why no leader with all committed records sends this answer; empty if one does."""
+        """Why a leader with all committed records cannot have sent this response; empty if it can have."""
         committed = f"and records before {self.high_watermark} are committed"
         if response.diverging is not None:
-            offset = self._parting(response.diverging)
+            offset = self._divergence(response.diverging)
             if offset < self.high_watermark:
                 return f"does not have what was committed: its log parts at {offset}, {committed}"
             return "" if offset < self.log.end_offset else f"says that its log parts at {offset}, where this one ends"
@@ -1053,10 +1060,10 @@ class Replica:
             return "" if end.offset > self.high_watermark else f"has a snapshot that ends at {end.offset}, {committed}"
         return "" if self.log.takes(response.batches, self.epoch) else f"sends what does not follow {self.log.end}"
 
-    def _parting(self, diverging: OffsetAndEpoch) -> int:
+    def _divergence(self, diverging: OffsetAndEpoch) -> int:
         """The offset at which the log diverges from that of the leader that sent ``diverging``."""
-        same = self.log.end_of_epoch(diverging.epoch)
-        return rules.truncation_point((diverging.offset, diverging.epoch), (same.offset, same.epoch))
+        end_of_epoch = self.log.end_of_epoch(diverging.epoch)
+        return rules.truncation_point((diverging.offset, diverging.epoch), (end_of_epoch.offset, end_of_epoch.epoch))
 
     def _hear_leader(self) -> None:
         if not self._following.heard:
@@ -1076,7 +1083,7 @@ class Replica:
         self._voters_changed()
 
     def _truncate(self, diverging: OffsetAndEpoch) -> None:
-        offset = self._parting(diverging)
+        offset = self._divergence(diverging)
         self.log.truncate(offset)
         self.stored_end = min(self.stored_end, offset)
         if self.traces:
@@ -1088,7 +1095,7 @@ class Replica:
         if not self._from_leader(response) or self._following.snapshot != (response.snapshot, response.position):
             return
         if response.error is not Error.NONE:
-            self._following.snapshot = None  # the leader has another one: the next fetch will tell
+            self._following.snapshot = None  # the leader has another one: the next fetch names it
             self._retry_soon()
             return
         end = response.position + len(response.data)
@@ -1141,8 +1148,8 @@ class Replica:
 
     def _add_voter(self, connection: int, request: AddVoter) -> None:
         key = request.voter.key
-        led = self._leading
-        progress = None if led is None else led.progress.get(key)
+        leading = self._leading
+        progress = None if leading is None else leading.progress.get(key)
         is_member, caught_up = self.voters.has_host(key.host_id), progress is not None and progress.caught_up
         error = rules.refuses_to_add(self.leads, is_member, self._refuses_change(), caught_up)
         if error is Error.NONE and not is_endpoint(request.voter.endpoint):
@@ -1175,8 +1182,8 @@ class Replica:
         if error is not Error.NONE:
             self._answer_change(connection, request, error)
             return
-        led = self._leading
-        assert led is not None
+        leading = self._leading
+        assert leading is not None
         if isinstance(request, AddVoter):
             voters = self.voters.having(request.voter)
             self._trace("accept_add_voter_request", peer=str(request.voter.key))
@@ -1185,13 +1192,13 @@ class Replica:
             self._trace("accept_remove_voter_request", peer=str(request.voter))
         self._append(control=VotersRecord(voters))
         if request.when_committed:
-            led.change = connection, request
+            leading.change = connection, request
         else:
             self._answer_change(connection, request, Error.NONE)
         if isinstance(request, AddVoter):
             self._do(Send(request.voter.endpoint, BeginQuorum(self.epoch, self.me, request.voter.key)))
         self._answer_waiting()
-        self._advance()  # a smaller majority may have more
+        self._advance()  # fewer voters make a majority, which may have more of the log
 
     def _answer_change(self, connection: int, request: AddVoter | RemoveVoter, error: Error) -> None:
         if isinstance(request, AddVoter):
@@ -1209,8 +1216,8 @@ class Replica:
         self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
 
     def _join(self) -> None:
-        """Repeat a request to the leader. An observer asks to be made a voter, and to have its predecessor on this host
-        removed. A voter reports its new endpoint.
+        """Ask the leader for what this replica needs, repeatedly. An observer asks to be made a voter, and to have its
+        predecessor on this host removed. A voter reports its new endpoint.
 
         It learns the outcome from its log, not from the answer.
         """
@@ -1230,11 +1237,11 @@ class Replica:
     # -- administrators ------------------------------------------------------------------------------------------------
 
     def _describe(self, connection: int, request: DescribeQuorum) -> None:
-        led = self._leading
-        if led is None:
+        leading = self._leading
+        if leading is None:
             answer = DescribeQuorumResponse(self.key, self.epoch, self.known_leader, Error.NOT_LEADER)
         else:
-            ends = {key: progress.end for key, progress in led.progress.items()}
+            ends = {key: progress.end for key, progress in leading.progress.items()}
             ends[self.key] = self.log.end_offset
             voters = self.voters
             answer = DescribeQuorumResponse(

@@ -19,7 +19,7 @@ from fencepost.traces.validation.replay import CACHE_LIMIT, Has, Refused, Replay
 
 @dataclass(frozen=True)
 class Refusal:
-    """A step that was refused where the replay ended: the event that reports it, and the reason."""
+    """A step that could not be taken when the replay ended: the event that reports it, and the reason."""
 
     event: Event
     step: Step
@@ -30,11 +30,12 @@ class Refusal:
 class Verdict:
     """The verdict on one trace.
 
-    ``accepted``, or how far the replay got: ``taken`` of ``steps`` steps. ``refusals``: the steps that could have come
-    next, and why each was refused. ``problem``: why the trace could not be replayed at all; if it is not ``covered`` by
-    the conformance, that says nothing about the system. ``path``: the steps taken. ``replayer``: the replayer used.
-    ``refused``: how often each action was refused at each line, temporarily or permanently. ``names``: the names that
-    model values stand for, as far as the replay got.
+    ``accepted``: whether all steps were taken or skipped. Otherwise ``taken`` of ``steps`` steps show how far the
+    replay got. ``skipped``: the steps that the system may have ignored, and that were left out. ``refusals``: the steps
+    that could have come next, and why each was refused. ``problem``: why the trace could not be replayed at all; if it
+    is not ``covered`` by the conformance, that says nothing about the system. ``path``: the steps taken. ``row``: the
+    state after them. ``replayer``: the replayer used. ``refused``: how often each action was refused at each line,
+    temporarily or permanently. ``names``: the names that model values stand for, as far as the replay got.
     """
 
     subject: str
@@ -55,7 +56,7 @@ class Verdict:
 
 def collect_rarely() -> None:
     """Collect cyclic garbage less often in this process. The cache is long-lived, and scanning it takes a third of the
-    time.
+    time of a validation.
     """
     gc.set_threshold(100_000, 50, 100)
 
@@ -133,7 +134,7 @@ class Validator:
 
 @dataclass
 class _Replay:
-    """One replay of a trace. A refused step waits for others that may come before it."""
+    """One replay of a trace. A refused step is tried again after another step, which may have to come before it."""
 
     replayer: Replayer
     steps: Sequence[Step]
@@ -185,6 +186,7 @@ class _Replay:
         return self.steps[number].may_skip and number not in self.order.unsent
 
     def _take(self, number: int) -> bool:
+        """Take a step, if the protocol allows it and agrees with the trace about it. Returns whether it was taken."""
         step = self.steps[number]
         if number in self.order.unsent or (step.before and self._mismatch(step.before, "before")):
             return False
@@ -192,7 +194,7 @@ class _Replay:
             return not self._difference(step, _NOTHING)
         taken = self.replayer.step(self.row, step.action, step.parameters, step.picks)
         if type(taken) is Refused:
-            self.verdict.refused[step.action, _place(taken)] += 1
+            self.verdict.refused[step.action, _where_refused(taken)] += 1
             return False
         assert isinstance(taken, Taken)
         before = self.replayer.apply(self.row, taken.writes)
@@ -228,6 +230,7 @@ class _Replay:
         return ""
 
     def _why(self, number: int) -> Refused:
+        """The reason why a step cannot be taken now."""
         step = self.steps[number]
         if number in self.order.unsent:
             return Refused("nobody has sent what it receives, or not so often")
@@ -245,7 +248,7 @@ class _Replay:
         return Refused(reason)
 
 
-def _place(refused: Refused) -> str:
+def _where_refused(refused: Refused) -> str:
     """The line that refused a step, or the reason."""
     return f"{refused.where}: {refused.asked}" if refused.where else refused.reason
 
@@ -254,4 +257,5 @@ _NOTHING = Taken((), (), ())
 
 
 def _rank(number: int, shuffle: int | None) -> int:
+    """The priority of a step among those that may come next: its place in the trace, or a random number."""
     return number if shuffle is None else Random(shuffle << 32 | number).getrandbits(32)
