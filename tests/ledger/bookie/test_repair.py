@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from fencepost.errors import SystemFailure
 from fencepost.ledger import messages as m
 from fencepost.ledger.bookie import cookies
 from fencepost.ledger.bookie.directories import Directories
+from fencepost.ledger.bookie.repair import Repair
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.entries import Digests, Entry
 from fencepost.ledger.rules.boot import CLEAN_END, Run
@@ -297,5 +299,23 @@ def test_a_directory_that_was_away_during_a_repair_is_known(tmp_path: Path, uri:
             with pytest.raises(SystemFailure, match="of another time"):
                 async with bookie(directory, uri):
                     pass
+
+    run(main())
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_repair_that_is_cancelled_while_an_event_comes_ends(turns: int) -> None:
+    async def main() -> None:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        waiting = asyncio.create_task(Repair._next_event(SimpleNamespace(_events=events)))  # type: ignore[arg-type]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        events.put_nowait("an event")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if not waiting.done():
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
 
     run(main())

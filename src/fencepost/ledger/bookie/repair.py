@@ -159,8 +159,10 @@ class Repair:
 
     async def _next_event(self) -> Event | BaseException:
         while self._events.empty():
+            # wait_for of Python 3.11 loses a cancellation that comes together with an event.
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(self._events.get(), 0.1)
+                async with asyncio.timeout(0.1):
+                    return await self._events.get()
             if self.server.stopped:
                 raise SystemFailure("the bookie's storage has failed while its ledgers were repaired")
         return self._events.get_nowait()
