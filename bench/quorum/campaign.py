@@ -130,8 +130,7 @@ class Campaign:
 
     def _prepare(self) -> None:
         options, ports = self.options, list(self.members.ports.values())
-        session = zk.Client(ports[0])
-        session.connect(10_000)
+        session = _connected(ports[0])
         for path in (*FOLDERS, *SHARED):
             session.call([zk.CREATE, [path, b"", zk.OPEN, 0]])
         session.call([zk.CLOSE, []])
@@ -391,3 +390,18 @@ def median(values: list[float]) -> float:
 
 
 __all__ = ("Campaign", "Options", "Outcome", "Record")
+
+
+def _connected(port: int) -> zk.Client:
+    """A session with a member, which closes connections while the quorum has no leader."""
+    end = clock() + 60
+    while True:
+        session = zk.Client(port)
+        try:
+            session.connect(10_000)
+            return session
+        except zk.Closed:
+            session.drop()
+            if clock() > end:
+                raise
+            time.sleep(0.1)
