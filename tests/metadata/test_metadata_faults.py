@@ -13,7 +13,7 @@ from patience import PATIENCE
 
 PROGRAM = """
 import sys
-from fencepost import cli
+from fencepost.cli import main as cli
 from fencepost.metadata.server import Service
 
 def planted(self):

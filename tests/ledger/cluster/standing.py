@@ -25,7 +25,7 @@ STAND_IN = Path(__file__).parent / "stand_in.py"
 
 COMMAND = f"""
 import sys
-from fencepost import cli
+from fencepost.cli import main as cli
 from fencepost.ledger.cluster import supervisor
 supervisor.PROGRAM = ({sys.executable!r}, {str(STAND_IN)!r})
 sys.exit(cli.main(sys.argv[1:]))
