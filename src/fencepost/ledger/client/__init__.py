@@ -1,1 +1,1 @@
-"""The ledger client. :mod:`fencepost.client` builds on it."""
+"""The ledger client. :mod:`fencepost.api.client` builds on it."""

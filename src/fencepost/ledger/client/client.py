@@ -73,7 +73,7 @@ class Opening(Generic[H]):
 class LedgerClient:
     """The ledgers of a cluster: its bookies and its metadata service.
 
-    :func:`fencepost.connect` gives a :class:`fencepost.client.Client`, which also has logs.
+    :func:`fencepost.connect` gives a :class:`fencepost.Client`, which also has logs.
     """
 
     writers: type[LedgerWriter] = LedgerWriter
