@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from house import FLOOR, SOURCE, arrows, room_of
+from house import FLOOR, PICTURE, SOURCE, arrows, picture, room_of
 
 
 def test_every_folder_and_file_is_on_a_floor() -> None:
@@ -50,3 +50,7 @@ def test_no_file_reaches_itself_by_imports() -> None:
                 reached.add(name)
                 waiting += graph[name]
         assert start not in reached, f"{start} imports itself by way of others"
+
+
+def test_the_picture_is_of_this_house() -> None:
+    assert PICTURE.read_text() == picture(), "run tests/house.py"

@@ -211,7 +211,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         def check(*_: Any, **__: Any) -> None:
             raise error
 
-        monkeypatch.setattr(sys.modules["fencepost.check"], "check", check)
+        monkeypatch.setattr(sys.modules["fencepost.api.check"], "check", check)
 
     return with_error
 

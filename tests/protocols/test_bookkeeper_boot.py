@@ -210,13 +210,13 @@ def rows(table: str) -> dict[str, list[str]]:
 
 
 def test_the_page_has_every_configuration_with_its_number() -> None:
-    holds, violated = rows("| configuration | | states |"), rows("| configuration | taken away |")
+    holds, violated = rows("| configuration | | states |"), rows("| configuration | removed |")
     assert {name for name, c in BookKeeperBoot.configurations.items() if c.expect == "holds"} == set(holds)
     assert {name: int(cells[-1].replace(",", "")) for name, cells in {**holds, **violated}.items()} == CONFIGURATIONS
 
 
 def test_the_page_says_what_each_protection_is_needed_for() -> None:
-    said = rows("| taken away | crashes |")
+    said = rows("| removed | crashes |")
     assert said == {",".join(off) or "nothing": [str(found or "holds") for found in lengths] for off, lengths in NEEDED}
 
 

@@ -51,7 +51,7 @@ def rounds(exploration: Exploration) -> Any:
 @pytest.fixture
 def at_once(spark: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks on a real Spark get all walks, and the driver does not begin with any until they are there."""
-    monkeypatch.setattr(simulate.Distributed, "enough", lambda self: True)
+    monkeypatch.setattr(simulate.Distributed, "hands_over", lambda self: True)
 
 
 # -- on Spark ---------------------------------------------------------------------------------------------------------

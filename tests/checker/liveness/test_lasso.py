@@ -206,4 +206,4 @@ def test_show_lists_properties_and_fairness() -> None:
     text = description(StrongLock)
     assert "Leads to\n  whoever_waits_enters(p of processes)\n      Whoever waits gets in." in text
     assert "Always eventually\n  free_again" in text and "Eventually always\n  quiet_at_last" in text
-    assert re.search(r"Fair \(.*\)\n  strong\(enter\)\n  weak\(leave\)", text)
+    assert re.search(r"Fairness \(.*\)\n  strong\(enter\)\n  weak\(leave\)", text)

@@ -186,7 +186,7 @@ def test_there_are_limits_and_they_are_told(service: str, caplog: pytest.LogCapt
 
     run(main())
     assert "each is followed from the first message about it on" in caplog.text
-    assert "ledger 2 and those after it are not followed" in caplog.text
+    assert "ledger 2 and later ones are not followed" in caplog.text
 
 
 def test_ledgers_are_followed_through_a_restart_of_the_service(tmp_path: Path) -> None:

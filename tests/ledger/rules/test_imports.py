@@ -88,6 +88,7 @@ def test_nothing_is_called_that_needs_no_import() -> None:
 def test_values_import_no_input_or_output_either() -> None:
     allowed = FOR_RULES | {
         "dataclasses",
+        "functools",
         "inspect",
         "itertools",
         "math",
