@@ -390,12 +390,15 @@ def test_a_disk_that_fails_ends_the_replica_alone(run):
         def fails(writes):
             raise OSError(28, "No space left on device")
 
+        follower = next(each for each in cluster.running if each is not leader)
+        await follower.kill()  # two followers could commit without the disk of the leader
         leader.node.log.write = fails
         with pytest.raises((OutcomeUnknown, NotLeader)):
             await leader.node.propose([b"lost"])
         await until(lambda: isinstance(leader.machine.failure, OSError), "the end of the replica")
         await leader.host.links.close()
         leader.host = None
+        await follower.start()
         await cluster.propose(b"kept")
 
     run(test)
