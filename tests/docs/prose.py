@@ -7,6 +7,7 @@ finds. Code, tables and quotations are not read.
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import re
 import subprocess
@@ -44,7 +45,7 @@ def prose(path: Path) -> Iterator[Paragraph]:
         return
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield from _paragraphs(node.lineno, node.value.value)
+            yield from _paragraphs(node.lineno, inspect.cleandoc(node.value.value))
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa", "# fmt:", "# --")):
             yield Paragraph(token.start[0], token.string.lstrip("# "))
@@ -62,7 +63,7 @@ def _paragraphs(line: int, text: str) -> Iterator[Paragraph]:
     for part in re.finditer(r"(?:[^\n]*\S[^\n]*(?:\n|$))+", text):
         at = line + text.count("\n", 0, part.start())
         for item in re.split(r"\n(?=\s*(?:[-*]|\d+\.) )", part[0]):
-            if not re.match(r"(?:    ){2,}| *(?:\$|>>>|===)", item) and "===" not in item:
+            if not re.match(r"    | *(?:\$|>>>)", item) and "===" not in item:
                 yield Paragraph(at, item)
             at += item.count("\n") + 1
 
@@ -97,7 +98,7 @@ CheckRegistry().register_many(__register__)
 CONFIG = Config(max_errors=10, checks=dict.fromkeys(WORDS["proselint"], True))
 
 if __name__ == "__main__":
-    given = [Path(each) for each in sys.argv[1:]] or [ROOT / "README.md", ROOT / "docs", ROOT / "src"]
+    given = [Path(each) for each in sys.argv[1:]] or [*ROOT.glob("*.md"), ROOT / "docs", ROOT / "src"]
     listed = subprocess.run(["git", "ls-files", *map(str, given)], capture_output=True, text=True, check=True).stdout
     found = 0
     for name in listed.splitlines():

@@ -961,8 +961,8 @@ class BookKeeperBoot(Protocol):
     def recovery_counts_read(self, r: ModelValue, b: ModelValue) -> None:
         """Recovery counts the answer of a bookie to a read.
 
-        With enough copies, the entry is written back, and the next one is read. With so many explicit negatives that no
-        ack quorum can have it, the ledger ends before it. An unknown decides nothing. Answers after the decision are
+        With enough copies, the entry is written back, and the next one is read. When the explicit negatives leave no
+        possible ack quorum, the ledger ends before it. An unknown decides nothing. Answers after the decision are
         ignored.
         """
         me = self.recovery[r]
