@@ -135,7 +135,7 @@ def _parser(*wanted: str) -> argparse.ArgumentParser:
     """The parser of all commands. Only ``wanted`` ones have their options, since importing modules takes time."""
     parser = arguments.Parser(
         prog="fencepost",
-        description="Checks replicated-log protocols written as ordinary Python.",
+        description="Checks replicated-log protocols, runs a ledger store, and validates its traces.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version, and those of what it runs on")
