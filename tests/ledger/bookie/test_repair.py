@@ -303,6 +303,15 @@ def test_a_directory_that_was_away_during_a_repair_is_known(tmp_path: Path, uri:
     run(main())
 
 
+def test_a_repair_without_events_finds_that_the_storage_has_failed() -> None:
+    async def main() -> None:
+        repair = SimpleNamespace(_events=asyncio.Queue(), server=SimpleNamespace(stopped=True))
+        with pytest.raises(SystemFailure, match="storage has failed"):
+            await asyncio.wait_for(Repair._next_event(repair), PATIENCE)  # type: ignore[arg-type]
+
+    run(main())
+
+
 @pytest.mark.parametrize("turns", range(4))
 def test_a_repair_that_is_cancelled_while_an_event_comes_ends(turns: int) -> None:
     async def main() -> None:
