@@ -115,6 +115,7 @@ EXTRAS = {
     "explore": ("starlette", "uvicorn", "anyio"),
     "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
 }
+"""The top-level modules that each extra brings. The first extra that has a module is the one to name."""
 
 
 @contextmanager

@@ -9,7 +9,9 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def size(text: str) -> int:
-    """Bytes. ``K``, ``M``, ``G``, ``T`` and ``KiB`` ... are powers of 1024, ``KB`` ... powers of 1000."""
+    """Bytes. ``K``, ``M``, ``G``, ``T`` and ``KiB`` ... are powers of 1024, ``KB`` ... powers of 1000. Raises
+    :class:`argparse.ArgumentTypeError` for what is no size or less than a byte.
+    """
     lower = text.strip().lower().replace(" ", "")
     number = lower.rstrip("kmgtib")
     unit = lower[len(number) :]
@@ -30,7 +32,9 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 864
 
 
 def seconds(text: str) -> float:
-    """Seconds, or a time with its unit: ``10``, ``10s``, ``500ms``, ``2m``, ``1.5h``, ``7d``."""
+    """Seconds, or a time with its unit: ``10``, ``10s``, ``500ms``, ``2m``, ``1.5h``, ``7d``. Raises
+    :class:`argparse.ArgumentTypeError` for what is no time or not above 0.
+    """
     number = text.strip().lower().rstrip("mshdin")
     unit = text.strip().lower()[len(number) :] or "s"
     try:
