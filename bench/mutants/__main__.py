@@ -7,7 +7,7 @@ these do not notice is looked at by the simulator and its traces, for rules that
     python -m bench.mutants ledger-chaining              every mutant of one protocol
     python -m bench.mutants --sample 20 --seed 1         some of every protocol
     python -m bench.mutants --again log                  those by more that nothing, or counts alone, noticed
-    python -m bench.mutants --page > docs/check/mutants.md     the page, of what was run
+    python -m bench.mutants --summary                    the table of docs/check/mutants.md
 
 Results are added to a file, a line each, so a campaign can be ended and goes on where it was. A result counts as long
 as neither the protocol nor the tool's limits have changed.
@@ -25,8 +25,8 @@ from pathlib import Path
 from bench.mutants import protocols
 from bench.mutants.judging import NOBODY, Notice, baselines, by_configurations, by_simulator, warm
 from bench.mutants.mutate import Mutant, mutants_of
-from bench.mutants.page import page, reasons
 from bench.mutants.results import Results
+from bench.mutants.summary import reasons, summary
 
 RESULTS = Path("build/mutants.jsonl")
 
@@ -45,7 +45,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=RESULTS, help=f"where results are kept (default: {RESULTS})")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
     parser.add_argument("--json", action="store_true", help="print results as JSON lines")
-    parser.add_argument("--page", action="store_true", help="print the page of all results")
+    parser.add_argument("--summary", action="store_true", help="print a table of all results")
     given = parser.parse_args()
     for name in given.protocol:
         if name not in protocols.SUBJECTS:
@@ -128,8 +128,8 @@ def main() -> int:
     given = _arguments()
     subjects = protocols.of(given.protocol)
     results = Results(given.results)
-    if given.page:
-        print(page(results, reasons()), end="")
+    if given.summary:
+        print(summary(results, reasons()), end="")
         return 0
     if given.list:
         for subject in subjects:

@@ -17,8 +17,9 @@ from bench.mutants import protocols
 from bench.mutants.__main__ import main
 from bench.mutants.judging import BY, in_child, trace_lines
 from bench.mutants.mutate import mutants_of, replaced
-from bench.mutants.page import reasons
+from bench.mutants.results import Results, Row
 from bench.mutants.simulated import simulate, validate
+from bench.mutants.summary import reasons, summary
 from fencepost.language.loading import shipped
 
 ROOT = Path(__file__).parents[2]
@@ -672,6 +673,23 @@ def test_every_reason_is_of_a_mutant_that_there_is() -> None:
     for protocol, why in reasons().items():
         known = {mutant.name for mutant in mutants_of(protocols.SUBJECTS[protocol].sources())[0]}
         assert set(why) <= known, protocol
+
+
+def test_the_summary_lists_reasons_that_are_missing_or_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = protocols.SUBJECTS["ledger-chaining"]
+    monkeypatch.setattr("bench.mutants.summary.SUBJECTS", {subject.name: subject})
+    results = Results(tmp_path / "mutants.jsonl")
+    names = [mutant.name for mutant in mutants_of(subject.sources())[0]]
+    for name in names:
+        by = "nothing" if name == names[0] else "counts"
+        results.rows["ledger-chaining", name] = Row("ledger-chaining", name, "", by, "", "", by_all=True)
+    why = {"ledger-chaining": {names[1]: "Redundant."}}
+    assert summary(results, why).splitlines()[2:] == [
+        f"| `ledger-chaining` | {len(names)} | 0 | 0 | 0 | 0 | {len(names) - 1} | 1 |",
+        "",
+        f"Without a reason: ledger-chaining, {names[0]}",
+        f"Noticed, so its reason is wrong: ledger-chaining, {names[1]}",
+    ]
 
 
 @pytest.mark.parametrize("protocol", ["store", "log", "quorum"])
