@@ -54,7 +54,7 @@ def explore(cores: int, **options: Any) -> tuple[int, float, list[dict[str, floa
 
 
 def costs(levels: list[dict[str, float]], cores: int) -> str:
-    """What docs/check/scale.md reckons with: candidates of a state, and nanoseconds of one core for each candidate and
+    """The figures of docs/check/spark.md: candidates of a state, and nanoseconds of one core for each candidate and
     each state.
     """
     total = {name: sum(level[name] for level in levels) for name in levels[0]}
