@@ -38,11 +38,14 @@ UNCOMMENTED = {"record of an entry": "kind (0), ledger, entry id, LAC; then the 
 
 
 def tables() -> dict[Path, dict[str, Callable[[], str]]]:
-    """What is made for each page."""
+    """What is made for each page. Auto-recovery's table leaves out what the bookie's says already."""
+    of_the_bookie = described(of_bookie.BookieSettings)
     return {
         OPERATIONS: {
-            "settings of bookie": lambda: _settings(described(of_bookie.BookieSettings)),
-            "settings of autorecovery": lambda: _settings(described(of_autorecovery.AutoRecoverySettings)),
+            "settings of bookie": lambda: _settings(of_the_bookie),
+            "settings of autorecovery": lambda: _settings(
+                [each for each in described(of_autorecovery.AutoRecoverySettings) if each not in of_the_bookie]
+            ),
             "settings of metadata": lambda: _settings(described(MetadataSettings)),
         },
         FORMATS: {name: lambda name=name: _bytes(name) for name in STRUCTS},  # type: ignore[misc]
