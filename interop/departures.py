@@ -2,7 +2,7 @@
 to happen, recorded and validated.
 
 Each scenario has a cluster of its own: Java's client and bookies on ZooKeeper, and the recorder between. Printed is
-what ``fencepost validate`` says of what was recorded. ``docs/protocols/bookkeeper-java.md`` has the findings.
+what ``fencepost validate`` says of what was recorded. ``docs/protocols/bookkeeper.md`` has the findings.
 """
 
 from __future__ import annotations
