@@ -210,8 +210,7 @@ def test_configurations_do_what_they_say(given: str) -> None:
 
 
 LONG = {
-    "engine.md", "simulator.md", "kraft-kip-853.md", "kraft-kip-853-join.md", "store.md", "ledger-chaining.md",
-    "bookkeeper-4.13.md",
+    "engine.md", "simulator.md", "kraft-kip-853.md", "store.md", "ledger-chaining.md", "bookkeeper-4.13.md",
 }  # fmt: skip
 """Pages whose commands take seconds: they explore what they tell of."""
 
