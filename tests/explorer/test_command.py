@@ -19,9 +19,9 @@ import fencepost
 from fencepost.behaviours import Trace, to_itf
 from fencepost.cli.main import main
 from fencepost.language.loading import load
+from fencepost.report.explore_command import explore_command
 from fencepost.report.html import html
 from fencepost.report.json import to_json
-from fencepost.report.onward import explore_command
 
 
 @pytest.fixture

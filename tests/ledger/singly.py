@@ -14,8 +14,8 @@ from fencepost.ledger.rules.codes import Code
 def asked(connection: int, txn: int, request: Request) -> i.Event:
     """The event that a request came by itself."""
     if type(request) is AddEntry:
-        return i.AskedToAdd(connection, (AddRequests(((txn, request),)),))
-    return i.AskedToRead(connection, 1) if is_plain_read(request) else i.Asked(connection, txn, request)
+        return i.AddsArrived(connection, (AddRequests(((txn, request),)),))
+    return i.ReadsArrived(connection, 1) if is_plain_read(request) else i.RequestArrived(connection, txn, request)
 
 
 def replayed(record: Any) -> i.Replayed:

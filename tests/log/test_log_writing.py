@@ -100,11 +100,11 @@ def test_entries_that_come_together_are_given_to_the_role_together(tmp_path: Pat
             assert given == [1000, 1, 999]
             places += await writer.append_many(stream())
             assert given == [1000, 1, 999, 1, 999] and len({*places}) == 3000
-            several = writer.several()
-            await asyncio.gather(*(writer.send_some_of(several, data) for _ in range(3)))
-            await several.over()
+            group = writer.group()
+            await asyncio.gather(*(writer.send_some_of(group, data) for _ in range(3)))
+            await group.over()
             assert sum(given) == 6000 and max(given) == 1000
-            assert several.ends == (several.places()[0], several.places()[-1]) and len(several.places()) == 3000
+            assert group.ends == (group.places()[0], group.places()[-1]) and len(group.places()) == 3000
         assert not of_log or await contents(log) == data * 6
 
     run(tmp_path, test)
@@ -124,9 +124,9 @@ def test_entries_go_as_there_is_room_and_never_more(tmp_path: Path) -> None:
                 return effects
 
             writer._role.receive = counted  # type: ignore[method-assign]
-            several = writer.several()
-            await asyncio.gather(*(writer.send_some_of(several, data[part::4]) for part in range(4)))
-            await several.over()
+            group = writer.group()
+            await asyncio.gather(*(writer.send_some_of(group, data[part::4]) for part in range(4)))
+            await group.over()
             assert max(entries for entries, _ in most) <= 200 and max(size for _, size in most) <= 300
         assert sorted(await contents(log)) == sorted(data)
 

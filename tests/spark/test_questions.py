@@ -17,7 +17,7 @@ from fencepost import OptionError, SystemFailure, errors
 from fencepost.cli.main import main
 from fencepost.language import loading
 from fencepost.language.loading import shipped
-from fencepost.report.rows import as_json
+from fencepost.report.tables import as_json
 from fencepost.spark import sql as spark_sql
 from fencepost.states import names, select
 from fencepost.states.diff import difference

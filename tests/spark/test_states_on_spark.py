@@ -22,7 +22,7 @@ from fencepost.files.storage import Storage
 from fencepost.language.loading import shipped
 from fencepost.spark import engine, stages
 from fencepost.states.columns import completed, kinds_of, schema_of
-from fencepost.states.files import Place
+from fencepost.states.files import TableLocation
 from fencepost.states.manifest import StateSpace
 from fencepost.states.writer import Writer
 
@@ -160,7 +160,7 @@ class TestHere:
 
     @pytest.mark.parametrize(
         ("owner", "method", "times"),
-        [(Writer, "take_edges", 3), (Writer, "take_level", 3), (Storage, "replace", 3), (Place, "write", 20)],
+        [(Writer, "take_edges", 3), (Writer, "take_level", 3), (Storage, "replace", 3), (TableLocation, "write", 20)],
     )
     def test_a_killed_search_goes_on_with_its_table(
         self, owner: type, method: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -250,15 +250,15 @@ class TestHere:
 
     @pytest.mark.parametrize("saved", [False, True])
     def test_a_full_disk(self, saved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        directory, real, calls = tmp_path / "spark", Place.write, []
+        directory, real, calls = tmp_path / "spark", TableLocation.write, []
 
-        def refuse(self: Place, *given: Any) -> Any:
+        def refuse(self: TableLocation, *given: Any) -> Any:
             calls.append(given)
             if len(calls) > 20:
                 raise OSError(errno.ENOSPC, "No space left on device")
             return real(self, *given)
 
-        monkeypatch.setattr(Place, "write", refuse)
+        monkeypatch.setattr(TableLocation, "write", refuse)
         given = {"checkpoint": tmp_path / "checkpoint"} if saved else {}
         full = check(Late(), directory, **given)
         assert (
@@ -268,7 +268,7 @@ class TestHere:
         if not saved:
             assert not directory.exists()
             return
-        monkeypatch.setattr(Place, "write", real)
+        monkeypatch.setattr(TableLocation, "write", real)
         got = written(Late(), directory, resume=tmp_path / "checkpoint")
         assert contents(got) == contents(written(Late(), tmp_path / "embedded", engine="embedded"))
 

@@ -21,7 +21,7 @@ from values import VALUES, Entry
 from fencepost.files.storage import open_storage
 from fencepost.states import columns
 from fencepost.states.columns import TEXT, Column, field_of, kinds_of, schema_of
-from fencepost.states.files import Place
+from fencepost.states.files import TableLocation
 from fencepost.states.kinds import converted, to_column
 
 
@@ -42,7 +42,7 @@ def expected(column: Column) -> list[Any]:
 def file_of(schema: Any, tables: Sequence[Any]) -> Iterator[str]:
     """A file with these tables, each of which is a row group."""
     with tempfile.TemporaryDirectory() as directory:
-        place = Place(open_storage(directory), "states")
+        place = TableLocation(open_storage(directory), "states")
         place.storage.create()
         part = place.write(0, iter(tables))
         assert part is not None and part.rows == sum(table.num_rows for table in tables)

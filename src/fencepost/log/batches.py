@@ -374,9 +374,9 @@ class PartWriter:
         if self._ledger is None:
             self._ledger = await self._batches.create_ledger(self._number)
             self._ledgers.append(self._ledger.id)
-        several = self._ledger.several()
-        await self._ledger.send_some_of(several, entries)
-        before, self._under_way = self._under_way, several
+        group = self._ledger.group()
+        await self._ledger.send_some_of(group, entries)
+        before, self._under_way = self._under_way, group
         if before is not None:
             await before.over()
         self._entries += len(entries)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fencepost.language.protocol import Protocol
-from fencepost.report.rows import aligned
+from fencepost.report.tables import aligned
 from fencepost.text import numbers
 from fencepost.traces.validation.coverage import Visits
 from fencepost.traces.validation.line_coverage import Line, LineTracer, lines_of

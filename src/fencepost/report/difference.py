@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.behaviours import Trace
 from fencepost.behaviours.json import states
-from fencepost.report.rows import aligned
+from fencepost.report.tables import aligned
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import constants_that_differ
 from fencepost.text.numbers import plural

@@ -23,7 +23,7 @@ from fencepost.language.context import Slot
 from fencepost.language.values import Value
 from fencepost.report.cards import SHOWN, slot_label, slot_text
 from fencepost.report.diagram import diagram
-from fencepost.report.onward import explore_command
+from fencepost.report.explore_command import explore_command
 from fencepost.report.svg import STYLE, draw
 from fencepost.report.text import (
     Happening,

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from fencepost.report.diagram import diagram
-from fencepost.report.rows import aligned
 from fencepost.report.sequence import written
+from fencepost.report.tables import aligned
 from fencepost.report.text import steps_story
 from fencepost.text import numbers
 from fencepost.traces.validation.behaviour import behaviour_of

@@ -43,7 +43,7 @@ from fencepost.files.storage import open_storage
 from fencepost.spark import level, loops
 from fencepost.spark.table_tasks import write_states, write_steps
 from fencepost.states.columns import Kinds
-from fencepost.states.files import Part, Place, writing
+from fencepost.states.files import Part, TableLocation, writing
 from fencepost.version import VERSION
 
 SCHEMA = "to int, source int, report boolean, payload binary"
@@ -406,7 +406,7 @@ def write(plan: level.Plan, number: int) -> Part | None:
 def rewrite(directory: str, stale: list[tuple[int, str]], kinds: Kinds, number: int) -> Part:
     """Rewrite files of a table of states with all columns: one task for each file."""
     with writing(directory):
-        return Place(open_storage(directory), "states").rewrite(*stale[number], kinds)
+        return TableLocation(open_storage(directory), "states").rewrite(*stale[number], kinds)
 
 
 def verify(place: str, files: list[tuple[str, str]], tasks: int, number: int) -> list[str]:

@@ -18,7 +18,7 @@ from fencepost.checker.engines.recording import steps_of
 from fencepost.files.storage import open_storage
 from fencepost.spark import level
 from fencepost.spark.level import Plan, TableOutput
-from fencepost.states.files import BLOCK, Part, Place, writing
+from fencepost.states.files import BLOCK, Part, TableLocation, writing
 
 LISTED_STATES = BLOCK // 4
 """States whose steps are listed at once."""
@@ -60,4 +60,4 @@ def write_steps(plan: Plan, partition: int, c: Compiled, old: Arena, work: Work)
 
 def _write(output: TableOutput, table: str, partition: int, blocks: Iterator[Any]) -> Part | None:
     with writing(output.place):
-        return Place(open_storage(output.place), table).write(partition, blocks)
+        return TableLocation(open_storage(output.place), table).write(partition, blocks)

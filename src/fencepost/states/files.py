@@ -2,7 +2,8 @@
 
 A file gets such a name when it is complete. Until then it has a unique name that readers ignore, so that the remains of
 a killed process or a retried task are not part of the table. The columns are final only at the end, but other processes
-write files earlier. A file that lacks a column, or has one of another kind, is rewritten then (:meth:`Place.rewrite`).
+write files earlier. A file that lacks a column, or has one of another kind, is rewritten then
+(:meth:`TableLocation.rewrite`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Part(File, frozen=True):
     order: int
 
 
-class Place:
+class TableLocation:
     """The location of one table's files. It can be sent to other processes."""
 
     def __init__(self, storage: Storage, table: str) -> None:
@@ -208,7 +209,7 @@ class Files:
     and writes a block while the next one is prepared. The next call raises any error of that thread.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TableLocation) -> None:
         self.place = place
         self.listed: list[File] = []
         self._kinds: list[Kinds | None] = []  # of each file, None if not read yet
@@ -324,7 +325,7 @@ class Files:
         ]
 
     def replace(self, kinds: Kinds, part: Part) -> None:
-        """Replace file number ``part.order`` with its version from :meth:`Place.rewrite`."""
+        """Replace file number ``part.order`` with its version from :meth:`TableLocation.rewrite`."""
         old = self.listed[part.order]
         self.place.storage.rename(part.name, old.name)
         self.listed[part.order], self._kinds[part.order] = File(old.name, part.rows, part.bytes, part.digest), kinds

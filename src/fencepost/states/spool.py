@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.checker.compiler.arrays import Array
-from fencepost.states.files import BLOCK, Place, fresh_name
+from fencepost.states.files import BLOCK, TableLocation, fresh_name
 
 Rows = tuple[Array, Array, Array, Array, Array]
 """Depths, fingerprints, the parents' fingerprints, numbers of the roots that led here (-1 for initial states), and
@@ -27,7 +27,7 @@ FIRST = ("depth", "fingerprint", "parent", "root")
 class Spool:
     """States that wait for their columns. Errors of the disk are raised unchanged."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TableLocation) -> None:
         self._files, folder = place.storage.arrow()
         self._path = f"{folder}/{fresh_name()}"
         self._file: Any = None

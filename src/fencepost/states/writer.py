@@ -19,7 +19,7 @@ from fencepost.errors import SystemFailure
 from fencepost.files.storage import open_storage
 from fencepost.semantics import Stepper
 from fencepost.states.columns import Columns
-from fencepost.states.files import BLOCK, Files, Part, Place, writing
+from fencepost.states.files import BLOCK, Files, Part, TableLocation, writing
 from fencepost.states.manifest import EDGES, NAME, File, Manifest
 from fencepost.states.spool import Spool
 
@@ -50,9 +50,9 @@ class Writer:
         self.columns = Columns(stepper)
         self.depth = 0
         self.kept = mark
-        self.states = Files(Place(self.storage, "states"))
+        self.states = Files(TableLocation(self.storage, "states"))
         self.spool = Spool(self.states.place)
-        self.edges = Files(Place(self.storage, "edges")) if edges else None
+        self.edges = Files(TableLocation(self.storage, "edges")) if edges else None
         self._begun = mark is None
         if mark is not None:
             self._stand(mark)

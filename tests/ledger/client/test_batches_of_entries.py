@@ -273,7 +273,7 @@ def test_whoever_reads_no_further_or_closes_leaves_nothing_behind() -> None:
         await reader.close()
         for outcome in await asyncio.gather(*reads, return_exceptions=True):
             assert isinstance(outcome, errors.IllegalOperationError)
-        assert not reader._readings.stretches and not reader._readings.wanted
+        assert not reader._readings.ranges and not reader._readings.wanted
         with pytest.raises(errors.IllegalOperationError):
             await reader.read_entry(1)
         with pytest.raises(errors.IllegalOperationError):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fencepost.ledger.disk.index import Index, Place, Placed, places_of
+from fencepost.ledger.disk.index import EntryLocation, Index, SectionRuns, places_of
 from fencepost.ledger.disk.sections import (
     ENTRY_HEADER,
     RUN,
@@ -38,14 +38,14 @@ class Expected:
     """Entries in a dictionary, put there and forgotten one by one."""
 
     def __init__(self) -> None:
-        self.places: dict[tuple[int, int], Place] = {}
+        self.places: dict[tuple[int, int], EntryLocation] = {}
 
     def drop(self, ledger: int) -> None:
         self.places = {key: place for key, place in self.places.items() if key[0] != ledger}
 
     def add(self, log: int, offset: int, ledger: int, entry_ids: list[int], sizes: list[int]) -> int:
         for entry_id, size in zip(entry_ids, sizes, strict=True):
-            self.places[ledger, entry_id] = Place(log, offset, size + ENTRY_HEADER)
+            self.places[ledger, entry_id] = EntryLocation(log, offset, size + ENTRY_HEADER)
             offset += size + ENTRY_HEADER
         return offset
 
@@ -81,7 +81,7 @@ def test_every_entry_is_found_where_it_was_put_last(
             sizes = [(7 * nth if ledger < 3 else 9) for nth in range(len(entry_ids))]
             runs += runs_of(ledger, entry_ids, sizes)
             offset = expected.add(log, offset, ledger, entry_ids, sizes)
-        sections.append(Placed(log, start, Runs.of_bytes(Runs.of(runs).data), forgotten))
+        sections.append(SectionRuns(log, start, Runs.of_bytes(Runs.of(runs).data), forgotten))
         if not at_once:
             index.load(sections)
             sections = []

@@ -206,7 +206,7 @@ class Cluster:
         else:
             connection = self.clients.index(client)
             event = asked(connection, effect.txn, effect.request)
-            if type(event) is i.AskedToRead:
+            if type(event) is i.ReadsArrived:
                 self.asked[id(event)] = effect.txn, effect.request
             self.events.append((self.bookies[effect.bookie], event))
 

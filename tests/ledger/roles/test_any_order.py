@@ -22,7 +22,7 @@ from fencepost.ledger.rules.metadata import DigestType, LedgerStatus
 from fencepost.ledger.rules.protections import ALL, Protections
 
 STEPS = 5000
-FROM_AFAR = (i.Asked, i.AskedToAdd, i.AskedToRead, i.Received, i.Unanswered, i.AddsAnswered, i.ReadsAnswered)
+FROM_AFAR = (i.RequestArrived, i.AddsArrived, i.ReadsArrived, i.Received, i.Unanswered, i.AddsAnswered, i.ReadsAnswered)
 
 
 class AnyOrder(Cluster):
@@ -106,11 +106,11 @@ class AnyOrder(Cluster):
 
     def txns_of(self, event: Any) -> list[int]:
         """The numbers of the requests that come with an event."""
-        if type(event) is i.AskedToAdd:
+        if type(event) is i.AddsArrived:
             return [txn for adds in event.adds for txn, _ in adds.requests]  # type: ignore[attr-defined]
-        if type(event) is i.AskedToRead:
+        if type(event) is i.ReadsArrived:
             return [self.asked.pop(id(event))[0]]
-        return [event.txn] if type(event) is i.Asked else []
+        return [event.txn] if type(event) is i.RequestArrived else []
 
     def tell_bookies(self) -> None:
         bookies = [b for b in self.bookies if b not in self.down]

@@ -166,10 +166,10 @@ def test_a_batch_is_as_many_single_requests(records: list[Record], steps: list[A
                 each.ask(txn, step)
             elif each is together and type(step[0]) is m.ReadEntry:
                 each.asked = list(enumerate(step, txn))
-                each.happen(i.AskedToRead(1, len(step)))
+                each.happen(i.ReadsArrived(1, len(step)))
             elif each is together:
                 for batch in grouped(list(enumerate(step, txn))):
-                    each.happen(i.AskedToAdd(1, batch))
+                    each.happen(i.AddsArrived(1, batch))
             else:
                 for number, request in enumerate(step, txn):
                     each.ask(number, request)
@@ -196,7 +196,7 @@ def test_a_batch_is_as_many_single_requests(records: list[Record], steps: list[A
 def test_a_read_of_an_entry_that_came_in_a_batch_waits_for_it() -> None:
     driven = Driven(ALL)
     (batch,) = grouped([(1, add(1, 0, -1, b"", KEY, False, False)), (2, add(1, 1, 0, b"", KEY, False, False))])
-    driven.happen(i.AskedToAdd(1, batch))
+    driven.happen(i.AddsArrived(1, batch))
     driven.ask(3, m.ReadEntry(1, 1))
     driven.look()
     assert driven.answers == []
@@ -210,7 +210,7 @@ def test_a_read_of_an_entry_that_came_twice_in_a_batch_waits_for_the_last() -> N
     requests = [(1, add(1, 0, -1, b"first", KEY, False, False)), (2, add(1, 0, -1, b"again", KEY, False, False))]
     driven = Driven(ALL)
     (batch,) = grouped(requests)
-    driven.happen(i.AskedToAdd(1, batch))
+    driven.happen(i.AddsArrived(1, batch))
     driven.ask(3, m.ReadEntry(1, 0))
     driven.look()
     driven.happen(i.JournalSynced(2))

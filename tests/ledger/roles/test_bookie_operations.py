@@ -190,7 +190,7 @@ def test_nothing_is_known_of_a_ledger_that_was_forgotten() -> None:
 
 def test_what_is_looked_up_of_a_ledger_while_it_is_forgotten_is_answered() -> None:
     story = with_entries(1)
-    (look_up,) = story.bookie.receive(i.AskedToRead(1, 1), 0)
+    (look_up,) = story.bookie.receive(i.ReadsArrived(1, 1), 0)
     assert isinstance(look_up, i.LookUpReads)
     story.happen(i.Call(9, "forget", (1,)))
     assert story.happen(found(look_up, 1, Code.NO_ENTRY, (5, 0, None))) == [
@@ -213,7 +213,7 @@ def test_a_poll_without_piggyback_is_answered_by_the_entry_that_it_asks_for() ->
 def test_the_polls_of_a_connection_that_is_gone_are_dropped() -> None:
     story = with_entries(1)
     story.ask(m.ReadEntry(1, -1, previous_lac=5, wait=1000))
-    story.happen(i.Asked(2, 7, m.ReadEntry(1, -1, previous_lac=5, wait=1000)))
+    story.happen(i.RequestArrived(2, 7, m.ReadEntry(1, -1, previous_lac=5, wait=1000)))
     assert story.happen(i.ConnectionClosed(1)) == [] and len(story.bookie.polls) == 1
     assert story.ask(fence())[-1] == i.Journal(3, LedgerFenced(1))
     assert story.sync()[0] == i.Answer(2, 7, m.ReadEntryResponse(1, -1, Code.OK, -1))
@@ -239,7 +239,7 @@ def too_many(request: Any) -> Any:
 )
 def test_too_many_lookups_are_refused(request_: Any) -> None:
     story = with_entries(1, lookups=2)
-    waiting = [story.bookie.receive(i.AskedToRead(1, 1), 0)[0] for _ in (50, 51)]
+    waiting = [story.bookie.receive(i.ReadsArrived(1, 1), 0)[0] for _ in (50, 51)]
     assert isinstance(waiting[0], i.LookUpReads)
     assert response(story, request_) == too_many(request_)
     story.happen(found(waiting[0], 1, Code.OK, (50, 0, body(0))))

@@ -212,4 +212,4 @@ def test_entries_go_by_the_batch_and_one_by_one(monkeypatch: pytest.MonkeyPatch)
     for seed in range(1, 31):
         simulate(drawn(seed))
     assert {"Append", "AddsAnswered", "ReadEntries", "WantEntries", "ReadsAnswered", "ForgetReads"} <= {*happened}
-    assert {"AskedToAdd", "AskedToRead", "ReadsFound"} <= {*happened}
+    assert {"AddsArrived", "ReadsArrived", "ReadsFound"} <= {*happened}

@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the query, and print the answer."""
-    from fencepost.report import rows as written
+    from fencepost.report import tables as written
     from fencepost.states.manifest import StateSpace
     from fencepost.states.queries import answered
 

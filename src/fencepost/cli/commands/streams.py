@@ -18,7 +18,7 @@ from fencepost.cli import output
 from fencepost.cli.arguments import option
 from fencepost.cli.progress import Entries
 from fencepost.errors import FencepostError, OptionError, SystemFailure
-from fencepost.ledger.client.appender import Appender, Place, Several
+from fencepost.ledger.client.appender import Appender, AppendGroup, Location
 from fencepost.ledger.client.reading import LedgerEntry
 from fencepost.ledger.errors import StoreError
 from fencepost.log.reader import LogEntry
@@ -152,17 +152,17 @@ class Counted:
         self.entries = 0
         self.bytes = 0
 
-    async def append_to(self, writer: Appender[Place], confirmed: Callable[[], int]) -> Several[Place]:
+    async def append_to(self, writer: Appender[Location], confirmed: Callable[[], int]) -> AppendGroup[Location]:
         """Append all entries; ``confirmed`` returns the number of acknowledged ones."""
-        source, several, self.confirmed = Source(self.format), writer.several(), confirmed
+        source, group, self.confirmed = Source(self.format), writer.group(), confirmed
         with progress() as line, reporting(lambda: line.report(confirmed(), self.bytes, source.share())):
             async for entries in source.batches():
                 self.entries += len(entries)
                 self.bytes += sum(map(len, entries))
-                if not await writer.send_some_of(several, entries):
+                if not await writer.send_some_of(group, entries):
                     break
-            await several.over()
-        return several
+            await group.over()
+        return group
 
     @contextlib.contextmanager
     def explained(self, acknowledged: Callable[[int, int], str]) -> Iterator[None]:

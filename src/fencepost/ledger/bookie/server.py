@@ -56,12 +56,10 @@ from fencepost.ledger.messages import (
 from fencepost.ledger.records import Record, recovered
 from fencepost.ledger.roles.bookie import Bookie
 from fencepost.ledger.roles.interface import (
+    AddsArrived,
     Answer,
     AnswerAdds,
     AnswerReads,
-    Asked,
-    AskedToAdd,
-    AskedToRead,
     Call,
     ConnectionClosed,
     Effect,
@@ -76,7 +74,9 @@ from fencepost.ledger.roles.interface import (
     LookUpBatch,
     LookUpReads,
     Measure,
+    ReadsArrived,
     Replayed,
+    RequestArrived,
     Result,
     SetTimer,
     Stop,
@@ -463,17 +463,17 @@ class Server:
         if type(request) is AddEntry:
             connection.adds += 1
             connection.in_flight += 1
-            self._deliver(AskedToAdd(connection.number, (AddRequests(((txn, request),)),)))
+            self._deliver(AddsArrived(connection.number, (AddRequests(((txn, request),)),)))
         elif is_plain_read(request):
             self._ask_to_read(connection, txn, request.ledger, request.entry_id)  # type: ignore[union-attr]
         else:
             connection.in_flight += 1
-            self._deliver(Asked(connection.number, txn, request))
+            self._deliver(RequestArrived(connection.number, txn, request))
 
     def _ask_to_read(self, connection: Connection, txn: int, ledger: int, entry_id: int) -> None:
         """Pass one plain read to the role."""
         connection.in_flight += 1
-        for effect in self.role.receive(AskedToRead(connection.number, 1), self._now()):
+        for effect in self.role.receive(ReadsArrived(connection.number, 1), self._now()):
             assert type(effect) is LookUpReads
             if effect.count:
                 connection.looks.append(PlainRead(effect.number, ledger, entry_id, txn))
@@ -523,7 +523,7 @@ class Server:
         connection.adds += stop - first
         connection.in_flight += stop - first
         for arrived in rows.adds(memory, first, stop):
-            for effect in self.role.receive(AskedToAdd(connection.number, arrived.adds), self._now()):
+            for effect in self.role.receive(AddsArrived(connection.number, arrived.adds), self._now()):
                 if type(effect) is JournalAdds:
                     self._records.append((effect.position, arrived.entries(effect.adds)))
                 else:
@@ -550,7 +550,7 @@ class Server:
         """Pass consecutive plain reads to the role."""
         requests = rows.reads(first, stop)
         connection.in_flight += stop - first
-        for effect in self.role.receive(AskedToRead(connection.number, stop - first), self._now()):
+        for effect in self.role.receive(ReadsArrived(connection.number, stop - first), self._now()):
             assert type(effect) is LookUpReads
             reads, others = ReadBatch(effect.number, requests[: effect.count]), ReadBatch(0, requests[effect.count :])
             if len(reads):

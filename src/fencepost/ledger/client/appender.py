@@ -16,7 +16,7 @@ from fencepost.ledger.client.driver import Driver
 from fencepost.ledger.errors import IllegalOperationError, StoreError
 
 Data = bytes | bytearray | memoryview
-Place = TypeVar("Place")
+Location = TypeVar("Location")
 """What identifies an entry: its id in a ledger, or its position in a log."""
 
 OVERHEAD = 1024
@@ -26,7 +26,7 @@ _AT_ONCE = 1024
 """The most entries taken at once from a caller that appends many."""
 
 
-class Appender(Generic[Place]):
+class Appender(Generic[Location]):
     """The common part of the writers of a ledger and of a log.
 
     Appends are confirmed in order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are in flight; beyond
@@ -44,7 +44,7 @@ class Appender(Generic[Place]):
         self._entries: list[bytes] = []
         """Entries appended in this turn of the loop."""
         self._sinks: list[Any] = []
-        """For each of these entries: the future, or the :class:`Several`, that takes its outcome."""
+        """For each of these entries: the future, or the :class:`AppendGroup`, that takes its outcome."""
         self._entries_size = 0
         self._is_pushing = False
         self._batches: deque[Batch] = deque()
@@ -53,7 +53,7 @@ class Appender(Generic[Place]):
 
     # -- what a writer does in its own way -----------------------------------------------------------------------------
 
-    def _place(self, ledger: int, entry: int) -> Place:
+    def _place(self, ledger: int, entry: int) -> Location:
         """The caller's name for an entry of a ledger."""
         raise NotImplementedError
 
@@ -86,16 +86,16 @@ class Appender(Generic[Place]):
 
     # -- appending -----------------------------------------------------------------------------------------------------
 
-    async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[Place]:
+    async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[Location]:
         """Append entries one after another, with many in flight at once. Gives what ``append`` gives for each, once all
         are confirmed.
 
         Raises as ``append`` does, at the first that fails. All entries before that one are confirmed.
         """
-        several = self.several()
+        group = self.group()
         if isinstance(entries, AsyncIterable):
             async for data in entries:
-                if not await self._send_one_of(several, copied(data)):
+                if not await self._send_one_of(group, copied(data)):
                     break
         else:
             drawn = map(copied, entries)
@@ -103,51 +103,51 @@ class Appender(Generic[Place]):
             while goes_on:
                 some: list[bytes] = []
                 try:
-                    some.extend(islice(drawn, self._worth_drawing(several)))
+                    some.extend(islice(drawn, self._worth_drawing(group)))
                 finally:  # entries drawn before an error are still sent
-                    goes_on = await self.send_some_of(several, some) and bool(some)
-        await several.over()
-        return several.places()
+                    goes_on = await self.send_some_of(group, some) and bool(some)
+        await group.over()
+        return group.places()
 
-    def several(self) -> Several[Place]:
+    def group(self) -> AppendGroup[Location]:
         """A collector for appends that are waited for together."""
-        return Several(self)
+        return AppendGroup(self)
 
-    async def _send_one_of(self, several: Several[Place], entry: bytes) -> bool:
+    async def _send_one_of(self, group: AppendGroup[Location], entry: bytes) -> bool:
         """Send one entry, unless an earlier one has failed. Gives whether it was sent."""
         size = len(entry)
         if not self._try_reserve(size):
             await self._wait_for_room(size)
-        if several.error is not None:
+        if group.error is not None:
             self._release(1, size)
             return False
-        several.missing += 1
-        self._put(entry, size, several)
+        group.missing += 1
+        self._put(entry, size, group)
         return True
 
-    def _worth_drawing(self, several: Several[Place]) -> int:
+    def _worth_drawing(self, group: AppendGroup[Location]) -> int:
         """How many entries to draw at once: about as many as can be sent now."""
         free, free_bytes = self._in_flight_limit - self._in_flight, self._in_flight_bytes_limit - self._in_flight_bytes
-        return max(1, min(free, _AT_ONCE, free_bytes // max(1, several.mean)))
+        return max(1, min(free, _AT_ONCE, free_bytes // max(1, group.mean)))
 
-    async def send_some_of(self, several: Several[Place], entries: list[bytes]) -> bool:
+    async def send_some_of(self, group: AppendGroup[Location], entries: list[bytes]) -> bool:
         """Send entries as room becomes free, unless an earlier one has failed. Gives whether none has failed."""
         at, sizes = 0, [*map(len, entries)]
-        several.mean = sum(sizes) // max(1, len(sizes))
+        group.mean = sum(sizes) // max(1, len(sizes))
         while at < len(entries):
             size = sizes[at]
             if not self._try_reserve(size):
                 await self._wait_for_room(size)
-            if several.error is not None:
+            if group.error is not None:
                 self._release(1, size)
                 return False
             stop, more = (at + 1, 0) if self._waiting else self._fitting(sizes, at + 1)
             self._reserve(more, stop - at - 1)
-            several.missing += stop - at
+            group.missing += stop - at
             self._push()
-            self._send_batch(entries[at:stop], size + more, several)
+            self._send_batch(entries[at:stop], size + more, group)
             at = stop
-        return several.error is None
+        return group.error is None
 
     def _fitting(self, sizes: list[int], at: int) -> tuple[int, int]:
         """The index of the first entry from ``at`` that does not fit now, and the total size of those before it."""
@@ -163,9 +163,9 @@ class Appender(Generic[Place]):
             at += 1
         return at, total
 
-    def _put_one(self, entry: bytes) -> asyncio.Future[Place]:
+    def _put_one(self, entry: bytes) -> asyncio.Future[Location]:
         """Append an entry whose room is reserved. The future gives its place once it is confirmed."""
-        future: asyncio.Future[Place] = self._new_future()
+        future: asyncio.Future[Location] = self._new_future()
         self._put(entry, len(entry), future)
         return future
 
@@ -312,7 +312,7 @@ class Sink(Protocol):
 
 class Batch:
     """Entries appended together. ``left`` of them, of ``size`` bytes, are not confirmed. ``sinks``: one sink for all,
-    or a future or a :class:`Several` for each entry.
+    or a future or a :class:`AppendGroup` for each entry.
     """
 
     __slots__ = ("left", "sinks", "size", "token")
@@ -332,7 +332,7 @@ class Batch:
             sinks.confirm(ledger, entry, number)
             return
         for sink in self._of_next(sinks, number):
-            if type(sink) is Several:
+            if type(sink) is AppendGroup:
                 sink.confirm(ledger, entry, 1)
             elif not sink.done():
                 sink.set_result(appender._place(ledger, entry))
@@ -346,7 +346,7 @@ class Batch:
             sinks.fail(error, number)
             return
         for sink in self._of_next(sinks, number):
-            if type(sink) is Several:
+            if type(sink) is AppendGroup:
                 sink.fail(error, 1)
             elif not sink.done():
                 sink.set_exception(error)
@@ -358,12 +358,12 @@ class Batch:
         return sinks if number == len(sinks) else sinks[start : start + number]
 
 
-class Several(Generic[Place]):
+class AppendGroup(Generic[Location]):
     """A sink for appends that are waited for together. ``missing``: how many are not confirmed yet. ``mean``: the
     recent mean size of an entry, in bytes.
     """
 
-    def __init__(self, appender: Appender[Place]) -> None:
+    def __init__(self, appender: Appender[Location]) -> None:
         self.missing = 0
         self.mean = 1024
         self.error: StoreError | None = None
@@ -399,13 +399,13 @@ class Several(Generic[Place]):
         if self.error is not None:
             raise self.error
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[Location]:
         """The callers' names for the confirmed entries."""
         place = self._appender._place
         return [place(ledger, entry) for ledger, entries in self.confirmed for entry in entries]
 
     @property
-    def ends(self) -> tuple[Place, Place] | None:
+    def ends(self) -> tuple[Location, Location] | None:
         """The first and the last confirmed entry; None if there are none."""
         if not self.confirmed:
             return None

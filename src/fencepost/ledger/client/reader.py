@@ -12,7 +12,7 @@ from fencepost.ledger.client import arguments
 from fencepost.ledger.client.calls import Calls, error_of
 from fencepost.ledger.client.driver import Driver
 from fencepost.ledger.client.loops import LOOPS
-from fencepost.ledger.client.reading import EntryBatch, LedgerEntry, Readings, Stretch
+from fencepost.ledger.client.reading import EntryBatch, LedgerEntry, Readings, ReadRange
 from fencepost.ledger.errors import NoSuchEntryError, StoreError
 from fencepost.ledger.roles.interface import Error
 from fencepost.ledger.roles.reader import Reader, ReaderSettings
@@ -162,7 +162,7 @@ class LedgerReader:
             last = await self.read_last_add_confirmed()
         else:
             await self._up_to(last)
-        waiting: deque[tuple[int, Stretch]] = deque()
+        waiting: deque[tuple[int, ReadRange]] = deque()
         ahead, in_flight, mean = first, 0, self._mean()
         try:
             while first <= last:
@@ -176,8 +176,8 @@ class LedgerReader:
                     waiting.append((stop - ahead, self._readings.read(ahead, stop - 1, mean)))
                     in_flight += stop - ahead
                     ahead = stop
-                number, stretch = waiting[0]
-                batch, error = await self._driver.patiently(stretch.batch)
+                number, read_range = waiting[0]
+                batch, error = await self._driver.patiently(read_range.batch)
                 waiting.popleft()
                 in_flight -= number
                 first += number
@@ -188,8 +188,8 @@ class LedgerReader:
                 if error is not None:
                     raise error
         finally:
-            for _, stretch in waiting:
-                stretch.cancel()
+            for _, read_range in waiting:
+                read_range.cancel()
 
     def _mean(self) -> int:
         """The mean size of an entry in bytes, from the metadata of a closed ledger."""

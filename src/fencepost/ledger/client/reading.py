@@ -91,7 +91,7 @@ class Readings:
         self.role = role
         self.driver = calls.driver
         self.loop = self.driver.loop
-        self.stretches: dict[int, Stretch] = {}
+        self.ranges: dict[int, ReadRange] = {}
         """Batches being read, by token."""
         self.wanted: dict[int, asyncio.Future[bytes]] = {}
         """Entries that callers want one by one."""
@@ -109,18 +109,18 @@ class Readings:
 
     # -- callers -------------------------------------------------------------------------------------------------------
 
-    def read(self, first: int, last: int, mean: int) -> Stretch:
+    def read(self, first: int, last: int, mean: int) -> ReadRange:
         """Read consecutive entries. ``mean``: the expected size of an entry in bytes."""
         actor = self.calls
         actor.calls += 1
         if LOOPS.module is None:
             LOOPS.carried(last - first + 1)
-            stretch = Stretch(self, actor.calls, first)
+            read_range = ReadRange(self, actor.calls, first)
         else:
-            stretch = RowStretch(self, actor.calls, first, last, mean)
-        self.stretches[actor.calls] = stretch
+            read_range = RowRange(self, actor.calls, first, last, mean)
+        self.ranges[actor.calls] = read_range
         actor.deliver(ReadEntries(actor.calls, first, last))
-        return stretch
+        return read_range
 
     def want(self, entry_id: int) -> asyncio.Future[bytes]:
         """Read a single entry. The role is notified once for all single entries of one turn of the loop."""
@@ -163,10 +163,10 @@ class Readings:
 
     def _failed(self, error: StoreError) -> None:
         self.driver.on_unreachable.pop(self._metadata_unreachable, None)
-        stretches, self.stretches = self.stretches, {}
-        for stretch in stretches.values():
-            if not stretch.batch.done():
-                stretch.batch.set_exception(error)
+        ranges, self.ranges = self.ranges, {}
+        for read_range in ranges.values():
+            if not read_range.batch.done():
+                read_range.batch.set_exception(error)
         self._fail_wanted(error)
 
     def _metadata_unreachable(self, error: StoreError) -> None:
@@ -184,14 +184,14 @@ class Readings:
     # -- what the role wants -------------------------------------------------------------------------------------------
 
     def _send(self, send: SendReads) -> None:
-        owner = self.stretches[send.reading] if send.reading > 0 else Singles(self, send.reading)
+        owner = self.ranges[send.reading] if send.reading > 0 else Singles(self, send.reading)
         connection = self.driver.connections.get(send.bookie) or self.driver.connection(send.bookie)
         connection.send_reads(owner, self.role.ledger, send.entry_ids)
 
     def _over(self, over: ReadOver) -> None:
         error = error_of(over.error, self.role.ledger) if over.error else None
         if over.token > 0:
-            self.stretches.pop(over.token).over(over.stop, error)
+            self.ranges.pop(over.token).over(over.stop, error)
         elif error is not None:
             self.give(over.stop, error)
 
@@ -263,7 +263,7 @@ class Reading:
         self.readings.answered(self.token, bookie, txn, None)
 
 
-class Stretch(Reading):
+class ReadRange(Reading):
     """Consecutive entries that become a batch. This class keeps them one by one, without the loops.
 
     ``batch`` gives the entries up to the first that cannot be read, if there are any, and the error, if there is one.
@@ -297,12 +297,12 @@ class Stretch(Reading):
     def cancel(self) -> None:
         """Cancel the read: its entries are no longer wanted."""
         self.batch.cancel()
-        if self.readings.stretches.pop(self.token, None) is not None:
+        if self.readings.ranges.pop(self.token, None) is not None:
             self.readings.calls.deliver(ForgetReads(self.token))
 
 
-class RowStretch(Stretch):
-    """A :class:`Stretch` by rows, with its entries in one block."""
+class RowRange(ReadRange):
+    """A :class:`ReadRange` by rows, with its entries in one block."""
 
     by_rows = True
 

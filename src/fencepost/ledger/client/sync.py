@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from fencepost.errors import OptionError
-from fencepost.ledger.client.appender import Appender, Data, Place, Several, copied
+from fencepost.ledger.client.appender import Appender, AppendGroup, Data, Location, copied
 from fencepost.ledger.client.client import Opening
 from fencepost.ledger.client.driver import FORKED
 from fencepost.ledger.client.reader import LedgerReader
@@ -231,26 +231,26 @@ def _named(method: Callable[Q, T], of: Callable[..., Any]) -> Callable[Q, T]:
     return method
 
 
-class SyncAppender(Handle[W], Generic[W, Place]):
+class SyncAppender(Handle[W], Generic[W, Location]):
     """Appends to a ledger or a log; see :class:`.Appender`."""
 
-    def append_many(self, entries: Iterable[Data]) -> list[Place]:
+    def append_many(self, entries: Iterable[Data]) -> list[Location]:
         """See :meth:`.Appender.append_many`. The entries are drawn in the caller's thread, as fast as they can be
         sent.
         """
-        several: Several[Place] = self._of.several()
+        group: AppendGroup[Location] = self._of.group()
         sending: Future[bool] | None = None
         try:
             for some in _chunks(entries):
                 if sending is not None and not self._loop.result(sending):
                     sending = None
                     break
-                sending = self._loop.submit(self._of.send_some_of(several, some))
+                sending = self._loop.submit(self._of.send_some_of(group, some))
         finally:
             if sending is not None:
                 self._loop.result(sending)
-        self._loop.wait(several.over())
-        return several.places()
+        self._loop.wait(group.over())
+        return group.places()
 
 
 class SyncLedgerWriter(SyncAppender[LedgerWriter, int]):

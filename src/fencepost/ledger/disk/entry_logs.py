@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fencepost.files.folders import SECTOR, File, Files, NoRoom, Part
-from fencepost.ledger.disk.index import Index, Place, Placed
+from fencepost.ledger.disk.index import EntryLocation, Index, SectionRuns
 from fencepost.ledger.disk.journal import Damage, aligned, refuse_later
 from fencepost.ledger.disk.ledgers import LedgerState
 from fencepost.ledger.disk.reserve import NO_RESERVE, Reserve
@@ -196,8 +196,8 @@ def read_entries(file: File, section: Section) -> Iterator[tuple[int, int, bytes
             yield run.ledger, entry_id, body
 
 
-def _placed(section: Section) -> Placed:
-    return Placed(section.log, section.entries, section.runs, section.contents.forgotten)
+def _runs_of(section: Section) -> SectionRuns:
+    return SectionRuns(section.log, section.entries, section.runs, section.contents.forgotten)
 
 
 class EntryLogs:
@@ -309,7 +309,7 @@ class EntryLogs:
         self.sequence = section.sequence
         self.sizes[section.log] = aligned(section.end)
         self._report(section)
-        self.index.load([_placed(section)])
+        self.index.load([_runs_of(section)])
         self._unfinished = False
 
     def remove(self, logs: Iterable[int]) -> None:
@@ -408,7 +408,7 @@ class EntryLogs:
         errors = loops.check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table)
         return count, errors, buffer
 
-    def read_at(self, place: Place, ledger: int, entry_id: int) -> bytes | None:
+    def read_at(self, place: EntryLocation, ledger: int, entry_id: int) -> bytes | None:
         """The body of the entry at a place; None if it cannot be read."""
         return entry_body(self.logs[place.log].read(place.offset, place.size), ledger, entry_id)
 
@@ -430,10 +430,10 @@ class EntryLogs:
             if log not in logs:
                 raise Damage(f"entry log {name_of(log)} is missing")
         self._remove_dead([log for log in logs if log not in alive])
-        self.index.load(self._placed(sorted(alive), last, newest))
+        self.index.load(self._runs_of(sorted(alive), last, newest))
         self.sequence = last.sequence
 
-    def _placed(self, logs: Sequence[int], last: Section, newest: dict[int, Scan]) -> Iterator[Placed]:
+    def _runs_of(self, logs: Sequence[int], last: Section, newest: dict[int, Scan]) -> Iterator[SectionRuns]:
         """Open entry logs and yield the runs of their sections in order."""
         for log in logs:
             file = self.files.open(name_of(log), writable=log == last.log)
@@ -450,7 +450,7 @@ class EntryLogs:
             for section in found.sections:
                 if section.sequence <= last.sequence:
                     self._report(section)
-                    yield _placed(section)
+                    yield _runs_of(section)
 
     def _remove_dead(self, logs: Collection[int]) -> None:
         """Remove entry logs that were compacted or never finished. Their numbers are reused."""

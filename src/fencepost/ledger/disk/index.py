@@ -38,7 +38,7 @@ SPARE = 8
 Numbers = NDArray[np.int64]
 
 
-class Place(NamedTuple):
+class EntryLocation(NamedTuple):
     """The location of an entry, header included."""
 
     log: int
@@ -54,7 +54,7 @@ class Located(NamedTuple):
     run: Run
 
 
-class Placed(NamedTuple):
+class SectionRuns(NamedTuple):
     """The runs of a section: its entry log, the offset of its first entry, the runs, and the ledgers whose earlier runs
     no longer count.
     """
@@ -80,7 +80,7 @@ class Index:
     # A change publishes the new table before it ends runs in older ones. So a lookup that found nothing retries if the
     # tables have changed meanwhile.
 
-    def find(self, ledger: int, entry_id: int) -> Place | None:
+    def find(self, ledger: int, entry_id: int) -> EntryLocation | None:
         """The location of an entry; None if there is none."""
         while True:
             tables = self._tables
@@ -146,11 +146,11 @@ class Index:
         """Add runs whose entries are adjacent from an offset of an entry log on. Existing entries with the same ids are
         replaced.
         """
-        self.load([Placed(log, offset, runs)])
+        self.load([SectionRuns(log, offset, runs)])
 
-    def load(self, sections: Iterable[Placed]) -> None:
+    def load(self, sections: Iterable[SectionRuns]) -> None:
         """Add the runs of many sections, in order."""
-        batch: list[Placed] = []
+        batch: list[SectionRuns] = []
         size = 0
         for section in sections:
             batch.append(section)
@@ -165,7 +165,7 @@ class Index:
         for table in self._tables:
             self._end(table, table.between(ledger, _FIRST, _LAST))
 
-    def _load(self, batch: list[Placed]) -> None:
+    def _load(self, batch: list[SectionRuns]) -> None:
         forgotten = {ledger: nth for nth, section in enumerate(batch) for ledger in section.forgotten}
         for ledger in forgotten:
             self.drop(ledger)
@@ -218,7 +218,7 @@ class Index:
         pieces: list[Located] = []
         for together in _clusters(concerned):
             if any(is_new for _, is_new in together):
-                places: dict[int, Place] = {}
+                places: dict[int, EntryLocation] = {}
                 for located, _ in sorted(together, key=lambda each: each[1]):
                     places.update(places_of(located))
                 pieces += _joined(together[0][0].run.ledger, places)
@@ -357,14 +357,14 @@ class _Table:
         ).tolist()
         return found
 
-    def place(self, at: int, entry_id: int) -> Place | None:
+    def place(self, at: int, entry_id: int) -> EntryLocation | None:
         """The location of an entry in the run that may hold it; None if it is not there."""
         offset, log, span, _, base, details, count, size_bits, gap_bits = self.runs[at].item()
         nth = entry_id - self._firsts[at]
         if nth > span or not count:
             return None
         if not size_bits and not gap_bits:
-            return Place(log, offset + nth * base, base)
+            return EntryLocation(log, offset + nth * base, base)
         bits = int.from_bytes(self.details[details : details + detail_bytes(count, size_bits, gap_bits)], "little")
         if gap_bits:
             gaps, mask, distance, wanted = bits >> count * size_bits, (1 << gap_bits) - 1, 0, nth
@@ -379,7 +379,7 @@ class _Table:
         for _ in range(nth):
             start += bits & mask
             bits >>= size_bits
-        return Place(log, offset + start, base + (bits & mask))
+        return EntryLocation(log, offset + start, base + (bits & mask))
 
     def located(self, at: int) -> Located:
         """The run with a number."""
@@ -398,7 +398,7 @@ class _Table:
         self.ended += len(rows)
 
 
-def _table_of_sections(sections: Sequence[Placed]) -> tuple[_Table, Numbers]:
+def _table_of_sections(sections: Sequence[SectionRuns]) -> tuple[_Table, Numbers]:
     """A table of all runs of some sections, and the number of each run's section."""
     lengths = [len(section.runs) for section in sections]
     rows = np.frombuffer(b"".join(section.runs.rows.tobytes() for section in sections), ROW)
@@ -499,15 +499,15 @@ def _clusters(runs: list[tuple[Located, int]]) -> Iterator[list[tuple[Located, i
         yield together
 
 
-def places_of(located: Located) -> Iterator[tuple[int, Place]]:
+def places_of(located: Located) -> Iterator[tuple[int, EntryLocation]]:
     """The ids of a run's entries, and the location of each."""
     log, offset, run = located
     for entry_id, size in zip(run.ids, run.sizes, strict=True):
-        yield entry_id, Place(log, offset, size)
+        yield entry_id, EntryLocation(log, offset, size)
         offset += size
 
 
-def _joined(ledger: int, places: dict[int, Place]) -> Iterator[Located]:
+def _joined(ledger: int, places: dict[int, EntryLocation]) -> Iterator[Located]:
     """The fewest runs that hold these entries."""
     ids: list[int] = []
     for entry_id in sorted(places):
@@ -519,7 +519,7 @@ def _joined(ledger: int, places: dict[int, Place]) -> Iterator[Located]:
     yield from _runs_at(ledger, ids, places)
 
 
-def _runs_at(ledger: int, ids: list[int], places: dict[int, Place]) -> Iterator[Located]:
+def _runs_at(ledger: int, ids: list[int], places: dict[int, EntryLocation]) -> Iterator[Located]:
     log, offset, _ = places[ids[0]]
     for run in runs_of(ledger, ids, [places[entry_id].size - ENTRY_HEADER for entry_id in ids]):
         yield Located(log, offset, run)

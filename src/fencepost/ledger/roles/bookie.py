@@ -42,12 +42,10 @@ from fencepost.ledger.messages import (
 from fencepost.ledger.records import LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
 from fencepost.ledger.roles.interface import (
     Adds,
+    AddsArrived,
     Answer,
     AnswerAdds,
     AnswerReads,
-    Asked,
-    AskedToAdd,
-    AskedToRead,
     BatchFound,
     Call,
     ConnectionClosed,
@@ -67,8 +65,10 @@ from fencepost.ledger.roles.interface import (
     Measure,
     Measured,
     Reads,
+    ReadsArrived,
     ReadsFound,
     Replayed,
+    RequestArrived,
     Result,
     RunsFound,
     SetTimer,
@@ -117,7 +117,7 @@ class Ledger(msgspec.Struct):
     lac: int = NO_ENTRY_YET
     lac_body: bytes | None = None
     position: int = 0
-    polls: dict[int, Asked] = msgspec.field(default_factory=dict)
+    polls: dict[int, RequestArrived] = msgspec.field(default_factory=dict)
 
 
 class Bookie:
@@ -148,7 +148,7 @@ class Bookie:
         self.batches: deque[tuple[int, tuple[Adds, ...]]] = deque()
         self.adds_under_way = 0
         """The number of adds not yet durable."""
-        self.lookups: dict[int, Asked] = {}
+        self.lookups: dict[int, RequestArrived] = {}
         self.reads: dict[int, tuple[int, int]] = {}
         """Reads that arrived together and wait for storage, by number: the connection, and how many are left."""
         self.reads_under_way = 0
@@ -168,7 +168,7 @@ class Bookie:
         effects: list[Effect] = []
         if self.stopped:
             return effects
-        if type(event) is Asked:
+        if type(event) is RequestArrived:
             request = event.request
             _REQUESTS[type(request)](self, event, request, effects)
         else:
@@ -177,7 +177,7 @@ class Bookie:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _adds(self, event: AskedToAdd, effects: list[Effect]) -> None:
+    def _adds(self, event: AddsArrived, effects: list[Effect]) -> None:
         """Take adds that arrived together. They do not affect each other's answers, except that a ledger's first key
         becomes its key. Keys are journalled before all entries.
         """
@@ -216,7 +216,7 @@ class Bookie:
         for adds in taken:
             self._raise_lac(self.ledgers[adds.ledger], adds.lac, effects)
 
-    def _read(self, asked: Asked, request: ReadEntry, effects: list[Effect]) -> None:
+    def _read(self, asked: RequestArrived, request: ReadEntry, effects: list[Effect]) -> None:
         assert not is_plain_read(request), "plain reads come together"
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         if request.fence:
@@ -233,7 +233,7 @@ class Bookie:
         else:
             self._end_poll(asked, ledger, effects)
 
-    def _wait(self, asked: Asked, request: ReadEntry, ledger: Ledger, effects: list[Effect]) -> None:
+    def _wait(self, asked: RequestArrived, request: ReadEntry, ledger: Ledger, effects: list[Effect]) -> None:
         limits = self.limits
         if len(self.polls) < limits.polls and len(ledger.polls) < limits.polls_of_ledger:
             self.number += 1
@@ -243,7 +243,7 @@ class Bookie:
         else:
             effects.append(Answer(asked.connection, asked.txn, _failure(request, Code.TOO_MANY_REQUESTS)))
 
-    def _batch_read(self, asked: Asked, request: BatchRead, effects: list[Effect]) -> None:
+    def _batch_read(self, asked: RequestArrived, request: BatchRead, effects: list[Effect]) -> None:
         code, ledger = Code.OK, self.ledgers.get(request.ledger, _UNKNOWN)
         if request.fence:
             code, ledger = self._fence_by_read(asked.connection, request, ledger, effects)
@@ -255,10 +255,10 @@ class Bookie:
             max_size = size_of_batch(request.max_size, self.limits.batch_size)
             effects.append(LookUpBatch(self.number, request.ledger, request.entry_id, max_count, max_size))
 
-    def _read_lac(self, asked: Asked, request: ReadLac, effects: list[Effect]) -> None:
+    def _read_lac(self, asked: RequestArrived, request: ReadLac, effects: list[Effect]) -> None:
         self._look_up(asked, NO_ENTRY_YET, effects)
 
-    def _write_lac(self, asked: Asked, request: WriteLac, effects: list[Effect]) -> None:
+    def _write_lac(self, asked: RequestArrived, request: WriteLac, effects: list[Effect]) -> None:
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         code = answer_to_key(ledger.master_key, request.master_key, self.protections)
         if code is Code.OK:
@@ -270,24 +270,24 @@ class Bookie:
         if code is Code.OK:
             self._raise_lac(ledger, request.lac, effects, request.body)
 
-    def _force(self, asked: Asked, request: ForceLedger, effects: list[Effect]) -> None:
+    def _force(self, asked: RequestArrived, request: ForceLedger, effects: list[Effect]) -> None:
         response = ForceLedgerResponse(request.ledger, Code.OK)
         if self.traces:
             effects.append(Trace("bookie_forces_ledger", request.ledger, {"position": self.position}, asked.connection))
         self._reply(Answer(asked.connection, asked.txn, response), self.position, effects)
 
-    def _list_entries(self, asked: Asked, request: ListEntries, effects: list[Effect]) -> None:
+    def _list_entries(self, asked: RequestArrived, request: ListEntries, effects: list[Effect]) -> None:
         if self._begin(asked, effects):
             effects.append(FindRuns(self.number, request.ledger))
 
-    def _info(self, asked: Asked, request: GetBookieInfo, effects: list[Effect]) -> None:
+    def _info(self, asked: RequestArrived, request: GetBookieInfo, effects: list[Effect]) -> None:
         if self._begin(asked, effects):
             effects.append(Measure(self.number))
 
-    def _auth(self, asked: Asked, request: Auth, effects: list[Effect]) -> None:
+    def _auth(self, asked: RequestArrived, request: Auth, effects: list[Effect]) -> None:
         effects.append(Answer(asked.connection, asked.txn, AuthResponse(Code.OK, NO_AUTHENTICATION)))
 
-    def _start_tls(self, asked: Asked, request: StartTls, effects: list[Effect]) -> None:
+    def _start_tls(self, asked: RequestArrived, request: StartTls, effects: list[Effect]) -> None:
         """Refuse TLS. The driver handles TLS, and passes this request on only if it has none."""
         effects.append(Answer(asked.connection, asked.txn, StartTlsResponse(Code.BAD_REQUEST)))
 
@@ -327,7 +327,7 @@ class Bookie:
                 response = ReadLacResponse(request.ledger, code, ledger.lac_body, event.body)
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
-    def _asked_to_read(self, event: AskedToRead, effects: list[Effect]) -> None:
+    def _asked_to_read(self, event: ReadsArrived, effects: list[Effect]) -> None:
         count = how_many_may_begin(event.count, len(self.lookups) + self.reads_under_way, self.limits.lookups)
         self.number += 1
         if count:
@@ -499,7 +499,7 @@ class Bookie:
 
     def _trace_read(
         self,
-        asked: Asked,
+        asked: RequestArrived,
         request: ReadEntry,
         found: Found,
         code: Code,
@@ -624,7 +624,7 @@ class Bookie:
             del self.polls[number]
             self._end_poll(ledger.polls.pop(number), ledger, effects)
 
-    def _end_poll(self, poll: Asked, ledger: Ledger, effects: list[Effect]) -> None:
+    def _end_poll(self, poll: RequestArrived, ledger: Ledger, effects: list[Effect]) -> None:
         """Answer a long poll: with the entry after the reader's LAC if that is confirmed, otherwise with the requested
         entry.
         """
@@ -639,11 +639,11 @@ class Bookie:
             response = ReadEntryResponse(request.ledger, NO_ENTRY_YET, Code.OK, ledger.lac)
             self._reply(Answer(poll.connection, poll.txn, response), ledger.position, effects)
 
-    def _look_up(self, asked: Asked, entry_id: int, effects: list[Effect]) -> None:
+    def _look_up(self, asked: RequestArrived, entry_id: int, effects: list[Effect]) -> None:
         if self._begin(asked, effects):
             effects.append(LookUp(self.number, asked.request.ledger, entry_id))
 
-    def _begin(self, asked: Asked, effects: list[Effect]) -> bool:
+    def _begin(self, asked: RequestArrived, effects: list[Effect]) -> bool:
         """Register a request that waits for storage under a new number, or refuse it if too many wait."""
         if len(self.lookups) + self.reads_under_way < self.limits.lookups:
             self.number += 1
@@ -673,7 +673,7 @@ def _is_piggyback(request: ReadEntry) -> bool:
     return request.previous_lac is not None and request.piggyback
 
 
-def _previous_lac(poll: Asked) -> int:
+def _previous_lac(poll: RequestArrived) -> int:
     assert isinstance(poll.request, ReadEntry) and poll.request.previous_lac is not None
     return poll.request.previous_lac
 
@@ -681,7 +681,7 @@ def _previous_lac(poll: Asked) -> int:
 _UNKNOWN = Ledger()
 """The state of a ledger unknown to a bookie. Never modified."""
 
-_REQUESTS: dict[type, Callable[[Bookie, Asked, Any, list[Effect]], None]] = {
+_REQUESTS: dict[type, Callable[[Bookie, RequestArrived, Any, list[Effect]], None]] = {
     ReadEntry: Bookie._read,
     ReadLac: Bookie._read_lac,
     WriteLac: Bookie._write_lac,
@@ -694,8 +694,8 @@ _REQUESTS: dict[type, Callable[[Bookie, Asked, Any, list[Effect]], None]] = {
 }
 
 _EVENTS: dict[type, Callable[[Bookie, Any, list[Effect]], None]] = {
-    AskedToAdd: Bookie._adds,
-    AskedToRead: Bookie._asked_to_read,
+    AddsArrived: Bookie._adds,
+    ReadsArrived: Bookie._asked_to_read,
     ReadsFound: Bookie._reads_found,
     JournalSynced: Bookie._journal_synced,
     JournalFailed: Bookie._journal_failed,

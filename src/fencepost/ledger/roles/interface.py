@@ -346,9 +346,9 @@ class ReadOver(Effect, frozen=True, gc=False):
 # -- a bookie, its clients and its disk -------------------------------------------------------------------------------
 
 
-class Asked(Event, frozen=True, gc=False):
-    """A request arrived that is neither an add nor a plain read: for those see :class:`AskedToAdd` and
-    :class:`AskedToRead`.
+class RequestArrived(Event, frozen=True, gc=False):
+    """A request arrived that is neither an add nor a plain read: for those see :class:`AddsArrived` and
+    :class:`ReadsArrived`.
     """
 
     connection: int
@@ -403,7 +403,7 @@ class Adds(Protocol):
         """The index of the last add of an entry, -1 if there is none."""
 
 
-class AskedToAdd(Event, frozen=True, gc=False):
+class AddsArrived(Event, frozen=True, gc=False):
     """Consecutive adds arrived over a connection. Each of ``adds`` has those of one ledger. The outcome is the same as
     if each arrived alone.
     """
@@ -440,7 +440,7 @@ class Reads(Protocol):
         """The reads at some indices."""
 
 
-class AskedToRead(Event, frozen=True, gc=False):
+class ReadsArrived(Event, frozen=True, gc=False):
     """``count`` consecutive plain reads arrived over a connection. The outcome is the same as if each arrived alone."""
 
     connection: int

@@ -77,7 +77,7 @@ class AddRequests:
 
 
 def grouped(requests: Sequence[tuple[int, AddEntry]]) -> Iterator[tuple[AddRequests, ...]]:
-    """Group numbered adds of a connection into events (:class:`fencepost.ledger.roles.interface.AskedToAdd`): by
+    """Group numbered adds of a connection into events (:class:`fencepost.ledger.roles.interface.AddsArrived`): by
     ledger, in the order of each ledger's first add. Another key or other flags for the same ledger start a new
     event.
     """

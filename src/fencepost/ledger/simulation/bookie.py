@@ -37,12 +37,10 @@ from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, Request
 from fencepost.ledger.records import EntryAdded, Record, recovered
 from fencepost.ledger.roles.bookie import Bookie
 from fencepost.ledger.roles.interface import (
+    AddsArrived,
     Answer,
     AnswerAdds,
     AnswerReads,
-    Asked,
-    AskedToAdd,
-    AskedToRead,
     Call,
     ConnectionClosed,
     Effect,
@@ -57,8 +55,10 @@ from fencepost.ledger.roles.interface import (
     LookUpBatch,
     LookUpReads,
     Measure,
+    ReadsArrived,
     ReadsFound,
     Replayed,
+    RequestArrived,
     Result,
     SetTimer,
     Stop,
@@ -343,7 +343,7 @@ class BookieProcess:
             return
         self._take(number)
         self._asked(number, ((txn, request),))
-        self.deliver(Asked(number, txn, request))
+        self.deliver(RequestArrived(number, txn, request))
         self._inform_judge()
 
     def _take(self, number: int) -> None:
@@ -361,18 +361,18 @@ class BookieProcess:
             memory = taken(rows, requests)
             if are_adds:
                 for self.adds in rows.adds(memory, 0, len(requests)):
-                    self.deliver(AskedToAdd(number, self.adds.adds))
+                    self.deliver(AddsArrived(number, self.adds.adds))
                 return
             self.reads = rows.reads(0, len(requests))
         elif are_adds:
             if self.environment.by_rows:
                 OF_BOOKIES.carried(len(requests))
             for adds in grouped(requests):
-                self.deliver(AskedToAdd(number, adds))
+                self.deliver(AddsArrived(number, adds))
             return
         else:
             self.reads = [(txn, request.entry_id, request.ledger) for txn, request in requests]
-        self.deliver(AskedToRead(number, len(requests)))
+        self.deliver(ReadsArrived(number, len(requests)))
 
     def _asked(self, number: int, requests: Iterable[tuple[int, Request]]) -> None:
         """Note the requests that the role is about to receive."""

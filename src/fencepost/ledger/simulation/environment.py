@@ -13,7 +13,7 @@ from fencepost.ledger.entries import Digests
 from fencepost.ledger.kernels.requests import AddBatch, ReadResults
 from fencepost.ledger.kernels.results import CODE
 from fencepost.ledger.records import EntryAdded
-from fencepost.ledger.roles.interface import AskedToAdd, Effect, Event, ReadsFound, Role, Trace
+from fencepost.ledger.roles.interface import AddsArrived, Effect, Event, ReadsFound, Role, Trace
 from fencepost.ledger.roles.requests import AddRequests
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.cookies import Cookie
@@ -46,7 +46,7 @@ def _plain(value: Any) -> Any:
 
 def _canonical(event: Event) -> Any:
     """An event in a form that does not depend on whether the loops are used."""
-    if type(event) is AskedToAdd:
+    if type(event) is AddsArrived:
         return event.connection, [_adds(adds) for adds in event.adds]
     if type(event) is ReadsFound:
         return event.number, event.ledger, event.code, _reads(event.reads)

@@ -32,7 +32,7 @@ MOST_RUNS = 200
 
 CHAIN = "chain"
 
-Place: TypeAlias = tuple[str, int, int]
+EventKey: TypeAlias = tuple[str, int, int]
 """An event: node, incarnation, number."""
 
 Writer: TypeAlias = tuple[str, int, str]
@@ -107,16 +107,16 @@ class LogConformance(Conformance):
         self.numbers: dict[int, int] = {}
         """The numbers of ledgers in the protocol."""
         self.ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
-        self.updates: dict[Place, _Update] = {}
+        self.updates: dict[EventKey, _Update] = {}
         """The updates by the events that send them. ``answers``: by the events of their outcomes."""
-        self.answers: dict[Place, _Update] = {}
+        self.answers: dict[EventKey, _Update] = {}
         self.reads: dict[int, Event] = {}
         """For each version of the chain that was read, one event with its contents."""
-        self.fences: dict[int, list[Place]] = defaultdict(list)
+        self.fences: dict[int, list[EventKey]] = defaultdict(list)
         """The events of fences of each ledger."""
         self.changed: set[int] = set()
         """The versions that withdrew batches."""
-        self.sealed_before: set[Place] = set()
+        self.sealed_before: set[EventKey] = set()
         """The look-ups of batches by clients that have found the log sealed."""
         self.untraced: dict[int, tuple[int | None, tuple[int, ...]]] = {}
         """The versions that no event of the trace has written: the last ledger before each, and the ledgers that the
@@ -319,7 +319,7 @@ class LogConformance(Conformance):
         """The steps without an event, as events. Each has a node of its own, since it is ordered by its causes only."""
         unseen: list[Event] = []
 
-        def add(action: str, **parameters: Any) -> Place:
+        def add(action: str, **parameters: Any) -> EventKey:
             event = Event(f"({len(unseen) + 1})", 1, 1, action, self.subject, parameters)
             unseen.append(event)
             return event.place

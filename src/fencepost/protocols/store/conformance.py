@@ -32,7 +32,7 @@ Client: TypeAlias = tuple[str, int, str, int]
 Reading: TypeAlias = tuple[str, int, str]
 """A reader: node, incarnation, actor."""
 
-Place: TypeAlias = tuple[str, int, int]
+EventKey: TypeAlias = tuple[str, int, int]
 """An event: node, incarnation, number."""
 
 WRITES = (
@@ -70,7 +70,7 @@ class StoreConformance(Conformance):
         self.bookies: dict[str, int] = {}
         self.clients: dict[Client, int] = {}
         self.attempts: Counter[tuple[str, int, str]] = Counter()
-        self.client_of: dict[Place, Client] = {}
+        self.client_of: dict[EventKey, Client] = {}
         self.followers: dict[Reading, int] = {}
         self.reading_nodes: set[tuple[str, int]] = set()
         """Incarnations of clients whose readers are traced."""
@@ -84,7 +84,7 @@ class StoreConformance(Conformance):
         self.of_client: dict[Client, list[Event]] = {}
         """The events of clients about the metadata, in order."""
         self.last_of: dict[Client, Event] = {}
-        self.next_of: dict[Place, str] = {}
+        self.next_of: dict[EventKey, str] = {}
         """The next action of a client right after it has read the metadata, or has resent entries."""
         self.last_entry = self.last_read = -1
         self.deferring: set[Client] = set()
@@ -251,11 +251,11 @@ class StoreConformance(Conformance):
                     self.senders[message].append(self.client_of[event.place])
                     self.lacs[message].append(event.parameters.get("force" if message[1] == "force" else "lac"))
 
-    def _lac_learnt(self) -> dict[Place, list[tuple[Any, ...]]]:
+    def _lac_learnt(self) -> dict[EventKey, list[tuple[Any, ...]]]:
         """Readers learn LACs from owners: for each event in which the LAC of an owner moves, the readers that learn
         that LAC next.
         """
-        moved: list[tuple[int, Place]] = []
+        moved: list[tuple[int, EventKey]] = []
         for event in self.events:
             if event.action in ("client_confirms", "client_receives_force_response"):
                 place = event.place
@@ -263,7 +263,7 @@ class StoreConformance(Conformance):
                     moved.append((event.parameters["lac"], place))
         moved.sort(key=lambda each: each[0])
         lacs = [lac for lac, _ in moved]
-        found: dict[Place, list[tuple[Any, ...]]] = defaultdict(list)
+        found: dict[EventKey, list[tuple[Any, ...]]] = defaultdict(list)
         for event in self.events:
             if event.action == "reader_learns_lac":
                 at = bisect_left(lacs, event.parameters["lac"])

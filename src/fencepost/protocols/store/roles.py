@@ -795,13 +795,13 @@ class StoreRoles(Protected, Protocol):
 
     def _take(self, c: ModelValue, b: ModelValue, requests: Sequence[Any]) -> None:
         connection, kind = clients(self).index(c), _kind(requests[0])
-        if kind is role.AskedToAdd:
+        if kind is role.AddsArrived:
             for adds in grouped(requests):
-                self._ask(b, role.AskedToAdd(connection, adds))
-        elif kind is role.AskedToRead:
-            self._ask(b, role.AskedToRead(connection, len(requests)), requests)
+                self._ask(b, role.AddsArrived(connection, adds))
+        elif kind is role.ReadsArrived:
+            self._ask(b, role.ReadsArrived(connection, len(requests)), requests)
         else:
-            self._ask(b, role.Asked(connection, *requests[0]))
+            self._ask(b, role.RequestArrived(connection, *requests[0]))
 
     @action(b=bookies, c=clients, by="c")
     def answer_comes(self, b: ModelValue, c: ModelValue) -> None:
@@ -975,7 +975,7 @@ class StoreRoles(Protected, Protocol):
         self.strange += 1
         body = DIGESTS.entry_body(Entry(LEDGER, 0, NO_ENTRY_YET, 1, b"?"))
         add = AddEntry(LEDGER, 0, NO_ENTRY_YET, body, master_key(b"?"))
-        self._ask(b, role.AskedToAdd(STRANGER, (AddRequests(((1, add),)),)))
+        self._ask(b, role.AddsArrived(STRANGER, (AddRequests(((1, add),)),)))
 
     # -- the metadata service ------------------------------------------------------------------------------------------
 
@@ -1256,8 +1256,8 @@ def _kind(numbered: tuple[int, Request]) -> type[role.Event] | None:
     """The event of requests that may arrive together, or None for those that arrive alone."""
     _, request = numbered
     if isinstance(request, AddEntry):
-        return role.AskedToAdd
-    return role.AskedToRead if is_plain_read(request) else None
+        return role.AddsArrived
+    return role.ReadsArrived if is_plain_read(request) else None
 
 
 def _are_alike(asked: Mapping[int, Awaited], one: tuple[int, Response], other: tuple[int, Response]) -> bool:

@@ -221,11 +221,11 @@ class System:
 
     def ask(self, b: str, request: Request) -> Response:
         """Let a bookie handle a request, and return its response."""
-        event: interface.Event = interface.Asked(1, 1, request)
+        event: interface.Event = interface.RequestArrived(1, 1, request)
         if type(request) is AddEntry:
-            event = interface.AskedToAdd(1, (AddRequests(((1, request),)),))
+            event = interface.AddsArrived(1, (AddRequests(((1, request),)),))
         elif is_plain_read(request):
-            event = interface.AskedToRead(1, 1)
+            event = interface.ReadsArrived(1, 1)
         answers = self._give_bookie(b, event, request)
         if len(answers) != 1:
             raise Difference(f"what {b} answers to {request!r}", "one answer", answers)

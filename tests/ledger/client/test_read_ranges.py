@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.ledger.client import reading
 from fencepost.ledger.client.loops import LOOPS
-from fencepost.ledger.client.reading import RowStretch, Singles
+from fencepost.ledger.client.reading import RowRange, Singles
 from fencepost.ledger.entries import Digests, Entry
 from fencepost.ledger.errors import NoSuchEntryError
 from fencepost.ledger.roles.interface import ReadsAnswered
@@ -86,16 +86,16 @@ def run(test: Any) -> None:
 def test_what_comes_behind_an_entry_that_can_not_be_had_is_not_taken_for_what_is_before_it(digest: DigestType) -> None:
     async def test() -> None:
         readings: Any = Readings(digest)
-        stretch = RowStretch(readings, 1, 0, 9, 100)
+        read_range = RowRange(readings, 1, 0, 9, 100)
         digests = readings.role.digests
-        stretch.entries_read("b", *responses(digests, 6, 7, 8, 9, 4))
-        stretch.entries_read("b", *responses(digests, 0, 5, 2, 3, 1, 0, damaged=5))
-        stretch.found(Entry(1, 3, 7, 7, b"again"))
+        read_range.entries_read("b", *responses(digests, 6, 7, 8, 9, 4))
+        read_range.entries_read("b", *responses(digests, 0, 5, 2, 3, 1, 0, damaged=5))
+        read_range.found(Entry(1, 3, 7, 7, b"again"))
         assert readings.all_told() == [([6, 7, 8, 9, 4], False), ([0, 2, 3, 1, 0], False), ([5], True)]
         assert [each.lac for each in readings.told] == [-1, -1, -1]
         failure = NoSuchEntryError("5")
-        stretch.over(5, failure)
-        batch, error = stretch.batch.result()
+        read_range.over(5, failure)
+        batch, error = read_range.batch.result()
         assert (
             batch is not None and list(batch) == [b"data0", b"data1", b"data2", b"data3", b"data4"] and error is failure
         )
