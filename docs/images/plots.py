@@ -46,11 +46,6 @@ def drawn(folder: Path) -> dict[str, str]:
             by_depth(depths, "status", "states"),
             {"IN_RECOVERY": "in recovery", "CLOSED": "closed", "OPEN": "open"},
         ),
-        "copies.svg": stacked(
-            "States at each depth in which the entry is acknowledged", "depth", "states",
-            by_depth(table("copies.csv"), "copies", "states"),
-            {"2": "two copies, the ack quorum", "1": "a single copy"},
-        ),
         "hope.svg": stacked(
             "States at each depth, by whether the ledger can still be closed", "depth", "states",
             {int(row["depth"]): {name: int(row[name]) for name in ("True", "False")} for row in hope},
