@@ -141,7 +141,7 @@ CASES: list[tuple[str, int, list[str], list[str]]] = [
     ("option without its value", 151, ["check", "counter.py", "--json"], ["--json", "expected one argument"]),
     ("output in no directory", 151, ["check", "counter.py", "--json", "no/r.json"],
     ["--json no/r.json", "no directory no"]),
-    ("no output", 151, ["check", "counter.py", "--json", ""], ["--json is given no name", "name a file"]),
+    ("no output", 151, ["check", "counter.py", "--json", ""], ["--json needs a name", "name a file"]),
     ("no folder", 151, ["check", "counter.py", "--states", ""], ["--states", "name a directory"]),
     ("a constant that is a set", 151, ["check", "sets.py", "-D", "sizes=1,x"], ["constant sizes is a set, not 'x'"]),
     ("a constant that is no number", 151, ["check", "sets.py", "-D", "ratio=nan"],

@@ -219,7 +219,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (MemoryError(), 153, "out of memory: stop in time with --max-memory"),
+        (MemoryError(), 153, "out of memory: set a limit with --max-memory"),
         (OSError(errno.ENOSPC, "No space left on device", "/somewhere"), 153, "No space left on device: /somewhere"),
         (SystemFailure("a checkpoint of another protocol"), 153, "a checkpoint of another protocol"),
         (KeyboardInterrupt(), 130, "interrupted"),

@@ -117,11 +117,11 @@ def test_a_check_is_held_to_what_is_expected(here: Run, arguments: tuple[str, ..
         (("--expect", "never_six"), "has no verdict named never_six: did you mean never_five?"),
         (
             ("--expect", "configuration"),
-            "--expect configuration is for what a configuration is to come to: give --config",
+            "--expect configuration is the expected verdict of a configuration: give --config",
         ),
         (
             ("--expect", "configuration", "--config", "small", "-D", "limit=3"),
-            "--expect configuration and -D do not go",
+            "--expect configuration cannot be combined with -D",
         ),
     ],
 )

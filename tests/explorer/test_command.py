@@ -113,7 +113,7 @@ def test_the_browser_is_opened_unless_it_is_not_to_be(
     [
         ([], 151, "give a protocol"),
         (["nowhere"], 150, "no protocol named nowhere"),
-        (["counter.py", "--port", "99999"], 151, "99999 is no port"),
+        (["counter.py", "--port", "99999"], 151, "99999 is not a port"),
         (["counter.py", "-D", "limit=x"], 151, "limit"),
         (["counter.py", "--path", "0/9"], 151, "--path: counter has no action number 9"),
         (["counter.py", "--path", "0:aaaaaa"], 151, "--path: the steps of the link lead to another state"),
@@ -122,7 +122,7 @@ def test_the_browser_is_opened_unless_it_is_not_to_be(
         (["counter.py", "--trace", "counter.py"], 151, "--trace counter.py: it is not JSON"),
         (["counter.py", "--trace", "found.json", "-D", "limit=2"], 151, "leave out -D"),
         (["counter.py", "--trace", "found.json", "--path", "0"], 151, "leave one out"),
-        (["--trace", "found.json"], 151, "it is of counter, which is not shipped"),
+        (["--trace", "found.json"], 151, "its protocol, counter, is not shipped"),
         (
             ["ledger-chaining", "--trace", "found.json"],
             151,

@@ -54,7 +54,7 @@ def started(uri: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def test_a_log_from_its_making_to_its_seal(store: str) -> None:
-    assert command(store, "create", "a", "--ensemble", "2") == "log a is made\n"
+    assert command(store, "create", "a", "--ensemble", "2") == "log a is created\n"
     told = json.loads(
         command(
             store,
@@ -207,7 +207,7 @@ def test_a_leader_that_is_stopped_and_goes_on_does_no_harm(store: str) -> None:
         (("show", "none"), "there is no log none: make it, or correct the name"),
         (("create", "a/b"), "'a/b' is no name of a log"),
         (("create", "x", "--ack-quorum", "4"), "ack_quorum 4: an ack quorum is at least 1"),
-        (("tail", "x", "--at", "nowhere"), "'nowhere' is no place in a log"),
+        (("tail", "x", "--at", "nowhere"), "'nowhere' is not a place in a log"),
         (("trim", "x"), "is required"),
         (("trim", "x", "--before", "latest"), "--before latest: give LEDGER:ENTRY"),
         (("append", "none"), "there is no log none"),
@@ -258,7 +258,7 @@ def test_a_log_is_deleted_only_by_who_says_so(store: str) -> None:
     assert refused.startswith("fencepost: everybody on this machine can see --password")
     assert (
         refused.partition("\n")[2]
-        == "fencepost: to delete the log e with 2 ledgers cannot be undone: give --yes to do it\n"
+        == "fencepost: deleting the log e with 2 ledgers cannot be undone: give --yes to do it\n"
     )
     assert command(store, "delete", "e", "--password", "p", "--yes") == "log e is deleted, with 2 ledgers\n"
     assert "there is no log e" in command(store, "delete", "e", "--yes", code=1)

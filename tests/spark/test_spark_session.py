@@ -162,7 +162,7 @@ def test_settings_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> Non
         main(["check", "ledger-chaining", "--engine", "spark", "--conf", "executor.memory"])
         == fencepost.errors.WRONG_OPTIONS
     )
-    assert "'executor.memory' is no setting of Spark" in capsys.readouterr().err
+    assert "'executor.memory' is not a setting of Spark" in capsys.readouterr().err
     assert main(["check", "ledger-chaining", "--conf", "spark.executor.memory=1g"]) == fencepost.errors.WRONG_OPTIONS
     assert "--conf is for --engine spark" in capsys.readouterr().err
 

@@ -65,21 +65,21 @@ def bits(text: str) -> int:
 def setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark: give one like spark.executor.memory=4g")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a setting of Spark: give one like spark.executor.memory=4g")
     return name, value
 
 
 def place(text: str) -> Path | str:
     """A folder, or a URL."""
     if not text:
-        raise argparse.ArgumentTypeError("it is given no name: name a directory")
+        raise argparse.ArgumentTypeError("the name is empty: name a directory")
     return text if "://" in text else Path(text)
 
 
 def port(text: str) -> int:
     number = count(text)
     if number > 65_535:
-        raise argparse.ArgumentTypeError(f"{text} is no port: give at most 65535")
+        raise argparse.ArgumentTypeError(f"{text} is not a port: give at most 65535")
     return number
 
 
@@ -120,7 +120,7 @@ def option(
 def add_constants(parser: argparse._ActionsContainer) -> None:
     """Declare the options for constants of a protocol."""
     option(parser, "-D NAME=VALUE ...", "set a constant: bookies=3", dest="define")
-    option(parser, "--config NAME", "one of the protocol's configurations; -D is applied on top of it")
+    option(parser, "--config NAME", "use one of the protocol's configurations; -D overrides its constants")
 
 
 def add_spark(parser: Any) -> None:
@@ -128,6 +128,6 @@ def add_spark(parser: Any) -> None:
     option(
         parser,
         "--master URL",
-        "where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine",
+        "the Spark master; by default that of spark-submit or spark-defaults.conf, or this machine",
     )
-    option(parser, "--conf KEY=VALUE ...", "a setting of Spark; can be given several times", setting)
+    option(parser, "--conf KEY=VALUE ...", "a setting of Spark (repeatable)", setting)

@@ -27,25 +27,25 @@ COMMANDS = {
     "show": "a protocol's constants, variables, actions and properties",
     "check": "explore every state of a protocol",
     "explore": "walk through a protocol in the browser",
-    "query": "ask a state space in SQL (check --states DIR makes one)",
-    "witness": "the shortest behaviour to a state that SQL describes",
+    "query": "query a state space in SQL (check --states DIR writes one)",
+    "witness": "the shortest behaviour to a state that satisfies an SQL condition",
     "diff": "compare two state spaces",
     "simulate-store": "run clusters of the ledger store under seeded faults, on virtual time",
     "validate": "check traces of running systems against a protocol",
     "cluster": "run a ledger store on this machine, see its state, and inject faults",
     "metadata": "run the metadata service",
-    "user": "make the line of a user for a server's file of users",
+    "user": "print a user's line for a server's file of users",
     "quorum": "show and change the voters of a replicated metadata service",
-    "bookie": "run a bookie, and look after it",
+    "bookie": "run, inspect and maintain bookies",
     "autorecovery": "copy the entries of lost bookies to others, automatically",
     "ledger": "create, write, read and recover ledgers",
     "log": "write, follow, trim, seal and delete logs of many ledgers",
-    "simulate-log": "run worlds of writers and readers of one log under seeded faults, on virtual time",
+    "simulate-log": "run writers and readers of one log under seeded faults, on virtual time",
     "simulate-quorum": "run whole quorums under seeded faults, on virtual time",
     "simulate-world": "run whole systems under seeded faults, on virtual time",
-    "record": "a proxy between clients and bookies that records messages and injects faults",
+    "record": "run a proxy between clients and bookies that records messages and injects faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",
-    "completion": "print what makes a shell complete these commands and their options",
+    "completion": "print a script that completes commands and options in a shell",
 }
 """The purpose of each command. Its module in :mod:`fencepost.cli.commands` has the same name (with ``_`` for ``-``).
 The module has ``add_options(parser)``, and ``run(args)``, which returns the exit code.
@@ -138,7 +138,7 @@ def _parser(*wanted: str) -> argparse.ArgumentParser:
         description="Checks replicated-log protocols, runs a ledger store, and validates its traces.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="store_true", help="print the version, and those of what it runs on")
+    parser.add_argument("--version", action="store_true", help="print the versions of Fencepost, Python and libraries")
     parser.set_defaults(command=None, debug=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=arguments.Parser)
     for name, purpose in COMMANDS.items():

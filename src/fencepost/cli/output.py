@@ -93,9 +93,9 @@ def failed(error: BaseException, debug: bool) -> int:
     elif isinstance(error, KeyboardInterrupt):
         message, code = "interrupted", errors.INTERRUPTED
     elif isinstance(error, MemoryError):
-        message = "out of memory: stop in time with --max-memory, or check a smaller configuration"
+        message = "out of memory: set a limit with --max-memory, or check a smaller configuration"
     elif isinstance(error, RecursionError):
-        message = "something is nested too deeply to be worked on"
+        message = "something is nested too deeply"
     elif isinstance(error, OSError):
         file = f": {error.filename}" if error.filename else ""
         message = f"the machine failed: {error.strerror or error}{file}"

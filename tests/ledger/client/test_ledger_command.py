@@ -69,7 +69,7 @@ def test_lines_go_in_and_come_out(store: tuple[str, list[Process]]) -> None:
         == '{"entry": 2, "data": "two"}\n'
     )
     assert command(uri, "tail", ledger, "--password", "p", "--first", "3") == "three\n"
-    seen = "fencepost: everybody on this machine can see --password: --password-file keeps it\n"
+    seen = "fencepost: everybody on this machine can see --password: use --password-file\n"
     assert command(uri, "append", ledger, "--password", "p", code=1) == f"{seen}fencepost: ledger {ledger} is closed\n"
     assert command(uri, "read", ledger, code=1) == f"fencepost: the password is not that of ledger {ledger}\n"
     shown = json.loads(command(uri, "show", ledger, "--json"))
@@ -83,7 +83,7 @@ def test_ledgers_are_deleted_by_who_means_it_and_not_those_of_logs(store: tuple[
     uri, _ = store
     one, two, of_log = (command(uri, "create", *more).strip() for more in ((), (), ("--custom", "log=orders")))
     refused = command(uri, "delete", one, two, code=151)
-    assert refused == "fencepost: to delete 2 ledgers cannot be undone: give --yes to do it\n"
+    assert refused == "fencepost: deleting 2 ledgers cannot be undone: give --yes to do it\n"
     assert "give --of-log with the name of the log" in command(uri, "delete", one, of_log, "--yes", code=151)
     assert "there is no ledger 99" in command(uri, "delete", one, "99", "--yes", code=1)
     assert {one, two, of_log} <= {*command(uri, "list").split()}, "nothing of it was deleted"
@@ -101,7 +101,7 @@ def test_ledgers_are_deleted_by_who_means_it_and_not_those_of_logs(store: tuple[
         while b"(yes or no) " not in asked:
             asked += os.read(ours, 1000)
         os.write(ours, f"{answer}\n".encode())
-        assert asking.wait(PATIENCE) == code and f"To delete ledger {one} cannot be undone. Do it?".encode() in asked
+        assert asking.wait(PATIENCE) == code and f"Deleting ledger {one} cannot be undone. Continue?".encode() in asked
         os.close(ours)
     assert command(uri, "delete", two, "--yes") == f"ledger {two} is deleted\n"
     assert command(uri, "delete", of_log, "--of-log", "orders", "--yes") == f"ledger {of_log} is deleted\n"

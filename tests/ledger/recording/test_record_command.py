@@ -94,12 +94,12 @@ def test_a_recording_of_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--listen", "4181"], "'4181' is no HOST:PORT"),
-        (["--listen", "127.0.0.1:99999"], "'127.0.0.1:99999' is no HOST:PORT"),
+        (["--listen", "4181"], "'4181' is not HOST:PORT"),
+        (["--listen", "127.0.0.1:99999"], "'127.0.0.1:99999' is not HOST:PORT"),
         (["--bookie", "=127.0.0.1:3181"], "has no id before its =: write ID=HOST:PORT, or HOST:PORT"),
         (["--bookie", "127.0.0.1:0"], "'127.0.0.1:0' has no port"),
         (["--faults", "0"], "0 is too small"),
-        (["--seed", "7"], "--seed is for faults at random: give --faults N too"),
+        (["--seed", "7"], "--seed is for random faults: give --faults N too"),
         (["--listen", "127.0.0.1:0"], "listen is given 1 times and bookie 0 times"),
     ],
 )

@@ -76,7 +76,7 @@ async def _serve(supervisor: Supervisor, view: views.View) -> None:
     await supervisor.start()
     _show(
         view.announced,
-        f"\n{views.introduction(supervisor.facts())}\nCtrl-C ends it; started again, it has everything.\n",
+        f"\n{views.introduction(supervisor.facts())}\nCtrl-C stops the cluster. Its data stays for the next start.\n",
         supervisor.facts(),
     )
     await supervisor.watch()
@@ -94,7 +94,7 @@ def _end(supervisor: Supervisor, view: views.View) -> None:
         supervisor.kill()
         return
     supervisor.over.set()
-    words = "it stops: the bookies, then the metadata service (Ctrl-C again kills them)"
+    words = "stopping the bookies, then the metadata service (Ctrl-C again kills them)"
     _show(view.announced, words, supervisor.facts())
 
 

@@ -27,23 +27,23 @@ VERBS = ("run", "status", "enable", "disable")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Copy what was on bookies that are lost to others, together with whoever else does so. SIGTERM and Ctrl-C end"
-        " it cleanly."
+        "Copy the entries of lost bookies to others, automatically. Several processes share the work.\n"
+        "SIGTERM and Ctrl-C end it cleanly."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     option(
         parser,
         "verb",
-        "run it here (without a word), or tell how it is, or let all who run it work or wait",
+        "run it here (the default), print its status, or enable or disable it on all processes",
         default="run",
         nargs="?",
         choices=VERBS,
     )
     option(parser, "--metadata URI", "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
-    option(parser, "--settings FILE", "settings in TOML; options come before them")
+    option(parser, "--settings FILE", "a TOML file of settings; options override them")
     option(parser, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
-    option(parser, "--json", "status: as JSON")
-    option(parser, "--verbose", "log what happens, not only what is wrong")
+    option(parser, "--json", "print the status as JSON")
+    option(parser, "--verbose", "log information too, not only warnings and errors")
     parser.epilog = serving.settings_help(AutoRecoverySettings)
 
 
@@ -91,5 +91,5 @@ async def _about(args: argparse.Namespace, settings: AutoRecoverySettings) -> No
         output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
     works = "enabled" if document["enabled"] else "disabled"
-    auditor = f"{document['auditor']} is the auditor" if document["auditor"] is not None else "nobody is the auditor"
+    auditor = f"{document['auditor']} is the auditor" if document["auditor"] is not None else "there is no auditor"
     output.say(f"auto-recovery is {works}, {auditor}, under-replicated ledgers: {count:,}")

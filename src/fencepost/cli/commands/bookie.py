@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from fencepost.ledger.rules.cookies import Cookie
 
 VERBS = {
-    "inspect": "tell what is in the directory of a bookie, which may run meanwhile, and whether it is whole",
-    "cookie": "show, validate, fix or delete what says whose the directories of a bookie are",
-    "recover": "give the entries of a bookie that is gone to others",
-    "decommission": "give the entries of a bookie to others, and take it out of the cluster",
-    "list": "tell which bookies there are, or which ledgers are under-replicated",
+    "inspect": "list the contents of a bookie's directory and check them; the bookie may be running",
+    "cookie": "show, validate, fix or delete the cookies of a bookie",
+    "recover": "copy the entries of a lost bookie to others",
+    "decommission": "copy the entries of a stopped bookie to others, and remove it from the cluster",
+    "list": "list the bookies, or the under-replicated ledgers",
 }
 
 
@@ -55,12 +55,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]\n"
         "       fencepost bookie list [under-replicated] --metadata URI [--json]"
     )
+    parser.description = "Run a bookie, or one of these verbs:\n" + "\n".join(
+        f"  {verb:<12}  {purpose}" for verb, purpose in VERBS.items()
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     option(
         parser,
         "words DIR",
-        "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) and what it"
-        " is about",
+        "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) with its"
+        " arguments",
         nargs="+",
     )
     running = parser.add_argument_group("running a bookie")
@@ -68,19 +71,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         running,
         "--port N",
-        "the port; 0: any free one at the first start, and the same one ever after (3181)",
+        "the port; 0: any free one at the first start, and the same one afterwards (3181)",
         serving.port_or_any,
     )
-    option(running, "--trace DIR", "write a trace of what the bookie does to a folder of traces")
-    option(running, "--settings FILE", "settings in TOML; options come before them")
+    option(running, "--trace DIR", "write a trace to a folder")
+    option(running, "--settings FILE", "a TOML file of settings; options override them")
     option(running, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
-    option(running, "--verbose", "log what happens, not only what is wrong")
+    option(running, "--verbose", "log information too, not only warnings and errors")
     looking = parser.add_argument_group("inspect")
     option(looking, "--verify", "read every entry and check its checksum")
-    option(looking, "--json", "as JSON; also of cookie show and validate, and list")
+    option(looking, "--json", "print JSON; also for cookie show, cookie validate and list")
     mending = parser.add_argument_group("cookie, recover, decommission")
-    option(mending, "--dry-run", "tell what would be done, and do nothing")
-    option(mending, "--force", "delete the cookie of a bookie that ledgers still have entries on")
+    option(mending, "--dry-run", "only print what would be done, and lost")
+    option(mending, "--force", "delete a cookie although ledgers still have entries on the bookie")
     parser.epilog = serving.settings_help(BookieSettings)
 
 
@@ -94,7 +97,9 @@ def run(args: argparse.Namespace) -> int:
         return operator.run(args, _settings(args), verb, *rest)
     if len(rest) != 1:
         if verb == "run" and len(rest) > 1:
-            raise OptionError(f"{rest[0]} is no verb ({', '.join(VERBS)}), and one bookie has one directory: give one")
+            raise OptionError(
+                f"{rest[0]} is not a verb ({', '.join(VERBS)}), and a bookie has one directory: give only one"
+            )
         raise OptionError(
             f"fencepost bookie {verb} takes one directory"
             + (f"; a bookie in ./{verb} is run by fencepost bookie ./{verb}" if not rest else "")
@@ -155,7 +160,7 @@ def _inspect(args: argparse.Namespace, directory: str) -> int:
 def _lines(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[str]:
     yield f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}"
     for journal in inspection.journals:
-        needed = "" if journal.needed else ", of which nothing is needed any more"
+        needed = "" if journal.needed else ", no longer needed"
         yield (
             f"journal {journal.name}: {journal.records:,} records, {journal.bytes:,} bytes, its end is"
             f" {journal.ending}{needed}"

@@ -27,8 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         what,
         "--invariant NAME",
-        "check this property only: an invariant, a refinement, a temporal one, or what is to be sometimes true"
-        " (repeatable)",
+        "check only this property: an invariant, a refinement, or a temporal or sometimes property (repeatable)",
         action="append",
         dest="invariants",
     )
@@ -36,27 +35,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         what,
         "--expect VERDICT",
-        "what the check is to come to: holds, reached, deadlock or what is violated, or configuration for what that"
-        " of --config says; exit code 0 if it does, 2 if it comes to something else",
+        "the expected verdict: holds, reached, deadlock, the name of the violated property, or configuration for that"
+        " of --config; the exit code is 0 if the verdict is this one, and 2 if it is another",
     )
-    option(what, "--continue", "go on after a violation", dest="keep_going")
+    option(what, "--continue", "continue after a violation", dest="keep_going")
 
     limits = parser.add_argument_group("limits (a search that reaches one ends with exit code 152)")
     option(limits, "--max-states N", "distinct states", arguments.count)
-    option(limits, "--max-depth N", "levels, the initial states being the first", arguments.count)
+    option(limits, "--max-depth N", "levels; the initial states are the first", arguments.count)
     option(limits, "--max-memory SIZE", "memory of the process: 16GiB, 500M", units.size)
-    option(limits, "--timeout SECONDS", "seconds", units.seconds)
+    option(limits, "--timeout SECONDS", "time: 10, 500ms, 2m", units.seconds)
 
     shown = parser.add_argument_group("results")
     results.add_options(shown)
     option(
         shown,
         "--states DIR",
-        "every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query",
+        "write every state as a table, in Parquet files, to a new directory or a URL: see fencepost query",
         arguments.place,
     )
     option(shown, "--edges", "with --states: every step too")
-    option(shown, "--profile", "say where the time went")
+    option(shown, "--profile", "show where the time went")
 
     running = parser.add_argument_group("how it is run")
     option(
@@ -70,21 +69,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         running,
         "--symmetry NAME,...",
-        "explore one state of each that differ only in who is who: among the members of all constants that are"
-        " declared symmetric, or of --symmetry=NAME,...",
+        "explore one state of all that differ only by a permutation of members of symmetric constants: of all such"
+        " constants, or of --symmetry=NAME,...",
         nargs="?",
     )
     option(running, "--checkpoint DIR", "save the search there while it runs", arguments.place)
-    option(running, "--resume DIR", "go on from a saved search", arguments.place)
-    walking = parser.add_argument_group("random walks (--engine simulate, which never finds that a protocol holds)")
-    option(walking, "--walks N", "how many; by default 10,000, with --timeout as many as it allows", arguments.count)
+    option(running, "--resume DIR", "resume a saved search", arguments.place)
+    walking = parser.add_argument_group("random walks (--engine simulate, which never shows that a protocol holds)")
+    option(
+        walking,
+        "--walks N",
+        "the number of walks; by default 10,000, with --timeout as many as it allows",
+        arguments.count,
+    )
     option(walking, "--depth N", "the most states of a walk; by default 100", arguments.count)
-    option(walking, "--seed N", "the seed of all that is random; by default any", arguments.number)
-    option(walking, "--walk N", "take walk N of a seed again, and show it whole", arguments.number)
-    option(running, "--fingerprint-bits 64|128", "128 beyond a billion states", arguments.bits, dest="bits")
+    option(walking, "--seed N", "the seed of all random choices; by default any", arguments.number)
+    option(walking, "--walk N", "repeat walk N of a seed, and show all of it", arguments.number)
+    option(
+        running,
+        "--fingerprint-bits 64|128",
+        "the size of a fingerprint (64); use 128 beyond a billion states",
+        arguments.bits,
+        dest="bits",
+    )
 
     spark = parser.add_argument_group(
-        "on Spark (--engine spark, whose checkpoints can be at a URL; --engine simulate with --master)"
+        "on Spark (--engine spark, with checkpoints also at a URL; or --engine simulate with --master)"
     )
     arguments.add_spark(spark)
     option(
@@ -154,7 +164,7 @@ def _must_be_writable_folder(option: str, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OptionError(f"--{option} {folder} cannot be made: {error.strerror}") from None
+        raise OptionError(f"--{option} {folder} cannot be created: {error.strerror}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OptionError(f"--{option} {folder} cannot be written to")
     for new in missing:  # the search creates it, and removes it if it stays empty

@@ -27,14 +27,14 @@ def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
     option(
         parser,
         "--metadata URI",
-        "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers; by default what FENCEPOST_METADATA says",
+        "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers; by default that of FENCEPOST_METADATA",
         default=os.environ.get("FENCEPOST_METADATA"),
     )
     if secret:
         option(parser, "--password TEXT", f"{secret}, which everybody on this machine can see; by default none")
         option(parser, "--password-file FILE", "a file with the password, without its last line end", Path)
     option(parser, "--json", "results as JSON, one object a line")
-    option(parser, "--trace DIR", "write a trace of what this client does to a folder of traces")
+    option(parser, "--trace DIR", "write a trace of this client to a folder")
 
 
 DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
@@ -53,7 +53,7 @@ def quorum_options(group: argparse._ActionsContainer, spread: str, digest: str |
     option(
         group,
         "--digest",
-        "what protects an entry from damage (crc32c); hmac also from whoever lacks the password",
+        "the checksum of an entry (crc32c); only hmac also protects it from forgery without the password",
         default=digest,
         choices=DIGESTS,
     )
@@ -89,7 +89,7 @@ def on_store(
 
 def yes_option(parser: argparse.ArgumentParser) -> None:
     """Declare ``--yes`` for commands that :func:`confirm`."""
-    option(parser, "--yes", "do it without asking; needed where there is no terminal")
+    option(parser, "--yes", "do not ask for confirmation; required without a terminal")
 
 
 async def confirm(args: argparse.Namespace, what: str) -> None:
@@ -100,7 +100,7 @@ async def confirm(args: argparse.Namespace, what: str) -> None:
         return
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise OptionError(f"{what} cannot be undone: give --yes to do it")
-    sys.stderr.write(f"{what[0].upper()}{what[1:]} cannot be undone. Do it? (yes or no) ")
+    sys.stderr.write(f"{what[0].upper()}{what[1:]} cannot be undone. Continue? (yes or no) ")
     sys.stderr.flush()
     loop, typed = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sys.stdin, typed.set)  # in a thread, so that it can be interrupted and the session stays alive
@@ -109,7 +109,7 @@ async def confirm(args: argparse.Namespace, what: str) -> None:
     finally:
         loop.remove_reader(sys.stdin)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refusal("nothing is done")
+        raise Refusal("nothing was done")
 
 
 def say(args: argparse.Namespace, document: Mapping[str, Any], text: str) -> None:
@@ -121,7 +121,7 @@ def password(args: argparse.Namespace) -> bytes:
     """The password from the option or from a file."""
     if args.password_file is None:
         if args.password:
-            output.complain("everybody on this machine can see --password: --password-file keeps it", None, False)
+            output.complain("everybody on this machine can see --password: use --password-file", None, False)
         return (args.password or "").encode()
     if args.password is not None:
         raise OptionError("give --password or --password-file, not both")

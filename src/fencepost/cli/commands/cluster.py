@@ -21,8 +21,8 @@ ACTIONS = {
     "kill": "end parts at once (kill -9)",
     "stop": "end parts cleanly",
     "start": "start parts that are down, and wait until they serve",
-    "pause": "stop parts in their tracks (SIGSTOP)",
-    "resume": "let paused parts go on (SIGCONT)",
+    "pause": "suspend parts (SIGSTOP)",
+    "resume": "resume paused parts (SIGCONT)",
 }
 
 
@@ -30,8 +30,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost cluster``."""
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
     starting = commands.add_parser("up", help="start a cluster, and run it until Ctrl-C", allow_abbrev=False)
-    _directory(starting, "where it keeps everything; made if it is missing, started again if there is a cluster in it")
-    option(starting, "--bookies N", f"how many; by default {plan.BOOKIES}, or as many as there are", _bookies)
+    _directory(starting, "its directory; created if it is missing; a cluster in it is started again")
+    option(
+        starting, "--bookies N", f"the number of bookies; by default {plan.BOOKIES}, or as many as there are", _bookies
+    )
     option(
         starting,
         "--metadata-port N",
@@ -41,15 +43,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         starting,
         "--bookie-port N",
-        f"the port of bookie 1, the others having the next; by default {plan.BOOKIE_PORT}, or any if one of them is"
-        " taken",
+        f"the port of bookie 1; the others have the next ones; by default {plan.BOOKIE_PORT}, or any if one is taken",
         arguments.port,
     )
-    option(starting, "--detach", "go on in the background once it serves; fencepost cluster down ends it")
-    option(starting, "--trace DIR", "every part writes a trace of what it does to a folder of traces", Path)
-    _json(starting, "how everything is as a line of JSON, after every change")
+    option(starting, "--detach", "continue in the background once it serves; fencepost cluster down ends it")
+    option(starting, "--trace DIR", "write a trace of every part to a folder", Path)
+    _json(starting, "print the state as a line of JSON after every change")
     for name, purpose in (
-        ("status", "how the parts are; the exit code is 1 if one does not serve"),
+        ("status", "print the state of the parts; the exit code is 1 unless all serve"),
         ("down", "end a cluster cleanly, from elsewhere"),
     ):
         asking = commands.add_parser(name, help=purpose, allow_abbrev=False)
@@ -57,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         _json(asking)
     for name, purpose in ACTIONS.items():
         hurting = commands.add_parser(name, help=purpose, allow_abbrev=False)
-        _directory(hurting, "the directory of a cluster that runs")
+        _directory(hurting, "the directory of a running cluster")
         option(hurting, "parts PART", f"the number of a bookie, or {plan.METADATA}", nargs="+")
         _json(hurting)
 
@@ -66,7 +67,7 @@ def _directory(parser: argparse.ArgumentParser, purpose: str) -> None:
     option(parser, "directory DIR", purpose, Path)
 
 
-def _json(parser: argparse.ArgumentParser, purpose: str = "how everything is then, as JSON") -> None:
+def _json(parser: argparse.ArgumentParser, purpose: str = "print the resulting state as JSON") -> None:
     option(parser, "--json", purpose)
 
 

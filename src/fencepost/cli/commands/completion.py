@@ -15,16 +15,17 @@ from fencepost.language import loading
 
 SHELLS = {
     "bash": "fencepost completion bash > ~/.local/share/bash-completion/completions/fencepost",
-    "zsh": "fencepost completion zsh > ~/.fencepost.zsh, and source ~/.fencepost.zsh in ~/.zshrc, after compinit",
+    "zsh": "fencepost completion zsh > ~/.fencepost.zsh    # and source ~/.fencepost.zsh in ~/.zshrc, after compinit",
     "fish": "fencepost completion fish > ~/.config/fish/completions/fencepost.fish",
 }
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost completion``."""
-    parser.description = "Print the script by which a shell completes what is typed: " + "; ".join(
-        f"{shell}: {how}" for shell, how in SHELLS.items()
+    parser.description = "Print a script that completes commands and options in a shell:\n" + "\n".join(
+        f"  {how}" for how in SHELLS.values()
     )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     option(parser, "shell", "the shell", choices=list(SHELLS))
 
 

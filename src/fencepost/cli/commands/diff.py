@@ -12,10 +12,10 @@ from fencepost.cli.commands import tables
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost diff``."""
-    option(parser, "space DIR1", "what fencepost check --states DIR1 wrote")
-    option(parser, "other DIR2", "another one, say of the protocol with a fix")
-    option(parser, "--parts NAME,...", "compare only these parts of the state, with all below them: meta,bookie")
-    option(parser, "--json FILE", "the difference as JSON; - is standard output, which then has nothing else")
+    option(parser, "space DIR1", "the directory that fencepost check --states DIR1 wrote")
+    option(parser, "other DIR2", "another one, such as that of the protocol with a fix")
+    option(parser, "--parts NAME,...", "compare only these parts of the state and all below them: meta,bookie")
+    option(parser, "--json FILE", "the difference as JSON; - is standard output, with nothing else on it")
     tables.add_options(parser)
 
 

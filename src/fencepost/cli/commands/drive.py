@@ -12,28 +12,28 @@ from fencepost.cli.arguments import option
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost drive``."""
     parser.description = (
-        "Drive the roles of the store along behaviours out of a table of states, "
+        "Drive the roles of the store along behaviours of a state space, "
         "and compare them with the protocol after each step."
     )
-    option(parser, "--protocol NAME", "the protocol of the table; there are roles of store", default="store")
+    option(parser, "--protocol NAME", "the protocol of the table: store, the only one with roles", default="store")
     option(
         parser,
         "--states DIR",
-        "the table: what fencepost check store --states DIR --edges wrote",
+        "the table that fencepost check store --states DIR --edges wrote",
         arguments.place,
         required=True,
     )
     which = parser.add_mutually_exclusive_group()
     option(which, "--every-transition", "drive every transition of the table, which is the default")
-    option(which, "--sample N", "drive the ways to N states", arguments.count)
+    option(which, "--sample N", "drive the behaviours to N states instead", arguments.count)
     option(parser, "--seed N", "chooses the states of --sample; by default 0", arguments.number, 0)
-    option(parser, "--without PROTECTION ...", "switch a protection of the roles off (repeatable)")
+    option(parser, "--without PROTECTION ...", "switch off a protection of the roles (repeatable)")
     results = parser.add_argument_group("results")
-    option(results, "--json FILE", "all of it for programs; - for standard output, and nothing else there")
+    option(results, "--json FILE", "the result as JSON; - is standard output, with nothing else on it")
     option(results, "--sequence FILE", "the behaviour to the first difference as a sequence diagram")
     spark = parser.add_argument_group("on Spark")
-    option(spark, "--master URL", "drive on Spark, and where that is; by default in this process")
-    option(spark, "--conf KEY=VALUE ...", "a setting of Spark; can be given several times", arguments.setting)
+    option(spark, "--master URL", "drive on this Spark master; by default in this process")
+    option(spark, "--conf KEY=VALUE ...", "a setting of Spark (repeatable)", arguments.setting)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,8 +29,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_constants(parser)
     where = parser.add_argument_group("where to begin")
-    option(where, "--trace FILE", "with a counterexample: the JSON or ITF of a check, or a kept path")
-    option(where, "--path PATH", "with a path: what comes after # in a link")
+    option(where, "--trace FILE", "at a counterexample: the JSON or ITF of a check, or a kept path")
+    option(where, "--path PATH", "at a path: the part after # in a link")
 
     served = parser.add_argument_group("the page")
     option(served, "--port N", "its port; by default 8413, or any if that is taken", arguments.port)
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from fencepost.explorer.session import Session
 
     if args.trace is not None and args.path is not None:
-        raise OptionError("--trace and --path each say where to begin: leave one out")
+        raise OptionError("--trace and --path both say where to begin: leave one out")
     protocol, written = _walked(args)
     if not protocol.declared("action"):
         raise errors.NotAProtocol(
@@ -93,7 +93,7 @@ def _walked(args: argparse.Namespace) -> tuple[Protocol, Written | None]:
         written = read(regular.content(args.trace))
         if args.protocol is None and written.protocol not in loading.SHIPPED:
             raise OptionError(
-                f"it is of {written.protocol or 'an unknown protocol'}, which is not shipped: name its file, as in "
+                f"its protocol{written.protocol and f', {written.protocol},'} is not shipped: name its file, as in "
                 f"fencepost explore FILE.py --trace {args.trace}"
             )
         return protocol_of(written, loading.load(args.protocol or written.protocol)), written

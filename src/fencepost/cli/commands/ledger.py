@@ -25,7 +25,7 @@ examples:
   id=$(fencepost ledger create --metadata zk://127.0.0.1:2181/ledgers)
   seq 1000 | fencepost ledger append $id --metadata zk://127.0.0.1:2181/ledgers
   fencepost ledger read $id --metadata zk://127.0.0.1:2181/ledgers
-The environment variable FENCEPOST_METADATA stands in for --metadata."""
+The environment variable FENCEPOST_METADATA is the default of --metadata."""
 
 
 # -- what is typed ----------------------------------------------------------------------------------------------------
@@ -34,7 +34,8 @@ The environment variable FENCEPOST_METADATA stands in for --metadata."""
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost ledger``."""
     parser.description = (
-        "Create, write and read ledgers: numbered sequences of entries on several bookies, written once, by one writer."
+        "Create, write and read ledgers. A ledger is a numbered sequence of entries on several bookies, with one"
+        " writer."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
@@ -53,34 +54,40 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         client.client_options(made, "the ledger's password" if secret else "")
         return made
 
-    _create_options(action("create", "create a ledger for the first who appends to it; prints its number", ""))
+    _create_options(
+        action("create", "create a ledger for the first client that appends to it, and print its number", "")
+    )
     appending = action(
-        "append", "append what comes on standard input, and close the ledger; without LEDGER to a new one", "[LEDGER]"
+        "append", "append entries from standard input, and close the ledger; without LEDGER, create one", "[LEDGER]"
     )
     _create_options(appending)
     streams.format_option(appending)
-    option(appending, "--in-flight N", "entries that are under way at once, at most (1000)", arguments.count, 1000)
-    reading = action("read", "write entries to standard output, up to the last one that is confirmed")
+    option(appending, "--in-flight N", "the most entries in flight (1000)", arguments.count, 1000)
+    reading = action("read", "write entries to standard output, up to the last confirmed one")
     streams.format_option(reading)
     option(reading, "--first N", "the first entry (0)", arguments.number, 0)
-    option(reading, "--last N", "the last entry; by default the last one that is confirmed", arguments.number)
+    option(reading, "--last N", "the last entry; by default the last confirmed one", arguments.number)
     tailing = action("tail", "write entries to standard output as they are confirmed, until the ledger is closed")
     streams.format_option(tailing)
     option(tailing, "--first N", "the first entry (0)", arguments.number, 0)
     action("recover", "close a ledger whose writer is gone; a writer that still lives is fenced off")
-    action("show", "draw a ledger: its fragments, and which bookie has which entry")
-    listing = action("list", "the numbers of all ledgers", "", secret=False)
-    option(listing, "--long", "with their status, size and ensembles")
-    deleting = action("delete", "delete ledgers for good", "", secret=False)
+    action("show", "show the fragments of a ledger, and the bookies of each entry")
+    listing = action("list", "list the numbers of all ledgers", "", secret=False)
+    option(listing, "--long", "also their status, size and ensembles")
+    deleting = action("delete", "delete ledgers permanently", "", secret=False)
     option(deleting, "ledgers LEDGER", "numbers of ledgers", arguments.number, nargs="+")
-    option(deleting, "--of-log LOG", "they are of this log, which misses their entries then; trim a log instead")
+    option(
+        deleting,
+        "--of-log LOG",
+        "delete ledgers of this log, which then misses their entries (fencepost log trim deletes old ones properly)",
+    )
     client.yes_option(deleting)
 
 
 def _create_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a new ledger")
     client.quorum_options(group, "its entries", None)
-    option(group, "--custom KEY=VALUE ...", "metadata of your own (repeatable)", _custom)
+    option(group, "--custom KEY=VALUE ...", "custom metadata (repeatable)", _custom)
     option(group, "--id N", "its number; by default the next one", arguments.number, dest="number")
 
 
@@ -120,7 +127,7 @@ async def _append(store: LedgerClient, args: argparse.Namespace) -> None:
         opening = store.create_ledger(**_new(args), in_flight=args.in_flight)
     else:
         if args.digest or args.custom or args.number is not None:
-            raise OptionError("--digest, --custom and --id are for a new ledger, and LEDGER names one that there is")
+            raise OptionError("--digest, --custom and --id are for a new ledger, but LEDGER names an existing one")
         opening = store.adopt_ledger(args.ledger, password=client.password(args), in_flight=args.in_flight)
     counted = streams.Counted(args.format)
     with counted.explained(lambda confirmed, sent: _acknowledged(ledger.id, confirmed - 1, sent)):
@@ -140,7 +147,7 @@ async def _append(store: LedgerClient, args: argparse.Namespace) -> None:
 def _acknowledged(ledger: int, last: int, read: int) -> str:
     sent = f"of {read:,} that were read"
     if last < 0:
-        return f"ledger {ledger}: no entry {sent} is acknowledged; some may be in the ledger all the same"
+        return f"ledger {ledger}: no entry {sent} is acknowledged; some may still be in the ledger"
     return f"ledger {ledger}: entries 0 to {last:,} {sent} are acknowledged; those after may be in the ledger or not"
 
 
@@ -245,7 +252,7 @@ async def _delete(store: LedgerClient, args: argparse.Namespace) -> None:
     for ledger in ledgers:  # before deleting any
         must_be_of_log(ledger, await store.ledger_metadata(ledger), args.of_log)
     some = f"ledger {ledgers[0]}" if len(ledgers) == 1 else f"{len(ledgers):,} ledgers"
-    await client.confirm(args, f"to delete {some}{f' of the log {args.of_log}' if args.of_log else ''}")
+    await client.confirm(args, f"deleting {some}{f' of the log {args.of_log}' if args.of_log else ''}")
     for ledger in ledgers:
         await store.delete_ledger(ledger, of_log=args.of_log)
         client.say(args, {"deleted": ledger}, f"ledger {ledger} is deleted")

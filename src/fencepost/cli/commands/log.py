@@ -40,7 +40,7 @@ examples:
   fencepost log create orders --metadata zk://127.0.0.1:2181/ledgers
   seq 1000 | fencepost log append orders --metadata zk://127.0.0.1:2181/ledgers
   fencepost log tail orders --metadata zk://127.0.0.1:2181/ledgers
-The environment variable FENCEPOST_METADATA stands in for --metadata."""
+The environment variable FENCEPOST_METADATA is the default of --metadata."""
 
 
 # -- what is typed ----------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ The environment variable FENCEPOST_METADATA stands in for --metadata."""
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost log``."""
     parser.description = (
-        "Make, write and read logs: ledger after ledger, by one writer at a time, for as long as you like."
+        "Create, write and read logs. A log is an unbounded sequence of ledgers, with one writer at a time."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
@@ -61,35 +61,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         client_options(made, "the password of the log's ledgers" if secret else "")
         return made
 
-    creating = action("create", "make a log, without an entry yet", secret=False)
+    creating = action("create", "create an empty log", secret=False)
     quorum_options(creating, "the entries of a ledger", DIGESTS[0])
-    appending = action("append", "append what comes on standard input, as the one writer that leads")
+    appending = action("append", "append entries from standard input, as the leading writer")
     format_option(appending)
-    option(appending, "--in-flight N", "entries that are under way at once, at most (10,000)", arguments.count, 10_000)
+    option(appending, "--in-flight N", "the most entries in flight (10,000)", arguments.count, 10_000)
     option(
         appending,
         "--wait SECONDS",
-        "for how long to wait for a ledger to write to: while another writer leads, or bookies are too few (30)",
+        "how long to wait for a ledger to write to, while another writer leads or there are too few bookies (30)",
         units.seconds,
         30.0,
     )
     option(
         appending,
         "--ledger-entries N",
-        "entries after which another ledger is begun; 0: any number (0)",
+        "the entries after which a new ledger begins; 0: any number (0)",
         arguments.number,
         0,
     )
-    option(appending, "--ledger-bytes SIZE", "bytes after which another ledger is begun (1 GiB)", units.size, 1 << 30)
+    option(appending, "--ledger-bytes SIZE", "the bytes after which a new ledger begins (1 GiB)", units.size, 1 << 30)
     option(
         appending,
         "--ledger-seconds SECONDS",
-        "seconds after which another ledger is begun (3600)",
+        "the seconds after which a new ledger begins (3600)",
         units.seconds,
         3600.0,
     )
-    option(appending, "--despite-missing", "append though ledgers of the log are missing, and warn of them")
-    tailing = action("tail", "write entries to standard output, and those that are appended, until the log is sealed")
+    option(appending, "--despite-missing", "append although ledgers of the log are missing, with a warning")
+    tailing = action("tail", "write entries to standard output, including new ones, until the log is sealed")
     format_option(tailing)
     option(
         tailing,
@@ -98,36 +98,41 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         _place,
         EARLIEST,
     )
-    option(tailing, "--no-follow", "end where the log does now")
+    option(tailing, "--no-follow", "stop at the current end of the log")
     option(
         tailing,
         "--skip-trimmed",
-        "where entries were trimmed, go on with what is there; where a ledger is missing, warn and go on",
+        "skip trimmed entries; where a ledger is missing, warn and continue",
     )
     option(
         tailing,
         "--cursor NAME",
-        "begin at a cursor, made at --at if there is none, and move it along with what was written",
+        "begin at a cursor, created at --at if it does not exist, and advance it past the written entries",
     )
     action(
         "show",
-        "show a log: its ledgers, who leads, how far its cursors are; without LOG the names of all",
+        "show the ledgers of a log, its leader and its cursors; without LOG, list all logs",
         secret=False,
         optional=True,
     )
     listing = commands.add_parser(
-        "list", help="the names of all logs", description="the names of all logs", allow_abbrev=False
+        "list", help="list the names of all logs", description="list the names of all logs", allow_abbrev=False
     )
     client_options(listing, "")
-    option(listing, "--long", "with their state and their ledgers")
-    trimming = action("trim", "delete the oldest ledgers of a log for good", secret=False)
+    option(listing, "--long", "also their state and the number of their ledgers")
+    trimming = action("trim", "delete the oldest ledgers of a log permanently", secret=False)
     how = trimming.add_mutually_exclusive_group(required=True)
-    option(how, "--before PLACE", "those that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00", _place)
-    option(how, "--keep N", "all but the newest so many", arguments.count)
-    option(how, "--keep-seconds SECONDS", "those that end before so many seconds ago", units.seconds)
-    option(trimming, "--keep-unread", "of those, keep the ones that a cursor still has something to read in")
-    action("seal", "end a log: nobody appends to it any more")
-    deleting = action("delete", "delete a log for good, with its ledgers and its cursors")
+    option(
+        how,
+        "--before PLACE",
+        "delete ledgers that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00",
+        _place,
+    )
+    option(how, "--keep N", "delete all but the newest N ledgers", arguments.count)
+    option(how, "--keep-seconds SECONDS", "delete ledgers that ended longer ago than this", units.seconds)
+    option(trimming, "--keep-unread", "but keep ledgers with entries that a cursor has not read")
+    action("seal", "seal a log: no writer can append to it any more")
+    deleting = action("delete", "delete a log permanently, with its ledgers and its cursors")
     yes_option(deleting)
 
 
@@ -140,7 +145,7 @@ def _place(text: str) -> Position | End | datetime:
             return datetime.fromisoformat(text).astimezone()
         except ValueError:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is no place in a log: give LEDGER:ENTRY, earliest, latest, or a time like 2026-11-23T04:00"
+                f"{text!r} is not a place in a log: give LEDGER:ENTRY, earliest, latest or a time like 2026-11-23T04:00"
             ) from None
 
 
@@ -155,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _create(store: Client, args: argparse.Namespace) -> None:
     await store.log(args.log).create(**quorums(args))
-    say(args, {"log": args.log}, f"log {args.log} is made")
+    say(args, {"log": args.log}, f"log {args.log} is created")
 
 
 async def _append(store: Client, args: argparse.Namespace) -> None:
@@ -321,7 +326,7 @@ def _drawn(view: LogView) -> str:
         lines.append(f"  {plural(len(view.missing), 'ledger is', 'ledgers are')} missing: the entries")
         lines.append(f"  {chain.gaps({*view.missing})} are gone")
     if view.unremoved:
-        lines.append(f"  {len(view.unremoved):,} trimmed ledgers are still to be deleted: the next trim does it")
+        lines.append(f"  {len(view.unremoved):,} trimmed ledgers are not deleted yet: the next trim deletes them")
     if view.cursors:
         lines += ["", "  cursors", *(f"    {name}   {_cursor(view, each)}" for name, each in view.cursors.items())]
     return "\n".join(lines)
@@ -334,7 +339,7 @@ def _time(milliseconds: int) -> str:
 def _cursor(view: LogView, at: Acknowledged) -> str:
     index = view.chain.index(at.before.ledger)
     behind = (
-        "where it was is trimmed" if index is None else f"{len(view.chain.links) - 1 - index:,} ledgers before the last"
+        "its place is trimmed" if index is None else f"{len(view.chain.links) - 1 - index:,} ledgers before the last"
     )
     if not view.chain.links or (index is None and not view.chain.trimmed):
         return "at the beginning"
@@ -361,7 +366,7 @@ async def _seal(store: Client, args: argparse.Namespace) -> None:
 async def _delete(store: Client, args: argparse.Namespace) -> None:
     log: Log = store.log(args.log, password=password(args))
     has = plural(len((await log.chain()).links), "ledger")
-    await confirm(args, f"to delete the log {args.log} with {has}")
+    await confirm(args, f"deleting the log {args.log} with {has}")
     count = await log.delete()
     document = {"log": args.log, "deleted_ledgers": count}
     say(args, document, f"log {args.log} is deleted, with {plural(count, 'ledger')}")

@@ -18,51 +18,50 @@ from fencepost.quorum.identity import is_endpoint
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost metadata``."""
     parser.description = (
-        "Run a metadata service: ZooKeeper's protocol, durable, as a member of a quorum (KRaft, KIP-853), be it the"
-        " only one. SIGTERM and Ctrl-C end it cleanly."
+        "Run a durable metadata service with ZooKeeper's protocol, as a member, or the only member, of a\n"
+        "quorum (KRaft, KIP-853). SIGTERM and Ctrl-C end it cleanly."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    option(parser, "directory DIR", "where it keeps its log and snapshots; made if it is missing", Path)
+    option(parser, "directory DIR", "the directory for its log and snapshots; created if it is missing", Path)
     option(parser, "--port N", "the port, instead of the setting clientPort; 0: any free one", serving.port_or_any)
     option(parser, "--address HOST", "the address to listen on, instead of the setting clientPortAddress")
     option(
         parser,
         "--controllers ID@HOST:PORT,...",
-        "the ids of the members of the quorum, and where they listen to each other; those that are all given when"
-        " all folders are empty are its first voters; others join as observers (fencepost quorum add). By default,"
-        " an empty folder becomes a quorum of one, at a free port of 127.0.0.1 that it keeps, and any other is a"
-        " member of the quorum that it knows",
+        "the ids of the members of the quorum, and where they listen to each other. Those named when all folders are"
+        " empty are the first voters; others join as observers (see fencepost quorum add). By default, an empty folder"
+        " becomes a quorum of one, at a free port of 127.0.0.1 that it keeps, and any other stays in its quorum",
         controllers,
     )
     option(
         parser,
         "--id ID",
-        "which of the controllers this one is; not needed if there is one, or for a folder that has one",
+        "the id of this member; not needed with a single controller, or for a folder that has an id",
         int,
     )
     option(
         parser,
         "--kafka-port N",
-        "answer Kafka's tools, too, as kafka-metadata-quorum.sh with --bootstrap-controller: the port, at the host"
-        " of this controller; they may add and remove voters",
+        "the port at which it also answers Kafka's tools, such as kafka-metadata-quorum.sh with"
+        " --bootstrap-controller, at the host of this controller; they may add and remove voters",
         arguments.port,
     )
     option(
         parser,
         "--auto-join",
-        "become a voter as soon as this member has caught up, whenever it is none, in place of a replica whose disk"
+        "become a voter whenever this member is none and has caught up, in place of a replica of its host whose disk"
         " was lost (Kafka's controller.quorum.auto.join.enable)",
     )
     option(
         parser,
         "--listen HOST:PORT",
-        "where it listens to the other members, if that is not the endpoint by which they reach it: there is a"
-        " proxy or a forwarded port between",
+        "where it listens to the other members, if they reach it at another endpoint, through a proxy or a"
+        " forwarded port",
         lambda text: endpoint(text, "0.0.0.0:9093"),
     )
-    option(parser, "--trace DIR", "write a trace of what it does to a folder of traces", Path)
+    option(parser, "--trace DIR", "write a trace to a folder", Path)
     option(parser, "--settings FILE", "a TOML file of settings", Path)
-    option(parser, "--verbose", "log what happens, not only what is wrong")
+    option(parser, "--verbose", "log information too, not only warnings and errors")
     parser.epilog = serving.settings_help(MetadataSettings)
 
 
@@ -91,7 +90,7 @@ def _address(of: tuple[str, int]) -> str:
 def endpoint(text: str, example: str = "127.0.0.1:9093") -> str:
     """Parse an endpoint, ``HOST:PORT``."""
     if not is_endpoint(text):
-        raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as {example}")
+        raise argparse.ArgumentTypeError(f"{text} is not an endpoint: give HOST:PORT, such as {example}")
     return text
 
 
@@ -101,7 +100,7 @@ def controllers(text: str) -> dict[int, str]:
     for each in text.split(","):
         number, _, place = each.partition("@")
         if not number.isdecimal() or not is_endpoint(place):
-            raise argparse.ArgumentTypeError(f"{each} is no controller: ID@HOST:PORT is, as 1@127.0.0.1:9093")
+            raise argparse.ArgumentTypeError(f"{each} is not a controller: give ID@HOST:PORT, such as 1@127.0.0.1:9093")
         if int(number) in found:
             raise argparse.ArgumentTypeError(f"two controllers have the id {number}")
         found[int(number)] = place
@@ -111,16 +110,14 @@ def controllers(text: str) -> dict[int, str]:
 def _quorum(args: argparse.Namespace) -> service.Quorum:
     hosts: dict[int, str] = args.controllers or {}
     if args.listen is not None and not hosts:
-        raise errors.OptionError(
-            "to listen elsewhere than where others reach this one, give the controllers, which say where that is"
-        )
+        raise errors.OptionError("--listen needs --controllers, which say where the others reach this member")
     host_id = args.id
     if host_id is not None and host_id < 0:
-        raise errors.OptionError("an id is a number from 0 on")
+        raise errors.OptionError(f"--id {host_id}: an id is at least 0")
     if host_id is None and hosts:
         if len(hosts) > 1:
-            raise errors.OptionError("of several controllers, the id says which one this is")
+            raise errors.OptionError("--controllers names several members: give --id to say which one this is")
         (host_id,) = hosts
     if hosts and host_id not in hosts:
-        raise errors.OptionError(f"the id {host_id} is that of none of the controllers")
+        raise errors.OptionError(f"--id {host_id}: no controller has this id")
     return service.Quorum(host_id, hosts, args.listen or "", args.kafka_port, args.auto_join)

@@ -89,10 +89,10 @@ async def _fix_cookies(args: argparse.Namespace, settings: BookieSettings, direc
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         found = await identity.look(client, directories, settings)
         if not found.problem():
-            output.say(f"bookie {found.own.bookie_id} starts: its cookies agree, and nothing is to be mended")
+            output.say(f"bookie {found.own.bookie_id} starts: its cookies agree, and there is nothing to fix")
             return errors.HOLDS
         if not found.may_be_repaired:
-            raise SystemFailure(f"the cookies cannot be mended: {found.problem()}")
+            raise SystemFailure(f"the cookies cannot be fixed: {found.problem()}")
         stake = await identity.stake_of(client, found.own.bookie_id)
         does = "would be" if args.dry_run else "are"
         output.say(
@@ -120,9 +120,12 @@ async def _delete_cookie(args: argparse.Namespace, settings: BookieSettings, boo
         if stake.is_registered:
             raise SystemFailure(f"bookie {bookie_id} is registered: stop it first")
         if args.dry_run:
-            output.say(f"{has}: so many copies would be lost")
+            output.say(f"{has}: these copies would be lost")
         elif (stake.open or stake.closed) and not args.force:
-            raise SystemFailure(f"{has}: have them copied to others first, or give --force to go without these copies")
+            raise SystemFailure(
+                f"{has}: copy them to others first (fencepost bookie recover {bookie_id}), or give --force to"
+                " lose these copies"
+            )
         else:
             await client.delete_cookie(bookie_id, version)
             output.say(f"bookie {bookie_id} is out of the cluster; {has}")
@@ -237,8 +240,8 @@ def _under_replicated_text(each: dict[str, Any]) -> str:
     since = ""
     if each["since"] is not None:
         since = f" since {datetime.datetime.fromtimestamp(each['since'], datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
-    worker = "" if each["worker"] is None else f", {each['worker']} is at it"
-    return f"ledger {each['ledger']}: misses {', '.join(each['missing']) or 'something'}{since}{worker}"
+    worker = "" if each["worker"] is None else f", {each['worker']} copies it"
+    return f"ledger {each['ledger']}: misses {', '.join(each['missing']) or 'entries'}{since}{worker}"
 
 
 _DOES: dict[str, Callable[[argparse.Namespace, BookieSettings, str], Coroutine[Any, Any, int]]] = {

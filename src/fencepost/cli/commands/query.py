@@ -12,10 +12,10 @@ from fencepost.cli.commands import tables
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost query``."""
-    option(parser, "space DIR", "what fencepost check --states DIR wrote")
-    option(parser, "sql SQL", "a question over the tables states and edges")
-    option(parser, "--rows N", "the most rows to print (50); files get all", arguments.count, 50)
-    option(parser, "--json FILE", "all rows as JSON; - is standard output, which then has nothing else")
+    option(parser, "space DIR", "the directory that fencepost check --states DIR wrote")
+    option(parser, "sql SQL", "a query over the tables states and edges")
+    option(parser, "--rows N", "the most rows to print (50); files have all", arguments.count, 50)
+    option(parser, "--json FILE", "all rows as JSON; - is standard output, with nothing else on it")
     option(parser, "--csv FILE", "all rows as CSV; - is standard output")
     tables.add_options(parser)
 

@@ -20,29 +20,32 @@ from fencepost.text import units
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost quorum``."""
-    parser.description = (
-        "See how the quorum of a replicated metadata service stands, and add and remove voters while it runs."
-    )
+    parser.description = "Show the quorum of a replicated metadata service, and add and remove voters while it runs."
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb, purpose in (
         ("status", "print the leader, the voters and the observers, and how far their logs are"),
-        ("add", "make an observer that has caught up a voter"),
-        ("remove", "make a voter a voter no more, be it the leader, or one whose disk was lost"),
+        ("add", "turn an observer that has caught up into a voter"),
+        ("remove", "remove a voter, which may be the leader, or one whose disk was lost"),
     ):
         options = verbs.add_parser(verb, help=purpose, description=f"{purpose[:1].upper()}{purpose[1:]}.")
         if verb == "add":
             option(options, "endpoint HOST:PORT", "where the observer listens to members", endpoint)
         elif verb == "remove":
-            option(options, "replica ID[-DIRECTORY]", "its id, and the id of its directory if that matters", _replica)
+            option(
+                options,
+                "replica ID[-DIRECTORY]",
+                "its id, and the id of its directory to tell it from a replica with the same id",
+                _replica,
+            )
         option(
             options,
             "--controllers [ID@]HOST:PORT,...",
-            "members of the quorum, one that runs is enough",
+            "members of the quorum; one that runs is enough",
             _endpoints,
             required=True,
         )
-        option(options, "--timeout SECONDS", "give up after this (default 30)", units.seconds, 30.0)
-        option(options, "--json", "print one JSON document")
+        option(options, "--timeout SECONDS", "give up after this (30)", units.seconds, 30.0)
+        option(options, "--json", "print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +62,7 @@ async def _run(args: argparse.Namespace) -> int:
         elif args.verb == "remove":
             key = await administrator.remove(*args.replica)
             output.say(
-                msgspec.json.encode({"removed": str(key)}).decode() if args.json else f"{key} is no voter any more"
+                msgspec.json.encode({"removed": str(key)}).decode() if args.json else f"{key} is no longer a voter"
             )
         else:
             _print_status(*await administrator.describe(), args.json)
@@ -116,5 +119,7 @@ def _endpoints(text: str) -> list[str]:
 def _replica(text: str) -> tuple[int, str]:
     number, _, directory = text.partition("-")
     if not number.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is no replica: ID or ID-DIRECTORY is, as in the status")
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a replica: give ID or ID-DIRECTORY, as fencepost quorum status prints them"
+        )
     return int(number), directory

@@ -31,8 +31,8 @@ faults:
       recovery=  yes or no: adds of a recovery
       fence=     yes or no: reads that fence
       code=      of a response: OK, NO_ENTRY, FENCED, ...
-      after=     so many messages that fit pass first (0)
-      count=     so many suffer then, or all (1)
+      after=     the number of matching messages that pass first (0)
+      count=     the number of messages that it then acts on, or all (1)
       by=        of a delay: 200ms, 1.5s (100ms)
   --fault "drop response add bookie=2 after=10 count=1"
 """
@@ -41,40 +41,40 @@ faults:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost record``."""
     parser.description = (
-        "Stand between clients and bookies, theirs or ours, and write down every message and every version of the"
-        " metadata of ledgers. SIGTERM and Ctrl-C end it cleanly."
+        "Run a proxy between clients and bookies, BookKeeper's or Fencepost's, that records every message and every\n"
+        "version of the metadata of ledgers. SIGTERM and Ctrl-C end it cleanly."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     option(parser, "--metadata URI", "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers", required=True)
-    option(parser, "--trace DIR", "the folder of traces to write to; made if it is missing", Path, required=True)
+    option(parser, "--trace DIR", "the folder to write the trace to; created if it is missing", Path, required=True)
     option(
         parser,
         "--listen HOST:PORT ...",
-        "where to stand in for a bookie; port 0: any free one (repeatable, once for each --bookie)",
+        "where to listen in place of a bookie; port 0: any free one (repeatable, once for each --bookie)",
         _address,
     )
     option(
         parser,
         "--bookie [ID=]HOST:PORT ...",
-        "where that bookie listens, with its id if it registers later (repeatable); by default all that are registered",
+        "where that bookie listens, with its id if it registers later (repeatable); by default all registered ones",
         _bookie,
     )
     option(parser, "--node NAME", "the name of the proxy in the trace (proxy)", default="proxy")
     option(parser, "--run NAME", "the name of the run; by default that of the folder", dest="run_name")
     making = parser.add_argument_group("faults")
     option(making, "--fault RULE ...", "a rule, see below (repeatable; the first that is due acts)")
-    option(making, "--faults N", "so many faults at random", arguments.count, 0)
-    option(making, "--seed N", "the seed of those; by default any, which is told", arguments.number)
-    option(parser, "--max-message SIZE", "the largest message that is told (5MiB)", units.size, DEFAULT_LIMIT)
-    option(parser, "--verbose", "log what happens, not only what is wrong")
+    option(making, "--faults N", "the number of random faults", arguments.count, 0)
+    option(making, "--seed N", "the seed of the random faults; by default any, which is printed", arguments.number)
+    option(parser, "--max-message SIZE", "the largest message that is recorded (5MiB)", units.size, DEFAULT_LIMIT)
+    option(parser, "--verbose", "log information too, not only warnings and errors")
 
 
 def run(args: argparse.Namespace) -> int:
     """Record until a signal arrives."""
     serving.log_to_standard_error(args.verbose)
     if args.seed is not None and not args.faults:
-        raise errors.OptionError("--seed is for faults at random: give --faults N too")
+        raise errors.OptionError("--seed is for random faults: give --faults N too")
     seed = random.SystemRandom().getrandbits(32) if args.seed is None else args.seed
     asked = RecordingOptions(
         args.metadata,
@@ -126,7 +126,7 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host, int(port)
 
 

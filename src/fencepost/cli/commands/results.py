@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 def add_options(group: Any) -> None:
     """Declare the options for output formats of a behaviour."""
-    option(group, "--json FILE", "the result as JSON; - is standard output, which then has nothing else")
-    option(group, "--html FILE", "the result as a page")
+    option(group, "--json FILE", "the result as JSON; - is standard output, with nothing else on it")
+    option(group, "--html FILE", "the result as an HTML page")
     option(group, "--sequence FILE", "the behaviour as a sequence diagram, for sequencediagram.org")
     option(group, "--itf FILE", "the behaviour in the ITF format")
     option(group, "--dot FILE", "the graph of a small state space, for Graphviz; the behaviour in red")
-    option(group, "--eval EXPR ...", "print EXPR at every step of the behaviour")
+    option(group, "--eval EXPR ...", "print the value of EXPR at every step of the behaviour (repeatable)")
 
 
 CONFIGURATION = "configuration"
@@ -48,10 +48,10 @@ def expected(args: argparse.Namespace, protocol: Protocol) -> str | None:
         return recorded
     if wanted == CONFIGURATION:
         if recorded is None:
-            raise OptionError(f"--expect {CONFIGURATION} is for what a configuration is to come to: give --config too")
+            raise OptionError(f"--expect {CONFIGURATION} is the expected verdict of a configuration: give --config too")
         if args.define:
             raise OptionError(
-                f"--expect {CONFIGURATION} and -D do not go together: say what is expected, such as holds"
+                f"--expect {CONFIGURATION} cannot be combined with -D: give the expected verdict, such as holds"
             )
         wanted = recorded
     properties = [declared.name for declared in declarations_of(protocol).values() if declared.kind not in NO_VERDICT]
@@ -87,10 +87,10 @@ class Results:
                 raise OptionError(f"--{name} - is not possible: only --json can go to standard output")
             return
         if not path:
-            raise OptionError(f"--{name} is given no name: name a file")
+            raise OptionError(f"--{name} needs a name: name a file")
         for other, taken in self.files.items():
             if os.path.realpath(taken) == os.path.realpath(path) and not output.is_device(path):
-                raise OptionError(f"--{name} and --{other} are both to be written to {path}")
+                raise OptionError(f"--{name} and --{other} would both be written to {path}")
         if os.path.realpath(path) == os.path.realpath(loading.split(self.args.protocol)[0]):
             raise OptionError(f"--{name} {path} would overwrite the protocol")
         output.must_be_writable(name, path)

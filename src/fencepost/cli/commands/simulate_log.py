@@ -18,7 +18,7 @@ COMMAND = "simulate-log"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost simulate-log``."""
-    parser.description = "Run worlds of writers, readers and cursors of one log under seeded faults, on virtual time."
+    parser.description = "Run writers, readers and cursors of one log under seeded faults, on virtual time."
     what = parser.add_argument_group("what is simulated")
     simulating.add(what, "seeds", "without", "jobs", "replay", run="world", simulated="log")
     simulating.add(parser.add_argument_group("results"), "json", "trace", runs="worlds")

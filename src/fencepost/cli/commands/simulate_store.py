@@ -30,18 +30,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         what,
         "--profile NAME",
-        "what may go wrong: calm, network, crashes, disks, races, everything, beyond or no-journal",
+        "what may go wrong: calm, network, crashes, disks, races, everything (the default), beyond or no-journal",
         default="everything",
     )
     simulating.add(what, "without", simulated="ledger")
-    option(what, "--promise NAME ...", "hold the store to this promise alone (repeatable)")
+    option(what, "--promise NAME ...", "check only this promise (repeatable)")
     simulating.add(what, "jobs")
     one = parser.add_argument_group("one run")
     simulating.add(one, "replay")
     option(
         one,
         "-D NAME=VALUE ...",
-        "with --replay: set what the seed would choose, as entries=3 (repeatable)",
+        "with --replay: set a value that the seed would choose, such as entries=3 (repeatable)",
         dest="define",
     )
     shown = parser.add_argument_group("results")
@@ -109,7 +109,7 @@ def _replay(args: argparse.Namespace, campaign: Campaign) -> int:
     for text in args.define:
         name, equals, value = text.partition("=")
         if not equals:
-            raise OptionError(f"-D {text}: give a name and a value, as entries=3")
+            raise OptionError(f"-D {text}: give a name and a value, such as entries=3")
         settings[name] = value
     story = Story()
     case = with_settings(drawn(args.replay, args.profile, campaign.protections, campaign.promises), settings)

@@ -33,11 +33,11 @@ Row = tuple[str, str, str]
 
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "seeds": ("A..B", "the seeds, one {run} for each; by default 1..1000", arguments.seeds, range(1, 1001)),
-    "without": ("PROTECTION ...", "switch a protection of the {simulated} off (repeatable)"),
+    "without": ("PROTECTION ...", "switch off a protection of the {simulated} (repeatable)"),
     "jobs": ("N", "processes; by default one for each core", arguments.workers),
-    "replay": ("SEED", "run one seed, and tell it step by step", arguments.number),
-    "json": ("FILE", "the result as JSON; by default to standard output, which then has nothing else on it"),
-    "trace": ("DIR", "write traces of all {runs} to a folder of traces", Path),
+    "replay": ("SEED", "run one seed, and show it step by step", arguments.number),
+    "json": ("FILE", "write the result as JSON; without FILE to standard output, with nothing else on it"),
+    "trace": ("DIR", "write traces of all {runs} to a folder", Path),
 }
 """The options that all simulators share."""
 

@@ -39,7 +39,7 @@ def format_option(parser: argparse.ArgumentParser) -> None:
     option(
         parser,
         "--format",
-        "an entry is a line, without its end, or stands behind its length in 4 bytes, big endian (lines)",
+        "an entry is a line without its end, or follows its length in 4 bytes, big endian (lines)",
         default=LINES,
         choices=(LINES, PREFIXED),
     )
@@ -132,9 +132,7 @@ def _take_prefixed(data: bytes) -> tuple[list[bytes], bytes]:
     while len(data) - place >= _LENGTH.size:
         (size,) = _LENGTH.unpack_from(data, place)
         if size > _LARGEST:
-            raise OptionError(
-                f"standard input says that an entry has {size:,} bytes: is it made of entries behind their lengths?"
-            )
+            raise OptionError(f"standard input says that an entry has {size:,} bytes: is it length-prefixed?")
         end = place + _LENGTH.size + size
         if end > len(data):
             break

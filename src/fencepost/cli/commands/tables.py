@@ -18,8 +18,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         parser,
         "--engine",
-        "who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, "
-        "and else Spark",
+        "the engine of the query; auto is DuckDB if DIR is on this machine and DuckDB is known to answer as Spark"
+        " does, and otherwise Spark",
         default="auto",
         choices=("auto", "duckdb", "spark"),
     )

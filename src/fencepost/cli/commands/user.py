@@ -19,14 +19,14 @@ _SALT = 16
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost user``."""
     parser.description = (
-        "Ask for a password, or read it from standard input, and print the line of a user. Append it to the file that"
-        " the setting saslUsers names: fencepost user ann >> users; chmod 640 users."
+        "Ask for a password, or read it from standard input, and print the line of the user for the file that the"
+        " setting saslUsers names: fencepost user ann >> users; chmod 640 users."
     )
     option(parser, "name NAME", "the user")
     option(
         parser,
         "--super",
-        "print the value of the metadata service's setting DigestAuthenticationProvider.superDigest instead, the"
+        "print the value of the metadata service's setting DigestAuthenticationProvider.superDigest instead, with the"
         " password salted",
         dest="is_super",
     )
@@ -47,5 +47,5 @@ def _password() -> str:
         return sys.stdin.readline().rstrip("\r\n")
     password = getpass.getpass()
     if getpass.getpass("again: ") != password:
-        raise errors.OptionError("the two passwords are not the same")
+        raise errors.OptionError("the two passwords differ")
     return password

@@ -49,35 +49,37 @@ Covered: TypeAlias = "tuple[Visits, SpaceCoverage | None]"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost validate``."""
     parser.description = (
-        "Hold traces of running systems to a protocol: is what they did a behaviour of it? Each run and subject is one"
-        " trace."
+        "Check whether traces of running systems are behaviours of a protocol, for each run and each subject, such as a"
+        " ledger."
     )
-    option(parser, "traces TRACES", "folders of traces, and files", nargs="+")
-    what = parser.add_argument_group("what they are held to")
-    option(what, "--protocol NAME", f"the protocol, by its name: {', '.join(registry.SHIPPED)}")
-    option(what, "--conformance FILE", "in place of that, a conformance of your own: FILE.py or FILE.py:NAME")
+    option(parser, "traces TRACES", "folders and files of traces", nargs="+")
+    what = parser.add_argument_group("what they are checked against")
+    option(what, "--protocol NAME", f"a protocol: {', '.join(registry.SHIPPED)}")
+    option(what, "--conformance FILE", "a conformance of your own instead: FILE.py or FILE.py:NAME")
     which = parser.add_argument_group("which traces")
-    option(which, "--run NAME ...", "those of this run (repeatable)", dest="runs")
-    option(which, "--subject ID ...", "those about this subject, such as a ledger (repeatable)", dest="subjects")
+    option(which, "--run NAME ...", "only those of this run (repeatable)", dest="runs")
+    option(which, "--subject ID ...", "only those about this subject, such as a ledger (repeatable)", dest="subjects")
     how = parser.add_argument_group("how")
-    option(how, "--shuffle SEED", "follow them in another order that their causes allow", arguments.number)
+    option(how, "--shuffle SEED", "replay them in another order that causality allows", arguments.number)
     option(
         how,
         "--engine",
-        "who does it: auto is this process, and Spark with --master or --conf",
+        "where to validate: auto is this process, or Spark with --master or --conf",
         default=AUTO,
         choices=(AUTO, HERE, SPARK),
     )
     arguments.add_spark(how)
     live = parser.add_argument_group("while systems write traces")
     option(
-        live, "--follow", "go on with what is added to folders, and tell each verdict when it is certain, until Ctrl-C"
+        live,
+        "--follow",
+        "continue with events that are added to folders, and report each verdict when it is certain, until Ctrl-C",
     )
-    option(live, "--for SECONDS", "with --follow: end after so many seconds", units.seconds, dest="seconds")
+    option(live, "--for SECONDS", "with --follow: end after this time", units.seconds, dest="seconds")
     option(
         live,
         "--patience SECONDS",
-        f"with --follow: the longest that an event takes to get here, by default {_LIMITS.patience:g}; a step "
+        f"with --follow: the longest time that an event takes to get here, by default {_LIMITS.patience:g}; a step "
         "that is refused for longer is a rejection",
         units.seconds,
         _LIMITS.patience,
@@ -85,30 +87,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         live,
         "--idle SECONDS",
-        f"with --follow: seconds without events after which a trace is not waited for, by default {_LIMITS.idle:g}",
+        f"with --follow: the time without an event after which a trace is dropped, by default {_LIMITS.idle:g}",
         units.seconds,
         _LIMITS.idle,
     )
     visited = parser.add_argument_group("what was visited")
     option(
-        visited, "--coverage", "tell which actions the traces have taken, to which effects, and which they never took"
+        visited,
+        "--coverage",
+        "show the actions that the traces took, with their effects, and those that they never took",
     )
     option(
         visited,
         "--states DIR",
-        "with --coverage: tell which states and steps of this state space, which check --states wrote, and which "
-        "are the nearest that were not",
+        "with --coverage: show the visited states and steps of this state space, which check --states wrote, and the "
+        "nearest steps that were not taken",
         arguments.place,
     )
     results = parser.add_argument_group("results")
-    option(results, "--json FILE", "all verdicts as JSON; - is standard output, which then has nothing else")
+    option(results, "--json FILE", "all verdicts as JSON; - is standard output, with nothing else on it")
     option(
         results,
         "--sequence FILE",
-        "the last steps of the first trace that is rejected as a sequence diagram, for sequencediagram.org",
+        "the last steps of the first rejected trace as a sequence diagram, for sequencediagram.org",
     )
     option(
-        results, "--last N", f"how many steps that change something that is; by default {LAST}", arguments.count, LAST
+        results,
+        "--last N",
+        f"the number of steps shown before a rejection, of those that change the state; by default {LAST}",
+        arguments.count,
+        LAST,
     )
 
 
@@ -137,11 +145,11 @@ def run(args: argparse.Namespace) -> int:
 def _conformance(args: argparse.Namespace) -> type[Conformance]:
     if args.conformance is not None:
         if args.protocol is not None:
-            raise OptionError("--protocol and --conformance both say what traces are held to: leave one out")
+            raise OptionError("--protocol and --conformance both say what to check traces against: leave one out")
         return registry.from_file(args.conformance)
     if args.protocol is None:
         names = ", ".join(registry.SHIPPED)
-        raise OptionError(f"say what traces are held to: --protocol with one of {names}, or --conformance FILE.py")
+        raise OptionError(f"say what to check traces against: --protocol with one of {names}, or --conformance FILE.py")
     return registry.shipped(args.protocol)
 
 
@@ -150,11 +158,11 @@ def _look_at_files(args: argparse.Namespace) -> None:
     if args.seconds is not None and not args.follow:
         raise OptionError("--for says how long to follow traces: give --follow too")
     if args.follow and args.shuffle is not None:
-        raise OptionError("--shuffle is for traces that are there: leave out --follow or --shuffle")
+        raise OptionError("--shuffle is for complete traces: leave out --follow or --shuffle")
     if args.states is not None and not args.coverage:
-        raise OptionError("--states says of which states to tell the coverage: give --coverage too")
+        raise OptionError("--states is for the coverage of a state space: give --coverage too")
     if args.follow and args.coverage:
-        raise OptionError("--coverage is of traces that are there: leave out --follow or --coverage")
+        raise OptionError("--coverage is of complete traces: leave out --follow or --coverage")
     output.check_files(args, "json", "sequence")
     for path in args.traces:
         if "://" not in path and not Path(path).exists():

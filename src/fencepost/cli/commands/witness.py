@@ -12,8 +12,8 @@ from fencepost.cli.commands import results, tables
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost witness``."""
-    option(parser, "space DIR", "what fencepost check --states DIR wrote")
-    option(parser, "--where SQL", "a condition on the columns of states", required=True)
+    option(parser, "space DIR", "the directory that fencepost check --states DIR wrote")
+    option(parser, "--where SQL", "a condition on the columns of the table states", required=True)
     results.add_options(parser)
     tables.add_options(parser)
 

@@ -131,7 +131,7 @@ async def fix(client: MetadataClient, directories: Directories, settings: Bookie
     """
     found = await look(client, directories, settings)
     if not found.may_be_repaired:
-        raise SystemFailure(f"the cookies cannot be mended: {found.problem()}")
+        raise SystemFailure(f"the cookies cannot be fixed: {found.problem()}")
     failures: list[str] = []
     server = Server(Bookie(limits=settings.of_role()), settings, Metrics(), failures.append)
     storage = await asyncio.to_thread(
