@@ -32,7 +32,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test campaigns lint loops modules interop bench bench-spark bench-store chaos lock clean FORCE
+.PHONY: help setup run test campaigns lint loops modules interop bench bench-spark bench-ledger chaos lock clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -75,8 +75,8 @@ bench: $(STAMP) ## Run the benchmarks
 bench-spark: $(STAMP) ## Run the benchmark of the Spark engine
 	@$(BIN)/python -m bench.spark
 
-bench-store: $(STAMP) ## Measure the store, beside BookKeeper's and what the machine allows (needs a JDK 17 and Maven)
-	@$(BIN)/python -m bench.store
+bench-ledger: $(STAMP) ## Measure the store, beside BookKeeper's and what the machine allows (needs a JDK 17 and Maven)
+	@$(BIN)/python -m bench.ledger
 
 chaos: $(STAMP) ## Hurt a real cluster for ten minutes, and see that nothing acknowledged is lost
 	@$(BIN)/python -m bench.chaos --minutes 10

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from bench.store.figures import table
+from bench.ledger.figures import table
 from fencepost.api.client import Client
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.reader import LedgerReader

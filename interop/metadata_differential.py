@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 from interop import jars
 from interop.processes import Server, free_port
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-import zkclient as zk
-from workload import Run, Workload, written
+from metadata import zkclient as zk
+from metadata.workload import Run, Workload, written
 
 __all__ = ("servers", "zk")
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from bench.quorum.histories import ANY, BAD_VERSION, DONE, NO_NODE, NODE_EXISTS, Call
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "metadata"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-import workload
-import zkclient as zk
+from metadata import workload
+from metadata import zkclient as zk
 
 __all__ = ("workload", "zk")
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from behaviours.test_formatting import Add, Colour, Entry, values
 from hypothesis import given
 from report.behaviours import Post, follow, wander
 from report.small_ledger import SmallLedger
-from test_formatting import Add, Colour, Entry, values
 
 import fencepost
 from fencepost import Map, ModelValue, Options, Protocol, Record, Trace, action, assumption, constant, require, state

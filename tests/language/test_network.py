@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from campaigns import campaign_if
 from hypothesis import given
-from plain import Plain, look, run, ways
+from language.plain import Plain, look, run, ways
 
 from fencepost import (
     FencepostError,

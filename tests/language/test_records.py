@@ -6,7 +6,7 @@ import enum
 from typing import Any, ClassVar
 
 import pytest
-from plain import Plain, look, run, ways
+from language.plain import Plain, look, run, ways
 
 from fencepost import (
     FencepostError,

@@ -7,7 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from plain import Plain, look, run
+from language.plain import Plain, look, run
 
 from fencepost import Map, ModelValue, Protocol, Record, Table, canonical, state, table
 from fencepost.language.values import NotAValue

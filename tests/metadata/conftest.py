@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Server
-from zkclient import Client
+from metadata.servers import Server
+from metadata.zkclient import Client
 
 
 @pytest.fixture

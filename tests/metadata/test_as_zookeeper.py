@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workload import Run, read
+from metadata.workload import Run, read
 
 RECORDED = Path(__file__).parent / "zookeeper-3.9.3.jsonl"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zkclient as zk
-from zkclient import Bytes, Client
+from metadata import zkclient as zk
+from metadata.zkclient import Bytes, Client
 
 from fencepost.connections import sasl, users
 from fencepost.errors import OptionError

@@ -8,10 +8,10 @@ from typing import Any
 
 import patience
 import pytest
-import zkclient as zk
-from servers import state_of
-from workload import Run, Workload
-from zkclient import Closed
+from metadata import zkclient as zk
+from metadata.servers import state_of
+from metadata.workload import Run, Workload
+from metadata.zkclient import Closed
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import File, OsFiles

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import patience
-import zkclient as zk
 from hypothesis import given
 from hypothesis import strategies as st
+from metadata import zkclient as zk
 
 from fencepost.metadata.expiry import Expiry
 

@@ -13,8 +13,8 @@ from random import Random
 
 import patience
 import pytest
-import zkclient as zk
-from zkclient import Client, Closed
+from metadata import zkclient as zk
+from metadata.zkclient import Client, Closed
 
 from fencepost.connections import users
 

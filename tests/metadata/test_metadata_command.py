@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import patience
-import zkclient as zk
-from servers import state_of
-from zkclient import Client, Closed
+from metadata import zkclient as zk
+from metadata.servers import state_of
+from metadata.zkclient import Client, Closed
 
 
 def complaint(*arguments: str) -> tuple[int, str]:

@@ -8,8 +8,8 @@ import threading
 
 import patience
 import pytest
-import zkclient as zk
-from zkclient import Client, Closed
+from metadata import zkclient as zk
+from metadata.zkclient import Client, Closed
 
 from fencepost.metadata import acl as acls
 from fencepost.quorum.files.log import ReplicatedLog

@@ -14,7 +14,7 @@ import certificates
 import patience
 import pytest
 import uvloop
-import zkclient as zk
+from metadata import zkclient as zk
 
 from fencepost.connections.tls import Listener
 from fencepost.errors import OptionError

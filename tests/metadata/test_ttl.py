@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import patience
 import pytest
-import zkclient as zk
+from metadata import zkclient as zk
 
 from fencepost.ledger.disk.journal import Damage
 from fencepost.metadata import snapshot

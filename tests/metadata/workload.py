@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-import zkclient as zk
-from zkclient import Client, Closed
+from metadata import zkclient as zk
+from metadata.zkclient import Client, Closed
 
 CLIENTS = 4
 LONG = 30_000

@@ -8,10 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.mutants.judging import in_child, plant, warm
 from bench.mutants.mutate import replaced

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from campaigns import MANY_STATES, campaign_if
-from cluster import Behaviour
+from protocols.cluster import Behaviour
 
 from fencepost import (
     ModelValue,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from campaigns import MANY_STATES, campaign_if
-from cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
+from protocols.cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
 
 from fencepost import ModelValue, PerKey, SearchOptions, SimulationOptions, action, check, per_key
 from fencepost.protocols.kraft import server as kraft

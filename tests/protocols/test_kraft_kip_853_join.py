@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from campaigns import MANY_STATES, campaign_if
-from cluster import Behaviour, fetches, is_elected
+from protocols.cluster import Behaviour, fetches, is_elected
 
 from fencepost import ModelValue, SearchOptions, action, check, require
 from fencepost.protocols.kraft.join import (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import patience
-from hosts import FAST, free_ports, replaced
+from quorum.hosts import FAST, free_ports, replaced
 
 from fencepost.files.folders import OsFiles
 from fencepost.metadata.member import Member

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import patience
 import pytest
-from hosts import TestCluster, TestHost, free_ports, until
+from quorum.hosts import TestCluster, TestHost, free_ports, until
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import OsFiles

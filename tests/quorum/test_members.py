@@ -18,7 +18,7 @@ from kazoo.protocol.connection import STOP_CONNECTING
 from kazoo.protocol.serialization import Create2
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
-from members import Members
+from quorum.members import Members
 
 from fencepost.metadata import member as of_member
 from fencepost.metadata.acl import OPEN

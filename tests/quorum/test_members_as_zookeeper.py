@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-from members import Members
+from metadata.workload import Run, read
+from quorum.members import Members
 
 OTHERS = Path(__file__).parents[1] / "metadata"
-sys.path.append(str(OTHERS))
-
-from workload import Run, read  # noqa: E402
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import random
 import socket
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import patience
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.quorum.campaign import Campaign, Options, waits
 from bench.quorum.harm import ALL, DEAF, FREEZE, ISOLATE, KILL, Schedule

@@ -16,17 +16,14 @@ from typing import Any
 
 import patience
 import pytest
-from hosts import free_ports
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 from kazoo.retry import KazooRetry
-
-from fencepost.cli import main as cli
-from fencepost.quorum.kafka.messages import DESCRIBE_CLUSTER, decode_response, encode_request
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from quorum.hosts import free_ports
 
 from bench.quorum.processes import Processes
+from fencepost.cli import main as cli
+from fencepost.quorum.kafka.messages import DESCRIBE_CLUSTER, decode_response, encode_request
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hosts import TestCluster, free_ports, replaced, until
+from quorum.hosts import TestCluster, free_ports, replaced, until
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import OsFiles

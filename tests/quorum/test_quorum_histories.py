@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.quorum import histories
 from bench.quorum.histories import ANY, BAD_VERSION, DONE, NO_NODE, NODE_EXISTS, Call, contradiction, done

@@ -4,12 +4,7 @@ pass.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.quorum.clients import Ephemeral, Record, Seen, Wrote
 from bench.quorum.histories import ANY, DONE, Call

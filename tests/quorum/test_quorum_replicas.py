@@ -6,7 +6,7 @@ import os
 from functools import cache
 
 import pytest
-from test_planted_quorum import UNSEEN, name_of, plant
+from quorum.test_planted_quorum import UNSEEN, name_of, plant
 
 from fencepost import Result, SearchOptions, check
 from fencepost.protocols.quorum.replica import Replicas

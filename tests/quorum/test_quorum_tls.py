@@ -9,7 +9,7 @@ from typing import Any
 
 import certificates
 import pytest
-from hosts import TestCluster, until
+from quorum.hosts import TestCluster, until
 
 from fencepost.connections.tls import Files, _is_named
 from fencepost.errors import SystemFailure
@@ -30,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, tls=PeerTls.of(Files(certificate=both, trusted=trusted)), **named)
 
-    monkeypatch.setattr("hosts.QuorumHost", Host)
+    monkeypatch.setattr("quorum.hosts.QuorumHost", Host)
 
     def started(test: Any, count: int = 3) -> None:
         async def main() -> None:

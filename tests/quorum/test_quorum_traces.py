@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_planted_quorum import PLANTED, UNSEEN, Planted, plant
+from quorum.test_planted_quorum import PLANTED, UNSEEN, Planted, plant
 
 from fencepost import check
 from fencepost.cli.main import main

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hosts import TestCluster, free_ports, until
+from quorum.hosts import TestCluster, free_ports, until
 
 from fencepost.protocols.quorum.conformance import QuorumConformance
 from fencepost.quorum.driver.host import QuorumHost

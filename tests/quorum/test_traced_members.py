@@ -13,14 +13,11 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NodeExistsError
 
+from bench.quorum.processes import Processes
 from fencepost.protocols.quorum.conformance import QuorumConformance
 from fencepost.traces import read
 from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator, Verdict
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from bench.quorum.processes import Processes
 
 
 @pytest.fixture

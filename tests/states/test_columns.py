@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import written
-from test_table import Zoo
-from values import VALUES, Entry
+from states.tables import written
+from states.test_table import Zoo
+from states.values import VALUES, Entry
 
 from fencepost.files.storage import open_storage
 from fencepost.states import columns

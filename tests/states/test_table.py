@@ -20,8 +20,8 @@ import pytest
 from checker.engines.random_protocols import seeded
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import rows, states, steps, written
-from values import VALUES, Entry, Light
+from states.tables import rows, states, steps, written
+from states.values import VALUES, Entry, Light
 
 import fencepost
 from fencepost import (

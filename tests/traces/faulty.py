@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ledger.simulation.test_planted import Planted, plant
-from traced import run
+from traces.traced import run
 
 from fencepost.ledger.disk.ledger_store import LedgerStore
 from fencepost.ledger.roles import bookie, recoverer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from traced import LEDGER, said, sorted_by_node, validate
+from traces.traced import LEDGER, said, sorted_by_node, validate
 
 from fencepost.traces.validation.conformance import Event
 

@@ -9,9 +9,9 @@ wrong one.
 from __future__ import annotations
 
 import pytest
-from faulty import MORE, faulty
 from ledger.simulation.test_planted import PLANTED
-from traced import said, traced, validate
+from traces.faulty import MORE, faulty
+from traces.traced import said, traced, validate
 
 from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.simulation.case import drawn

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import without_judge
-from recorded_runs import LEDGER, record, said, validate
+from traces.faulty import without_judge
+from traces.recorded_runs import LEDGER, record, said, validate
 
 from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.simulation.case import Case, drawn
@@ -624,7 +624,7 @@ def test_what_is_not_covered(name: str) -> None:
 
 
 def test_the_trace_says_which_protocol_it_is_held_to() -> None:
-    from traced import traced
+    from traces.traced import traced
 
     validator = Validator(registry.shipped("store"))
     assert validator.validate(LEDGER, recovered().events).replayer.protocol.name == RecordedStore.name  # type: ignore[union-attr]

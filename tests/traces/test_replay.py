@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 import pytest
-from counters import Counters, Told
 from hypothesis import given
 from hypothesis import strategies as st
+from traces.counters import Counters, Told
 
 from fencepost import (
     FencepostError,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from traced import LEDGER, VALIDATOR, run, said, traced, validate
+from traces.traced import LEDGER, VALIDATOR, run, said, traced, validate
 
 from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.simulation.case import drawn

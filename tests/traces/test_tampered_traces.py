@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from tampering import Tampered, tampered
-from traced import traced, validate
+from traces.tampering import Tampered, tampered
+from traces.traced import traced, validate
 
 TRACES = (("everything", 48), ("everything", 15), ("everything", 37))
 """Small ones, with limbo, ensembles that change, two recoveries, an impostor, and a bookie that is sent entries

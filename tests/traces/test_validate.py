@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from counters import CountersConformance, Told, happened
 from hypothesis import given
 from hypothesis import strategies as st
+from traces.counters import CountersConformance, Told, happened
 
 from fencepost import FencepostError, ModelValue, Protocol, constant
 from fencepost.traces.validation.conformance import Event, Step

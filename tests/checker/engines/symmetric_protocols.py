@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 
-from random_protocols import RandomProtocol
+from checker.engines.random_protocols import RandomProtocol
 
 HEADER = """
 class Seen(Record):

@@ -8,7 +8,7 @@ import itertools
 from typing import Any
 
 import pytest
-from compare import by_embedded, by_reference, disagreement
+from checker.engines.compare import by_embedded, by_reference, disagreement
 
 import fencepost
 from fencepost import Protocol, action, constant, one_of, per_key, require, state

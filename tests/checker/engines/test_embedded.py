@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compare import answer, by_embedded, by_reference, disagreement
+from checker.engines.compare import answer, by_embedded, by_reference, disagreement
+from checker.engines.random_protocols import RandomProtocol, protocols, reduced, seeded
 from hypothesis import given, settings
-from random_protocols import RandomProtocol, protocols, reduced, seeded
 
 import fencepost
 from fencepost import (
@@ -1068,9 +1068,9 @@ class Talk(Protocol):
 
 
 def test_the_same_in_every_process_whatever_the_hash_seed() -> None:
-    here = Path(__file__).parent
+    tests = Path(__file__).parents[2]
     script = (
-        "import json, test_embedded as t\n"
+        "from checker.engines import test_embedded as t\n"
         "for p in (t.Talk, t.Forks, t.Computed):\n"
         "    for way in t.WAYS:\n"
         "        print(t.by_embedded(p(), **way, keep_going=True, max_depth=5))\n"
@@ -1080,7 +1080,7 @@ def test_the_same_in_every_process_whatever_the_hash_seed() -> None:
         for p in (Talk, Forks, Computed)
         for way in WAYS
     )
-    path = os.pathsep.join([str(Path(fencepost.__file__).parents[1]), str(here)])
+    path = os.pathsep.join([str(Path(fencepost.__file__).parents[1]), str(tests)])
     for seed in ("1", "31337") if THOROUGH else ("31337",):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
         run = subprocess.run(

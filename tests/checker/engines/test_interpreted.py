@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compare import answer, by_reference, disagreement, graph
+from checker.engines.compare import answer, by_reference, disagreement, graph
+from checker.engines.random_protocols import RandomProtocol, protocols, reduced, seeded
+from checker.engines.symmetric_protocols import symmetric
 from hypothesis import given, settings
-from random_protocols import RandomProtocol, protocols, reduced, seeded
-from symmetric_protocols import symmetric
 
 from fencepost import Protocol, action, constant, invariant, require, state
 from fencepost.checker.engines import interpreted, reference

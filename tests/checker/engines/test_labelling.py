@@ -10,12 +10,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-import brute
 import pytest
 from campaigns import campaign_if
-from compare import by_embedded, by_reference, disagreement
-from symmetric_protocols import symmetric
-from test_symmetry import Shop, figures, lengths, orbits
+from checker.engines import brute
+from checker.engines.compare import by_embedded, by_reference, disagreement
+from checker.engines.symmetric_protocols import symmetric
+from checker.engines.test_symmetry import Shop, figures, lengths, orbits
 
 from fencepost import (
     ModelValue,

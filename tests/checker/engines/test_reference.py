@@ -8,10 +8,10 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-import brute
 import pytest
+from checker.engines import brute
+from checker.engines.random_protocols import RandomProtocol, protocols, reduced, seeded
 from hypothesis import given
-from random_protocols import RandomProtocol, protocols, reduced, seeded
 
 from fencepost import Protocol, action, check, constant, invariant, require, state
 from fencepost.checker.engines import reference, search

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import brute
 import pytest
-from random_protocols import RandomProtocol, seeded
+from checker.engines import brute
+from checker.engines.random_protocols import RandomProtocol, seeded
 
 from fencepost import Protocol, State
 from fencepost.language.values import freeze

@@ -9,11 +9,11 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import brute
 import pytest
 from campaigns import campaign_if
-from compare import by_embedded, by_reference, disagreement
-from symmetric_protocols import symmetric
+from checker.engines import brute
+from checker.engines.compare import by_embedded, by_reference, disagreement
+from checker.engines.symmetric_protocols import symmetric
 
 from fencepost import (
     Map,

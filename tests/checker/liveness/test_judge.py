@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from graphs import Small, fair_loop, graphs, protocol, stems
+from checker.liveness.graphs import Small, fair_loop, graphs, protocol, stems
 from hypothesis import given, settings
 
 from fencepost import check

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checker.liveness.locks import Lock, StrongLock, WeakLock
 from cli.commandline import Ran
-from locks import Lock, StrongLock, WeakLock
 
 from fencepost import Result, check
 from fencepost.behaviours import ReplayFailed, Trace, replay, to_dot
@@ -115,7 +115,7 @@ def test_itf() -> None:
 def test_sequence() -> None:
     lines = sequence(lasso(starving()), "starves").splitlines()
     assert lines[3] == "loop for ever" and lines[-2:] == ["end", "note over p1,p2: starves"]
-    assert sequence(lasso(staying())).splitlines()[-1] == "note over p1: nothing more happens, for ever"
+    assert sequence(lasso(staying())).splitlines()[-1] == "note over p2: nothing more happens, for ever"
 
 
 def test_drawing_and_page() -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import fencepost
 from bench.chaos import judge as judges

@@ -5,13 +5,9 @@ wrong.
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from bench.chaos.damage import done, files_of
 from bench.chaos.victims import REFUSED, SERVED, VICTIMS, WHOLE, Victim

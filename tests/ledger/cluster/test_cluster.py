@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from ledger.cluster.standing import STAND_IN, Up, background, cluster, happened, is_there, part, plan
 from patience import until
-from standing import STAND_IN, Up, background, cluster, happened, is_there, part, plan
 
 from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, OptionError
 from fencepost.ledger.cluster import control

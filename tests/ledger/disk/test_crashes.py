@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from faulty_files import FaultyFiles
-from small_bookie import SmallBookie as PlainBookie
+from ledger.disk.small_bookie import SmallBookie as PlainBookie
 
 from fencepost.files.folders import Files
 from fencepost.ledger.records import EntryAdded

@@ -11,7 +11,7 @@ import copy
 from random import Random
 
 import pytest
-from small_bookie import SmallBookie
+from ledger.disk.small_bookie import SmallBookie
 
 from fencepost.ledger.disk.journal import SECTOR, Damage, LaterFormat
 from fencepost.ledger.records import EntryAdded

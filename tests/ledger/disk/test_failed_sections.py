@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from faulty_files import Fault, FaultyFiles, failing
-from small_bookie import SmallBookie
+from ledger.disk.small_bookie import SmallBookie
 
 from fencepost.files.folders import OsFiles
 from fencepost.ledger.disk import entry_logs

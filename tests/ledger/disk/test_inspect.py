@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_bookie import SmallBookie
+from ledger.disk.small_bookie import SmallBookie
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import OsFiles

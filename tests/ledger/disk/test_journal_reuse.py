@@ -9,10 +9,10 @@ from random import Random
 from typing import Any
 
 import pytest
-import test_crashes
 from hypothesis import given
 from hypothesis import strategies as st
-from small_bookie import SmallBookie
+from ledger.disk import test_crashes
+from ledger.disk.small_bookie import SmallBookie
 
 from fencepost.files.folders import File
 from fencepost.ledger.disk import journal

@@ -17,7 +17,7 @@ import pytest
 from faulty_files import FaultyFiles
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_bookie import SmallBookie
+from ledger.disk.small_bookie import SmallBookie
 
 from fencepost.files.folders import OsFiles
 from fencepost.ledger.disk import entry_logs

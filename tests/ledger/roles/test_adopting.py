@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from connected import Cluster
+from ledger.roles.connected import Cluster
 
 from fencepost.ledger.roles.interface import Error
 from fencepost.ledger.roles.reader import Reader, ReaderSettings

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from connected import Cluster
+from ledger.roles.connected import Cluster
 from ledger.singly import singly
 
 from fencepost.ledger.entries import Digests

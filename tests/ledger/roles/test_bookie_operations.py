@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledger.roles.test_bookie import KEY, OTHER_KEY, Story, add, body, fence
 from ledger.singly import found
-from test_bookie import KEY, OTHER_KEY, Story, add, body, fence
 
 from fencepost.ledger import messages as m
 from fencepost.ledger.records import EntryAdded, LedgerFenced

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from reader_story import DIGESTS, LACK, OPEN, Story, body, ledger
+from ledger.roles.reader_story import DIGESTS, LACK, OPEN, Story, body, ledger
 
 from fencepost.ledger.messages import ReadEntry, ReadLacResponse
 from fencepost.ledger.roles.interface import (

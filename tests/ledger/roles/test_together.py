@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connected import Cluster
+from ledger.roles.connected import Cluster
 
 from fencepost.ledger.messages import AddEntryResponse
 from fencepost.ledger.roles.interface import Call, Error

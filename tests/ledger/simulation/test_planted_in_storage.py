@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_planted import Planted, found_by, plant
+from ledger.simulation.test_planted import Planted, found_by, plant
 
 from fencepost.files.folders import NoRoom
 from fencepost.ledger.bookie import lookups

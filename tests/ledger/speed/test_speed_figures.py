@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
-
-
-from bench.store.cells import Cell, markdown, median, rows
-from bench.store.figures import parts_of, quantile, size_of, table, trend
-from bench.store.soak import verdict
-from bench.store.stages import Seen, lines_of, stages_of
-from bench.store.usage import Cpu
+from bench.ledger.cells import Cell, markdown, median, rows
+from bench.ledger.figures import parts_of, quantile, size_of, table, trend
+from bench.ledger.soak import verdict
+from bench.ledger.stages import Seen, lines_of, stages_of
+from bench.ledger.usage import Cpu
 
 
 def test_quantiles() -> None:

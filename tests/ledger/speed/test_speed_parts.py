@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import sys
 from array import array
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -14,13 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
-
-
-from bench.store import __main__ as command
-from bench.store import compare, flood, limit, staged, stages
-from bench.store.cells import Cell
-from bench.store.sides import OURS, Side
+from bench.ledger import __main__ as command
+from bench.ledger import compare, flood, limit, staged, stages
+from bench.ledger.cells import Cell
+from bench.ledger.sides import OURS, Side
 from fencepost.ledger.client.reading import EntryBatch
 from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntryResponse
 from fencepost.ledger.rules.codes import Code

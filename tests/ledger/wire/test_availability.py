@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import RUNS
+from ledger.wire.strategies import RUNS
 
 from fencepost.ledger.wire import availability
 from fencepost.ledger.wire.availability import Runs

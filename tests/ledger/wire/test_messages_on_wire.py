@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import (
+from ledger.wire.strategies import (
     ADDS,
     KEYS,
     PLAIN_READS,

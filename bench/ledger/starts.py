@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.store.figures import table
-from bench.store.sides import OURS, Side
-from bench.store.usage import cpu
+from bench.ledger.figures import table
+from bench.ledger.sides import OURS, Side
+from bench.ledger.usage import cpu
 
 TIMES = 5
 

@@ -1,7 +1,7 @@
 """Where the time of reading goes: microseconds of CPU that each part takes of an entry.
 
 A query of Spark is measured by process. What Spark's Python does is measured once more in a process that does the same
-without Spark (:mod:`bench.spark_store.reader`), whose functions are wrapped: a thread's CPU time is charged to the
+without Spark (:mod:`bench.spark_ledgers.reader`), whose functions are wrapped: a thread's CPU time is charged to the
 innermost part that it is in.
 """
 
@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.spark_store.compare import frame, large
-from bench.spark_store.reader import PARTS, REST, SENT
-from bench.spark_store.sessions import Usage, session
-from bench.store.figures import table
-from bench.store.sides import OURS, Side
-from bench.store.usage import cpu
+from bench.ledger.figures import table
+from bench.ledger.sides import OURS, Side
+from bench.ledger.usage import cpu
+from bench.spark_ledgers.compare import frame, large
+from bench.spark_ledgers.reader import PARTS, REST, SENT
+from bench.spark_ledgers.sessions import Usage, session
 
 READS: Mapping[str, tuple[str | None, dict[str, str]]] = {
     "all columns": (None, {}),
@@ -57,7 +57,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                         )
         words = [side.cluster.uri, str(ledger), str(given.rounds)]
         done = subprocess.run(
-            [sys.executable, "-m", "bench.spark_store.reader", *words], capture_output=True, text=True, check=True
+            [sys.executable, "-m", "bench.spark_ledgers.reader", *words], capture_output=True, text=True, check=True
         )
     finally:
         side.end()

@@ -14,10 +14,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from bench.spark_store.sessions import Usage, session
-from bench.store.figures import table
-from bench.store.sides import OURS, THEIRS, Side
-from bench.store.usage import cpu_seconds
+from bench.ledger.figures import table
+from bench.ledger.sides import OURS, THEIRS, Side
+from bench.ledger.usage import cpu_seconds
+from bench.spark_ledgers.sessions import Usage, session
 from interop.clients import Client, ClientProcess, Ledger
 from interop.clusters import FENCEPOST
 

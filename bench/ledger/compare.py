@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.store import limit
-from bench.store.cells import Cell, median, told
-from bench.store.sides import THEIRS, Side
+from bench.ledger import limit
+from bench.ledger.cells import Cell, median, told
+from bench.ledger.sides import THEIRS, Side
 from interop.clients import Ledger
 
 SIZES = (100, 1024, 65_536)

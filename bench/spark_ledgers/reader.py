@@ -1,6 +1,5 @@
-"""``python -m bench.spark_store.reader URI LEDGER ROUNDS``: does what Spark's Python does for a ledger, with a watch on
-its parts.
-
+"""``python -m bench.spark_ledgers.reader URI LEDGER ROUNDS``: does what Spark's Python does for a ledger, and times its
+parts.
 It reads the partitions of a query one after another as tasks do, makes rows of them, and sends these as a stream of
 Arrow to another process over a socket. It prints the nanoseconds of CPU that each part has taken, how many entries were
 read, and in how many seconds, all but the first round.
@@ -18,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.store import staged
-from bench.store.stages import CLIENT
+from bench.ledger import staged
+from bench.ledger.stages import CLIENT
 from fencepost.spark.ledgers import columns, planning, reading
 from fencepost.spark.ledgers.filters import ANY
 from fencepost.spark.ledgers.options import parse

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import fencepost
-from bench.spark_store.sessions import below
-from bench.store.sides import OURS, Side
+from bench.ledger.sides import OURS, Side
+from bench.spark_ledgers.sessions import below
 
 RATE = 2_000
 """Entries a second that are written."""
@@ -38,7 +38,7 @@ class Driver:
     def __init__(self, words: list[str], log: Path) -> None:
         self.log = log
         self.errors = open(log, "ab")
-        command = [sys.executable, "-m", "bench.spark_store.queries", "follow", *words]
+        command = [sys.executable, "-m", "bench.spark_ledgers.queries", "follow", *words]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.lines: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -79,7 +79,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         with fencepost.connect(side.cluster.uri) as store:
             store.log("clicks").create()
         words = [side.cluster.uri, "clicks", str(folder)]
-        writer = [sys.executable, "-m", "bench.spark_store.writer", *words[:2], str(RATE), "86400", "100"]
+        writer = [sys.executable, "-m", "bench.spark_ledgers.writer", *words[:2], str(RATE), "86400", "100"]
         writing = subprocess.Popen(writer, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert writing.stdout is not None and writing.stdin is not None
         writing.stdout.readline()
@@ -106,7 +106,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         driver.kill()
         writing.stdin.close()
         count = json.loads(writing.stdout.readline())["entries"]
-        command = [sys.executable, "-m", "bench.spark_store.queries", "finish", *words]
+        command = [sys.executable, "-m", "bench.spark_ledgers.queries", "finish", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     finally:
         if writing is not None:

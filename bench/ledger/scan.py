@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bench.store import limit
-from bench.store.figures import size_of, table
-from bench.store.sides import OURS, Side
+from bench.ledger import limit
+from bench.ledger.figures import size_of, table
+from bench.ledger.sides import OURS, Side
 
 SIZES = (1024, 65_536)
 AHEAD = 1000

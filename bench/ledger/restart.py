@@ -1,4 +1,4 @@
-"""``python -m bench.store.restart``: how a bookie with many entries comes back, what its index takes, and how fast it
+"""``python -m bench.ledger.restart``: how a bookie with many entries comes back, what its index takes, and how fast it
 reads at random.
 
 Fills directories of a bookie through its entry logs, opens each in a process of its own, and compares what reads of
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.store.usage import resident_kinds
+from bench.ledger.usage import resident_kinds
 from fencepost.files.folders import OsFiles
 from fencepost.ledger.disk.entry_logs import Bodies, EntryLogs, name_of
 from fencepost.ledger.disk.index import Index
@@ -46,7 +46,7 @@ whether sizes differ.
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.store.restart", description="Measure how a bookie with many entries restarts."
+        prog="python -m bench.ledger.restart", description="Measure how a bookie with many entries restarts."
     )
     parser.add_argument(
         "--entries", type=int, default=1_000_000, metavar="N", help="of each bookie (by default 1,000,000)"
@@ -245,7 +245,7 @@ def main() -> int:
             command = [
                 sys.executable,
                 "-m",
-                "bench.store.restart",
+                "bench.ledger.restart",
                 "--measure",
                 str(directory),
                 "--reads",

@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping
 
-from bench.store.figures import size_of, table
+from bench.ledger.figures import size_of, table
 
 
 @dataclasses.dataclass

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.store.figures import Trend, parts_of, quantile, size_of, table, trend
-from bench.store.sides import OURS, Side
-from bench.store.usage import cpu, status_bytes
+from bench.ledger.figures import Trend, parts_of, quantile, size_of, table, trend
+from bench.ledger.sides import OURS, Side
+from bench.ledger.usage import cpu, status_bytes
 from interop.clients import Ledger
 
 SPAN = 10.0

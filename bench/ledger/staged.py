@@ -1,7 +1,7 @@
 """Starts one of our programs with a watch on its stages: how much CPU each takes, and how often.
 
-``python -m bench.store.staged STAGES SOCKET PROGRAM ...``. Functions that a stage consists of
-(:mod:`bench.store.stages`) are wrapped, wherever the program has them from. A thread has one clock, its CPU time;
+``python -m bench.ledger.staged STAGES SOCKET PROGRAM ...``. Functions that a stage consists of
+(:mod:`bench.ledger.stages`) are wrapped, wherever the program has them from. A thread has one clock, its CPU time;
 whatever passes on it belongs to the innermost stage that the thread is in. Whoever connects to the socket gets all
 counters so far, as JSON, and is asked for nothing.
 """
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bench.store.usage import cpu
+from bench.ledger.usage import cpu
 
 cpu_clock = time.thread_time_ns
 wall_clock = time.perf_counter_ns
@@ -181,7 +181,7 @@ def tell(path: str) -> None:
 
 def main() -> None:
     """Start the program."""
-    from bench.store import stages
+    from bench.ledger import stages
 
     of, path, program, *words = sys.argv[1:]
     if program == "exam":

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench.store.figures import size_of, table
-from bench.store.sides import OURS, Side
-from bench.store.usage import cpu, status_bytes
+from bench.ledger.figures import size_of, table
+from bench.ledger.sides import OURS, Side
+from bench.ledger.usage import cpu, status_bytes
 
 SIZE = 1024
 IN_FLIGHT = 1000

@@ -1,4 +1,4 @@
-"""``python -m bench.spark_store.queries follow|finish URI LOG DIR``: two queries of one log, into files and by
+"""``python -m bench.spark_ledgers.queries follow|finish URI LOG DIR``: two queries of one log, into files and by
 ``foreachBatch``.
 
 ``follow`` prints a line with each batch, with the numbers of the Python processes that read; ``finish`` reads what
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.spark_store.sessions import below, session
+from bench.spark_ledgers.sessions import below, session
 
 COUNTED = (
     "count(*)",

@@ -1,6 +1,6 @@
 """Processes that do with bytes what the store does with entries, and nothing else: receive, write, sync, answer.
 
-They set the pace that nothing can beat on a machine that does it the same way: ``python -m bench.store.echo
+They set the pace that nothing can beat on a machine that does it the same way: ``python -m bench.ledger.echo
 serve|ask|give|take ...``, each of which prints a line of JSON at its end. They import nothing but the standard library.
 """
 

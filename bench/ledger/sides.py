@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.store.cells import Cell
-from bench.store.usage import Cpu, cpu, status_bytes
+from bench.ledger.cells import Cell
+from bench.ledger.usage import Cpu, cpu, status_bytes
 from interop import clients, clusters
 from interop.clients import Client, ClientProcess, Ledger, Refused
 from interop.clusters import FENCEPOST, JAVA, ZOOKEEPER, Cluster, java_uri

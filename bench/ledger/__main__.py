@@ -1,4 +1,4 @@
-"""``python -m bench.store``: how fast the store is, beside Java's BookKeeper on ZooKeeper and beside what the machine
+"""``python -m bench.ledger``: how fast the store is, beside Java's BookKeeper on ZooKeeper and beside what the machine
 allows.
 
 Three bookies, entries on all three of which two confirm, CRC32C, a synced journal; Java's client without its limit of
@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.store import cells, compare, flood, limit, repair, scan, soak, stages, starts
-from bench.store.figures import size_of
-from bench.store.sides import HEAP, KINDS, OURS, THEIRS, Side
+from bench.ledger import cells, compare, flood, limit, repair, scan, soak, stages, starts
+from bench.ledger.figures import size_of
+from bench.ledger.sides import HEAP, KINDS, OURS, THEIRS, Side
 from fencepost.ledger import kernels as rows
 from fencepost.ledger.kernels import ready
 from interop import jars
@@ -39,14 +39,14 @@ EPILOG = """parts, all by default:
   repair   how a bookie that has lost its disk gets its entries back while it serves
 and, with --soak MINUTES alone: writes and reads at full speed for so long, and whether memory grows
 
-python -m bench.store.restart: how a bookie with many entries comes back
+python -m bench.ledger.restart: how a bookie with many entries comes back
 """
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.store",
+        prog="python -m bench.ledger",
         description="Measure the store.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -248,7 +248,7 @@ def main() -> int:
         try:
             jars.fetch()
         except jars.Unavailable as missing:
-            print(f"bench.store: {missing}", file=sys.stderr)
+            print(f"bench.ledger: {missing}", file=sys.stderr)
             return 2
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
     found: dict[str, Any] = {"machine": machine()}
@@ -264,10 +264,10 @@ def main() -> int:
             print(f"\n{part}\n", flush=True)
             found[part] = run(given, folder / part)
             if part == "compare" and found[part]["failure"]:  # what was measured until then is kept
-                print(f"bench.store: compare ended before all was measured: {found[part]['failure']}", file=sys.stderr)
+                print(f"bench.ledger: compare ended before all was measured: {found[part]['failure']}", file=sys.stderr)
                 status = 1
     except (DidNotStart, Refused) as failure:
-        print(f"bench.store: {failure}", file=sys.stderr)
+        print(f"bench.ledger: {failure}", file=sys.stderr)
         status = 1
     finally:
         if given.keep is None:

@@ -1,4 +1,4 @@
-"""``python -m bench.spark_store``: how closely Spark follows a writer, and how fast it reads."""
+"""``python -m bench.spark_ledgers``: how closely Spark follows a writer, and how fast it reads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.spark_store import compare, costs, follow, kills
-from bench.store.__main__ import compile_loops, machine
+from bench.ledger.__main__ import compile_loops, machine
+from bench.spark_ledgers import compare, costs, follow, kills
 from interop import jars
 from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended
@@ -42,7 +42,7 @@ def pairs(words: list[str]) -> dict[str, str]:
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.spark_store",
+        prog="python -m bench.spark_ledgers",
         description="Measure Spark on the store.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -108,7 +108,7 @@ def main() -> int:
         try:
             jars.fetch()
         except jars.Unavailable as missing:
-            print(f"bench.spark_store: {missing}", file=sys.stderr)
+            print(f"bench.spark_ledgers: {missing}", file=sys.stderr)
             return 2
     folder = Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
     found: dict[str, Any] = {"machine": machine()}
@@ -122,7 +122,7 @@ def main() -> int:
             print(f"\n{part}\n", flush=True)
             found[part] = PARTS[part](given, folder / part)
     except (AssertionError, DidNotStart, Refused) as failure:
-        print(f"bench.spark_store: {failure}", file=sys.stderr)
+        print(f"bench.spark_ledgers: {failure}", file=sys.stderr)
         return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.store.figures import size_of, table
-from bench.store.sides import OURS, Side
-from bench.store.usage import cpu, pin, status_bytes
+from bench.ledger.figures import size_of, table
+from bench.ledger.sides import OURS, Side
+from bench.ledger.usage import cpu, pin, status_bytes
 from fencepost.ledger.messages import AddEntry, AddEntryResponse
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.wire import v2, v3
@@ -202,7 +202,7 @@ def _flooded(given: argparse.Namespace, folder: Path, size: int) -> dict[str, An
             pin(bookie, cores[0])
         version = 2 if given.version_2 else 3
         words = (version, side.cluster.bookies[0].port, size, given.connections, given.window, given.seconds, *rounds)
-        command = [sys.executable, "-m", "bench.store.flood", *map(str, words)]
+        command = [sys.executable, "-m", "bench.ledger.flood", *map(str, words)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             if is_pinned:

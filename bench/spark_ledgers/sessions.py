@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.store.usage import cpu_seconds
+from bench.ledger.usage import cpu_seconds
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -26,7 +26,7 @@ def session(conf: Mapping[str, str], master: str = "local[2]") -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName("bench.spark_store")
+    builder = SparkSession.builder.master(master).appName("bench.spark_ledgers")
     for name, value in {**SETTINGS, **conf}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

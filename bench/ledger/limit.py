@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.store.cells import Cell
+from bench.ledger.cells import Cell
 from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.wire.v3 import encode_request, encode_response
@@ -39,10 +39,10 @@ def messages(operation: str, size: int) -> tuple[int, int]:
 
 
 class Echo:
-    """A process of :mod:`bench.store.echo`."""
+    """A process of :mod:`bench.ledger.echo`."""
 
     def __init__(self, *words: object) -> None:
-        command = [sys.executable, "-m", "bench.store.echo", *map(str, words)]
+        command = [sys.executable, "-m", "bench.ledger.echo", *map(str, words)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def line(self) -> Any:

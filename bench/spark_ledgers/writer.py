@@ -1,4 +1,4 @@
-"""``python -m bench.spark_store.writer``: a log is written at a steady rate, by a process of its own.
+"""``python -m bench.spark_ledgers.writer``: a log is written at a steady rate, by a process of its own.
 
 It prints a line once it has begun, and one at its end: how many entries were confirmed, in how many seconds, and when
 how many were.

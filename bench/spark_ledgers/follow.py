@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fencepost
-from bench.spark_store.sessions import Usage, session
-from bench.store.figures import quantile, table
-from bench.store.sides import OURS, Side
-from bench.store.usage import cpu_seconds
+from bench.ledger.figures import quantile, table
+from bench.ledger.sides import OURS, Side
+from bench.ledger.usage import cpu_seconds
+from bench.spark_ledgers.sessions import Usage, session
 
 LAG = 2.0
 """Seconds that no row is to lag."""
@@ -96,7 +96,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             with fencepost.connect(side.cluster.uri) as store:
                 store.log(LOG).create()
             words = [side.cluster.uri, LOG, str(given.rate), str(given.warm_up + given.seconds), str(given.size)]
-            command = [sys.executable, "-m", "bench.spark_store.writer", *words]
+            command = [sys.executable, "-m", "bench.spark_ledgers.writer", *words]
             following = query(spark, side.cluster.uri, given.checkpoint or folder, given.trigger, **given.option)
             try:
                 with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writing:

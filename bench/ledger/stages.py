@@ -1,6 +1,6 @@
 """Where each microsecond goes: the stages of our client and of our bookies, each with its CPU for an entry.
 
-The functions of a stage are wrapped while the programs run under full load (:mod:`bench.store.staged`). That costs
+The functions of a stage are wrapped while the programs run under full load (:mod:`bench.ledger.staged`). That costs
 about a microsecond a call, and a call is for all entries that came together; how many those are is told too, and what
 an entry costs without a watch. A thread's clock is its CPU time, so whoever waits for a disk or for others is charged
 nothing; how long a sync took is told in the table.
@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.store.figures import size_of, table
-from bench.store.sides import OURS, Side
-from bench.store.usage import Cpu
+from bench.ledger.figures import size_of, table
+from bench.ledger.sides import OURS, Side
+from bench.ledger.usage import Cpu
 
 CLIENT: Mapping[str, Sequence[str]] = {
     "receive from the kernel": (
@@ -193,7 +193,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Measure, print and give what was measured."""
     folder.mkdir(parents=True, exist_ok=True)
     client_socket, bookie_socket = folder / "client", folder / "bookie"
-    launch = (sys.executable, "-m", "bench.store.staged")
+    launch = (sys.executable, "-m", "bench.ledger.staged")
     programs = (
         (*launch, "client", str(client_socket), "exam"),
         (*launch, "bookie", str(bookie_socket), "bookie"),

@@ -1,1 +1,0 @@
-"""The store beside Java's BookKeeper, in one run: ``python -m bench.store``."""
