@@ -268,6 +268,7 @@ def test_another_class_and_missing_attributes_are_refused() -> None:
         Bare()
 
 
+@pytest.mark.campaign
 def test_engines_agree_and_roles_are_exchanged_by_symmetry() -> None:
     results = {engine: check(Roles(), engine=engine).must_hold() for engine in ("reference", "embedded")}
     assert len({(r.distinct_states, r.depth) for r in results.values()}) == 1

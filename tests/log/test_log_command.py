@@ -170,6 +170,7 @@ def told(process: subprocess.Popen[str], line: str) -> None:
     process.stdin.flush()
 
 
+@pytest.mark.campaign
 def test_a_leader_that_is_stopped_and_goes_on_does_no_harm(store: str) -> None:
     command(store, "create", "c")
     old = writer(store, "c", "old")

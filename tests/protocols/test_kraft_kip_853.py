@@ -70,7 +70,7 @@ if THOROUGH:
 
 
 @pytest.mark.parametrize(
-    ("voters", "constants", "distinct", "depth"), campaign_if(lambda row: row[2] > MANY_STATES / 2, COUNTS)
+    ("voters", "constants", "distinct", "depth"), campaign_if(lambda row: row[2] > MANY_STATES / 10, COUNTS)
 )
 def test_counts(voters: int, constants: dict[str, Any], distinct: int, depth: int) -> None:
     result = check(cluster(voters, **constants)).must_hold()

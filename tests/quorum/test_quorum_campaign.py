@@ -135,6 +135,7 @@ def test_a_planted_fault_turns_a_protection_off(monkeypatch):
     assert replica.protections == rules.ALL.replace(one_vote_an_epoch=False)
 
 
+@pytest.mark.campaign
 def test_a_short_campaign_finds_nothing(tmp_path):
     kinds = (KILL, FREEZE, ISOLATE, DEAF, ALL)
     while True:

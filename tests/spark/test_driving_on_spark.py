@@ -39,7 +39,8 @@ def counted(found: DriveResult) -> Any:
     )
 
 
-@pytest.mark.parametrize("off", [pytest.param((), marks=pytest.mark.campaign), ("fenced_bookies_refuse",)], ids=str)
+@pytest.mark.campaign
+@pytest.mark.parametrize("off", [(), ("fenced_bookies_refuse",)], ids=str)
 def test_every_transition(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: tuple[str, ...]) -> None:
     check(Store(**CONSTANTS), states=tmp_path / "states", edges=True, options=Options(workers=1))
     monkeypatch.setattr(driving, "MOST_TOP", 50)

@@ -277,6 +277,7 @@ def no_spark(*_: object) -> Any:
     raise AssertionError("Spark is asked")
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("spark")
 def test_duckdb_answers_what_spark_does(spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     space = StateSpace(spaces[0])
@@ -483,8 +484,8 @@ def _with_constants(folder: Path, source: str, one: dict[str, Any], other: dict[
     ("pair", "parts"),
     [
         ("spaces", ("--parts", "meta,bookie,w2")),
-        ("odd", ()),
-        ("odd", ("--parts", "n,label,seen")),
+        pytest.param("odd", (), marks=pytest.mark.campaign),
+        pytest.param("odd", ("--parts", "n,label,seen"), marks=pytest.mark.campaign),
         ("odd", ("--parts", "keyed")),
     ],
 )

@@ -284,6 +284,7 @@ def on_spark(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> StateSpace
         return written(protocol, tmp_path_factory.mktemp("spaces") / "spark", handover=5000)
 
 
+@pytest.mark.campaign
 def test_the_same_table_from_executors(on_spark: StateSpace, tmp_path: Path) -> None:
     assert contents(on_spark) == contents(written(on_spark.protocol(), tmp_path / "embedded", engine="embedded"))
 

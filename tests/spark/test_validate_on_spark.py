@@ -172,6 +172,7 @@ def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
     assert found is not None and (found.traces, found.fitting, found.visited, found.taken) == (4, 3, 6, 5)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("edges", [True, False])
 def test_a_join_with_the_table_counts_as_one_process_does(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edges: bool

@@ -6,6 +6,7 @@ import ast
 import pickle
 import re
 from dataclasses import FrozenInstanceError, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -277,9 +278,10 @@ def test_an_error_spells_its_options_as_the_user_does() -> None:
 
 SOURCE = Path(fencepost.__file__).parent
 RAISING = {"OptionError", "SystemFailure", "ProtocolRaised", "NotAProtocol", "Misbehaved", "ReplayFailed"}
-LIBRARY = ("check.py", "storage.py", "loading.py", "engines", "compiler", "step", "spec", "states", "liveness", "trace")
+LIBRARY = ("api", "behaviours", "checker", "files", "language", "semantics", "states")
 
 
+@cache
 def messages() -> list[tuple[str, str, set[str]]]:
     """Where an error is made, the fixed part of its message, and the options that it is given."""
     found = []

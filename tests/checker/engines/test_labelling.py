@@ -146,6 +146,7 @@ def test_more_members_and_fewer(seed: int, nodes: int) -> None:
     compare(protocol, space, [f"n{i + 1}" for i in range(nodes)])
 
 
+@pytest.mark.campaign
 def test_of_two_constants_both_are_labelled_or_one_is() -> None:
     clients, clerks = ["c1", "c2", "c3"], ["k1", "k2"]
     space = brute.explore(Shop())

@@ -170,6 +170,7 @@ def test_what_was_on_a_bookie_that_is_killed_is_on_others(tmp_path: Path, uri: s
     run(main())
 
 
+@pytest.mark.campaign
 def test_a_writer_goes_on_with_its_open_ledger(tmp_path: Path, uri: str) -> None:
     """The bookie is in its first fragment alone: that is replicated while the ledger is written, which is not closed
     by anybody else."""
@@ -274,6 +275,7 @@ def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path, uri: str
     run(main())
 
 
+@pytest.mark.campaign
 def test_a_bookie_that_is_back_in_time_is_left_as_it_is(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
         with bookies(tmp_path, uri, 4) as standing, autorecovery(uri, "one", "lostBookieRecoveryDelay=600"):

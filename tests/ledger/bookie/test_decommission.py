@@ -98,6 +98,7 @@ def test_a_bookie_is_taken_out_of_the_cluster_and_all_its_entries_are_elsewhere(
     run(main())
 
 
+@pytest.mark.campaign
 def test_metadata_change_only_when_everything_was_copied(
     tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

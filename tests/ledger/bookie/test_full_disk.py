@@ -173,7 +173,8 @@ def test_another_program_fills_the_disk(disk: Path, tmp_path: Path) -> None:
         asyncio.run(test(uri))
 
 
-@pytest.mark.parametrize("journals_adds", [pytest.param(True, marks=pytest.mark.campaign), False])
+@pytest.mark.campaign
+@pytest.mark.parametrize("journals_adds", [True, False])
 def test_a_fast_writer_fills_the_disk(disk: Path, tmp_path: Path, journals_adds: bool) -> None:
     """It is filled before anybody looks at its room: nothing but a write without room tells of it."""
     more = {"diskCheckInterval": 3_000, "journalWriteData": str(journals_adds).lower()}

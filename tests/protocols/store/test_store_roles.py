@@ -6,6 +6,7 @@ import os
 from functools import cache
 
 import pytest
+from campaigns import MANY_STATES, campaign_if
 from ledger.simulation.test_planted import PLANTED, plant
 
 from fencepost import Result, SearchOptions, check
@@ -55,7 +56,13 @@ def explored(name: str) -> Result:
     return check(StoreRoles.configured(name), options=SearchOptions(workers=1))
 
 
-@pytest.mark.parametrize("name", [name for name in StoreRoles.configurations if THOROUGH or name not in LARGE])
+@pytest.mark.parametrize(
+    "name",
+    campaign_if(
+        lambda name: COUNTS.get(name, (0, 0))[0] > MANY_STATES / 2,
+        [name for name in StoreRoles.configurations if THOROUGH or name not in LARGE],
+    ),
+)
 def test_configurations_come_to_what_they_are_declared_with(name: str) -> None:
     result = explored(name)
     assert result.verdict == StoreRoles.configurations[name].expect
@@ -107,6 +114,7 @@ def test_a_fault_planted_in_a_role_or_a_rule_is_found(
     assert violated in (result.verdict, str(result.error).split(" at ")[0].rpartition(": ")[2])
 
 
+@pytest.mark.campaign
 def test_every_action_is_taken_in_some_configuration() -> None:
     taken = {action.name for name in COUNTS.keys() - LARGE for action in explored(name).actions if action.taken}
     assert taken == {declared.name for declared in StoreRoles.declared("action")}

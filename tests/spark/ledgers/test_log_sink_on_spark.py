@@ -116,6 +116,7 @@ def test_a_log_is_only_appended_to_and_has_data_and_keys() -> None:
         source.streamWriter(data.add("id", "long"), overwrite=False)
 
 
+@pytest.mark.campaign
 def test_a_stream_from_log_to_log_has_each_row_once_and_moves_its_cursor(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_stream_of_a_log_goes_on_across_ledgers_trims_and_starts(spark: Any, c
     assert len({(row.ledger, row.entry) for row in rows}) == len(rows)
 
 
+@pytest.mark.campaign
 def test_what_was_trimmed_before_it_was_read_is_told(spark: Any, cluster: Any, tmp_path: Path) -> None:
     positions = written(cluster, "trimmed", [b"%d" % number for number in range(100)], 10)
 
