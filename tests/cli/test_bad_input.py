@@ -18,7 +18,7 @@ Run = Callable[..., Ran]
 CLASS = "from fencepost import *\nclass P(Protocol):\n    n: int = state(0)\n"
 ACTION = "    @action\n    def tick(self) -> None:\n        self.n = 1 - self.n\n"
 
-FILES = {
+FILES: dict[str, str | bytes] = {
     "syntax.py": "from fencepost import *\n\nclass P(Protocol)\n    pass\n",
     "nul.py": "x = 1\0\n",
     "latin.py": b'x = "caf\xe9"\n',

@@ -28,7 +28,7 @@ def undone() -> Iterator[None]:
     """What a step has set in Fencepost's own class is gone for the tests that follow."""
     yield
     if "other" in vars(Protocol):
-        del Protocol.other
+        delattr(Protocol, "other")
 
 
 PROTOCOL = """

@@ -256,7 +256,7 @@ def test_a_file_that_fails_half_way_is_not_left_behind(
     real = open
 
     def full(path: Any, mode: str = "r", **given: Any) -> Any:
-        file = real(path, mode, **given)
+        file: Any = real(path, mode, **given)
         if mode == "w" and str(path).endswith("r.json"):
             file.write("half")
 

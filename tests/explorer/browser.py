@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ class Browser:
     def click(self, selector: str, settles: bool = True) -> None:
         """Click the first element that matches, as a person does: it must be there to be clicked."""
         found = self._ask("POST", "/element", {"using": "css selector", "value": selector})
-        work = lambda: self._ask("POST", f"/element/{next(iter(found.values()))}/click")  # noqa: E731
+        work = partial(self._ask, "POST", f"/element/{next(iter(found.values()))}/click")
         self._settled(work) if settles else work()
 
     def press(self, *keys: str, settles: bool = True) -> None:
@@ -118,7 +119,7 @@ class Browser:
                 {"type": "keyUp", "value": n} for n in names[::-1]
             ]
             body = {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}
-            work = lambda body=body: self._ask("POST", "/actions", body)  # noqa: E731
+            work = partial(self._ask, "POST", "/actions", body)
             self._settled(work) if settles else work()
 
     def type(self, text: str) -> None:

@@ -69,7 +69,8 @@ ROUTES = ["/", "/explorer.js", "/explorer.css", "/report.css", "/icon.svg", "/ke
     "path", [*ROUTES, "/api/about", "/api/begin", "/api/look", "/api/take", "/api/find", "/api/found", "/api/stop"]
 )
 def test_nobody_is_answered_without_the_token(page: Page, path: str) -> None:
-    method, body = ("POST", {}) if path.startswith("/api/") else ("GET", None)
+    body: dict[str, Any] | None = {} if path.startswith("/api/") else None
+    method = "GET" if body is None else "POST"
     own = page.explorer.token
     for cookie in (
         "",
@@ -139,8 +140,8 @@ def test_bad_requests_are_told_and_the_session_goes_on(page: Page) -> None:
         assert page.tell(name, 400, **body)["error"]
     assert page.ask("POST", "/api/look", b"{")[0] == 400
     assert page.ask("POST", "/api/look", b"[]")[0] == 400
-    for body in (b"[" * 100_000, b'{"at":' * 100_000, b'{"at": "\xff"}', b"\x00"):
-        status, said = page.ask("POST", "/api/look", body)
+    for damaged in (b"[" * 100_000, b'{"at":' * 100_000, b'{"at": "\xff"}', b"\x00"):
+        status, said = page.ask("POST", "/api/look", damaged)
         assert (status, list(json.loads(said))) == (400, ["error"])
     for text in ("\ud800", '"\ud800"', "'" + "\ud800" * 9, "10 ** 5_000"):
         assert page.tell("look", 200, at=begun["at"], watches=[text])["watches"][0]["text"] == text

@@ -163,7 +163,7 @@ def test_the_table_of_what_must_be_fair_is_complete() -> None:
 @pytest.mark.parametrize("unfair", UNFAIR)
 def test_what_has_to_be_fair(unfair: str) -> None:
     class Unfair(Log):
-        fairness = tuple(demand for demand in Log.fairness if demand.actions != (unfair,))
+        fairness = [demand for demand in Log.fairness if demand.actions != (unfair,)]
 
     result = check(Unfair(entries=0), invariants=[STABLE], options=Options(workers=1))
     if UNFAIR[unfair] is None:

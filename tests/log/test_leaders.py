@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.ledger.roles.interface import Outcome, TimerFired
+from fencepost.ledger.roles.interface import Effect, Event, Outcome, TimerFired
 from fencepost.log.roles import leader as role
 from fencepost.log.roles.leader import DeleteLedger, Leader, Reason
 from fencepost.log.rules import ALL, Attaching, Protections, Status
@@ -77,7 +77,11 @@ def test_a_leader_that_does_not_end_is_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_leader_that_does_not_begin_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its ledger was closed by an old leader: if it waits for another election, nobody appends."""
     fired = Leader._fired
-    monkeypatch.setitem(
-        role._EVENTS, TimerFired, lambda self, event, *rest: event.key[0] == "begin" or fired(self, event, *rest)
-    )
+
+    def waits(self: Leader, event: TimerFired, now: int, effects: list[Effect]) -> None:
+        if event.key[0] != "begin":
+            fired(self, event, now, effects)
+
+    timer: type[Event] = TimerFired
+    monkeypatch.setitem(role._EVENTS, timer, waits)
     assert "is elected and cannot append" in is_found(seeds=SEEDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,7 @@ def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(
         batches = log.batches("q")
         batch = await part(batches, 0, b"a", b"b")
         with monkeypatch.context() as context:
-            context.setattr(module.time, "time_ns", lambda: 5_000_000)
+            context.setattr(time, "time_ns", lambda: 5_000_000)
             assert await batches.attach(0, [batch])
         assert (await store.ledger_metadata(ledger)).last_entry == 0, "it is closed, and its writer fenced"
         found = [(entry.data, entry.time) async for entry in log.reader(at=EARLIEST, follow=False)]
@@ -181,7 +182,7 @@ def test_a_batch_that_is_trimmed_before_its_writer_hears_of_it_is_not_attached_a
         batches = log.batches("r", remembered=False)
         write = log._nodes.write
 
-        async def trimmed(data: bytes, version: int) -> int:
+        async def trimmed(data: Chain, version: int) -> int:
             """The update is done, and what it has attached is trimmed. Nobody hears of it."""
             await write(data, version)
             monkeypatch.setattr(log._nodes, "write", write)
@@ -214,7 +215,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         write = log._nodes.write
         asked: list[str] = []
 
-        async def unanswered(data: bytes, version: int) -> int:
+        async def unanswered(data: Chain, version: int) -> int:
             """The update is done, and nobody hears of it."""
             asked.append("lost")
             await write(data, version)

@@ -29,7 +29,8 @@ def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, m
         await log.cursor("c")
         writing = await log.writer()
         await writing.append(b"late")
-        delete, done = MetadataClient.delete_ledger, []
+        delete = MetadataClient.delete_ledger
+        done: list[int] = []
 
         async def failing(client: MetadataClient, ledger: int) -> None:
             if len(done) == 2:
@@ -37,8 +38,8 @@ def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, m
             done.append(ledger)
             await delete(client, ledger)
 
-        with monkeypatch.context() as each, pytest.raises(RuntimeError, match="killed"):
-            each.setattr(MetadataClient, "delete_ledger", failing)
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+            patch.setattr(MetadataClient, "delete_ledger", failing)
             await log.delete()
         assert (await log.show()).chain.sealed, "half of it is gone, and nobody appends to the rest"
         assert await log.delete() == 3

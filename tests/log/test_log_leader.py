@@ -64,4 +64,4 @@ def test_it_depends_on_nothing_but_its_state() -> None:
 def test_what_is_explored_is_the_role_that_writers_run() -> None:
     from fencepost.log import writer
 
-    assert writer.role.Leader is Leader
+    assert writer.role.Leader is Leader  # type: ignore[attr-defined]

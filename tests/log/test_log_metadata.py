@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,27 +75,30 @@ def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
         clients = [(await cluster.connect()).metadata for _ in range(2)]
         await LogNodes(clients[0], "orders").create(ONE)
         told: list[tuple[int, bool]] = []
+        woken: set[int] = set()
+
+        def tell(number: int, elected: bool) -> None:
+            told.append((number, elected))
+
+        def wake(number: int, path: str) -> None:
+            woken.add(number)
+
         standing = [
-            Election(
-                LogNodes(clients[number // 2], "orders"),
-                f"w{number}",
-                lambda elected, number=number: told.append((number, elected)),
-            )
+            Election(LogNodes(clients[number // 2], "orders"), f"w{number}", partial(tell, number))
             for number in range(4)
         ]
-        woken: set[int] = set()
         for number, each in enumerate(standing):
-            await each.stand(lambda path, number=number: woken.add(number))
+            await each.stand(partial(wake, number))
         assert told == [(0, True)] and {each.leader for each in standing} == {standing[0].id}
         # Whoever waits may have been woken already: kazoo hands over events and answers in two threads, and that the
         # node was made may be heard after it was watched anew.
         await standing[0].resign()
         await until(lambda: {1, 2, 3} <= woken, "all who wait to be woken")
         for each in reversed(standing[1:]):
-            await each.stand(str)
+            await each.stand(lambda path: None)
         assert told == [(0, True), (0, False), (3, True)]
         await standing[2].resign()
-        assert await standing[3].stand(str), "only a leader's own node goes when it resigns"
+        assert await standing[3].stand(lambda path: None), "only a leader's own node goes when it resigns"
         clients[1]._session_changed("LOST")
         assert told[-1] == (3, False) and clients[1].session is Session.EXPIRED
 

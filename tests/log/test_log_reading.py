@@ -110,7 +110,8 @@ def test_trimming_changes_the_list_then_deletes_and_reads_no_ledger(
         log = await log_of(store, [[start, start + 1] for start in range(0, 100, 10)])
         ids = [link.ledger for link in (await log.chain()).links]
         monkeypatch.setattr(LedgerClient, "open_ledger", None)
-        for wrong in ({}, {"before": 1, "keep": 1}, {"keep": 0}):
+        several: tuple[dict[str, Any], ...] = ({}, {"before": 1, "keep": 1}, {"keep": 0})
+        for wrong in several:
             with pytest.raises(OptionError):
                 await log.trim(**wrong)
         assert await log.trim(before=Position(ids[1], 1)) == (ids[0],)

@@ -15,6 +15,7 @@ from log.standing_logs import Standing, run, until
 from fencepost.errors import OptionError
 from fencepost.ledger import errors
 from fencepost.ledger.client.writer import LedgerWriter
+from fencepost.ledger.roles.interface import Effect, Event
 from fencepost.log.chain import EARLIEST, LATEST, Position
 from fencepost.log.errors import LogExistsError, LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.log import Log
@@ -118,8 +119,8 @@ def test_entries_go_as_there_is_room_and_never_more(tmp_path: Path) -> None:
             most: list[tuple[int, int]] = []
             receive = writer._role.receive
 
-            def counted(event: Any, *args: Any) -> Any:
-                effects = receive(event, *args)
+            def counted(event: Event, now: int) -> list[Effect]:
+                effects = receive(event, now)
                 most.append((writer._role.unacknowledged, writer._in_flight_bytes))
                 return effects
 

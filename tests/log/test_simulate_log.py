@@ -15,7 +15,6 @@ from fencepost.log.chain import Chain
 from fencepost.log.roles.attacher import Attacher
 from fencepost.log.roles.leader import ChainWritten
 from fencepost.log.rules import Protections
-from fencepost.log.simulation import world
 from fencepost.log.simulation.world import Reader, World, simulated
 
 MOST = 30
@@ -61,7 +60,7 @@ def test_a_reader_that_skips_to_the_next_ledger_too_early_is_noticed(monkeypatch
     """It has found what comes behind, and goes back."""
     read = Reader.read
 
-    def goes_back(reader: Reader, chain: world.Chain) -> None:
+    def goes_back(reader: Reader, chain: Chain) -> None:
         read(reader, chain)
         if len(reader.found) == 20:
             reader.at = reader.found[0][0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 from fencepost import (
     Message,
@@ -25,9 +24,12 @@ from fencepost.behaviours import replay
 from fencepost.language.values import show
 from fencepost.semantics import Stepper
 
+Script = Sequence[str | tuple[str, tuple[str, ...]]]
+"""The titles of steps, each alone or with its choices as they are shown."""
 
-def follow(protocol: Protocol, script: Sequence[str | tuple[str, tuple[Any, ...]]]) -> Trace:
-    """The behaviour along the titles of its steps, each alone or with its choices as they are shown."""
+
+def follow(protocol: Protocol, script: Script) -> Trace:
+    """The behaviour along a script."""
     stepper = Stepper(protocol)
     start = stepper.initial_states()[0]
     ids, path = start.ids, []

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE
-from report.behaviours import Post, follow
+from report.behaviours import Post, Script, follow
 from report.small_ledger import SmallLedger
 
 import fencepost
@@ -23,6 +23,7 @@ from fencepost.checker.findings import Violation
 from fencepost.language.values import canonical, show
 from fencepost.report import html as page
 from fencepost.report.html import html
+from fencepost.report.svg import STYLE
 from fencepost.semantics import State
 
 VOID = {"meta", "br", "wbr", "input", "img", "link", "hr"}
@@ -109,6 +110,7 @@ def page_of(which: str) -> str:
         return html(fencepost.check(ledger, engine="reference", options=Options(keep_going=True, deadlock=True)))
     if which == "limit":
         return html(fencepost.check(ledger, engine="reference", options=SearchOptions(max_states=20)))
+    script: Script
     if which == "lossy":
         script = [("recoverer_starts(w=w2)", ("lost", "delivered")), "recoverer_times_out(w=w2, b=b1)"]
         return html(result_of(lossy, follow(lossy, script), "no_committed_entry_is_lost"))
@@ -235,7 +237,7 @@ def test_the_state_at_every_step(which: str, violated: Result) -> None:
         result = violated
     elif which == "lossy":
         protocol = SmallLedger(lossy=True)
-        script = [("recoverer_starts(w=w2)", ("lost", "delivered")), "recoverer_times_out(w=w2, b=b1)"]
+        script: Script = [("recoverer_starts(w=w2)", ("lost", "delivered")), "recoverer_times_out(w=w2, b=b1)"]
         result = result_of(protocol, follow(protocol, script), "no_committed_entry_is_lost")
     else:
         result = result_of(Post(), follow(Post(), ["cut", ("send(source=h1, dest=h1)", ("2",)), "heal"]))
@@ -394,7 +396,7 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_text_has_enough_contrast(theme: str) -> None:
     """WCAG 2 asks for 4.5 to 1 of text of this size."""
-    css = (Path(page.__file__).parent / "palette.css").read_text(encoding="utf-8") + page.STYLE
+    css = (Path(page.__file__).parent / "palette.css").read_text(encoding="utf-8") + STYLE
 
     def colours(pattern: str) -> dict[str, str]:
         return dict(

@@ -106,7 +106,7 @@ class Odd(Protocol):
 
     name = f"odd{ODD}"
     who: Any = state(ModelValue(f"b{ODD}"))
-    what: Any = state(enum.Enum("What", {ODD: 1})[ODD])
+    what: Any = state(enum.Enum("What", {ODD: 1})[ODD])  # type: ignore[index]
     where: Any = table({f"key{ODD}": 1})
     turned: bool = state(False)
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from report.behaviours import Parcel, Post, follow, wander
+from report.behaviours import Parcel, Post, Script, follow, wander
 from report.small_ledger import SmallLedger
 from rich.console import Console
 
@@ -107,7 +107,7 @@ def test_the_rest_of_what_can_happen_literally() -> None:
     """A message under way from the start, one sent twice, dropped ones, a cut and a healed connection, other
     choices.
     """
-    script = [
+    script: Script = [
         ("send(source=h2, dest=h1)", ("1",)),
         ("send(source=h2, dest=h1)", ("1",)),
         ("receive(dest=h2)", ("h1",)),
@@ -167,7 +167,7 @@ def test_colour_adds_nothing_but_colour() -> None:
     for result in results():
         for width in (80, 120):
             for colours in (None, "truecolor"):
-                console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=colours)  # type: ignore[arg-type]
+                console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=colours)
                 render(result, console, profile=True)
                 printed = console.file.getvalue()  # type: ignore[attr-defined]
                 assert ("\x1b[" in printed) == (colours is not None)

@@ -14,7 +14,7 @@ from fencepost.spark import cluster, engine, simulate, stages
 class Here(cluster.Cluster):
     """Runs the tasks of a level in this process, one after the other."""
 
-    cores = 2  # type: ignore[assignment]
+    cores = 2
 
     class Shared:
         """A broadcast variable."""

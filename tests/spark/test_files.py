@@ -53,7 +53,8 @@ def test_a_state_is_found_with_a_few_reads(tmp_path: Path, wide: bool, owner: in
     run, held = written(storage, owner, owners, 300_000, wide)
     for number in [0, 1, 2, 149_999, 299_998, 299_999, *range(777, 300_000, 40_001)]:
         storage.reads = 0
-        found = find(storage, run, span, *held[number], wide)
+        low, high = held[number]
+        found = find(storage, run, span, low, high, wide)
         assert held[found if found is not None else -1] == held[number] and storage.reads <= 5
     for low, high in [
         (span[0], 5),

@@ -86,7 +86,7 @@ def test_the_same_counterexample() -> None:
 @pytest.mark.parametrize("bits", [64, 128])
 def test_owners_that_get_too_much_are_split(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "FULL_OWNER", 150)
-    options = {"bits": bits, "keep_going": True, "max_depth": 14}
+    options: dict[str, Any] = {"bits": bits, "keep_going": True, "max_depth": 14}
     expected = by_embedded(shipped("ledger-chaining")(), **options)
     assert by_spark(shipped("ledger-chaining")(), **options) == expected
 
@@ -100,8 +100,9 @@ def test_executors_that_come_later_get_work(tmp_path: Path, monkeypatch: pytest.
             return Growing.come
 
         def run(self, job_stages: stages.JobStages, *given: Any) -> list[bytes]:
-            expands, (plan, *_) = job_stages[0][0].work.func is stages.expand, job_stages[0][0].work.args
-            if expands:
+            work: Any = job_stages[0][0].work
+            if work.func is stages.expand:
+                plan = work.args[0]
                 self.seen.append((Growing.come, plan.owners, plan.partitions))
                 Growing.come += 1
             return super().run(job_stages, *given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -111,9 +112,7 @@ class TestHere:
     @pytest.mark.parametrize("name", ["Fair", "Lucky"])
     def test_agrees_on_the_tutorials_two_phase_commit(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.syspath_prepend(str(EXAMPLES))
-        import two_phase_live
-
-        result = agrees(getattr(two_phase_live, name))
+        result = agrees(getattr(importlib.import_module("two_phase_live"), name))
         assert result.holds is (name != "Fair")
         assert all(some < region for region, some in left(result))
 
@@ -180,7 +179,7 @@ class TestHere:
     def test_a_search_goes_on_with_what_was_recorded(self, tmp_path: Path) -> None:
         place = tmp_path / "checkpoint"
         build = shipped("ledger-chaining")
-        options = {"invariants": ["stable_leader_accepts_writes"], "handover": 30}
+        options: dict[str, Any] = {"invariants": ["stable_leader_accepts_writes"], "handover": 30}
 
         def searched(**more: Any) -> Result:
             return on_spark(lambda: build(clients=2), Room(sys.maxsize, 0), **options, **more)

@@ -48,7 +48,7 @@ def by_spark(protocol: Protocol, report: Any = None, **options: Any) -> dict[str
     ],
 )
 def test_agrees_on_shipped_protocols(name: str, constants: dict[str, Any], handover: int, bits: int) -> None:
-    options = {"max_depth": 20, "bits": bits}
+    options: dict[str, Any] = {"max_depth": 20, "bits": bits}
     expected = by_embedded(shipped(name)(**constants), **options)
     assert by_spark(shipped(name)(**constants), handover=handover, **options) == expected
 
@@ -94,7 +94,12 @@ def test_what_a_protocol_raised_is_raised_again_when_resumed(tmp_path: Path) -> 
 def test_nothing_that_was_sent_stays_behind(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     broadcast = SparkContext.broadcast
-    monkeypatch.setattr(SparkContext, "broadcast", lambda self, value: sent.append(broadcast(self, value)) or sent[-1])
+
+    def sends(context: Any, value: Any) -> Any:
+        sent.append(broadcast(context, value))
+        return sent[-1]
+
+    monkeypatch.setattr(SparkContext, "broadcast", sends)
     result = check(
         shipped("ledger-chaining")(),
         engine="spark",
@@ -107,7 +112,7 @@ def test_nothing_that_was_sent_stays_behind(spark: Any, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("seed", [3, 8])
 def test_agrees_on_random_protocols(seed: int) -> None:
     random = seeded(seed)
-    options = {"max_depth": 5, "keep_going": True, "deadlock": True}
+    options: dict[str, Any] = {"max_depth": 5, "keep_going": True, "deadlock": True}
     assert (
         disagreement(by_reference(random.build(), **options), by_spark(random.build(), handover=3, **options)) is None
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,8 @@ def here(path: Path, conformance: str) -> list[Outcome]:
     """The outcomes in this process."""
     traces, validator = Traces(read(path)), Validator(registry.resolve(conformance))
     return [
-        judged(validator, *name, lambda name=name: traces.events(name), None, explaining(12, 100))
-        for name in traces.names()
-    ]  # type: ignore[misc]
+        judged(validator, *name, partial(traces.events, name), None, explaining(12, 100)) for name in traces.names()
+    ]
 
 
 def validated(paths: list[str], request: Request) -> Any:

@@ -73,12 +73,13 @@ def plain(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) -> di
         at += 1
     best: dict[tuple[str, ...], tuple[Any, ...]] = {}
     for step in steps:
-        source, target, *label = step
-        elsewhere = tuple(label) in anywhere
+        source, target = step[:2]
+        label = step[2:]
+        elsewhere = label in anywhere
         if step in visited.steps or target not in depth or source not in distance or (elsewhere and distance[source]):
             continue
         found = (elsewhere, distance[source] + 1, depth[target], target, *label)
-        best[tuple(label)] = min(best.get(tuple(label), found), found)
+        best[label] = min(best.get(label, found), found)
     never = [
         (d, action, parameters, e, target, level)
         for e, d, level, target, action, parameters in sorted(best.values())[:most]

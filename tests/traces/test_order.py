@@ -58,9 +58,9 @@ def is_allowed(order: Sequence[int], steps: Sequence[Step], nodes: Sequence[str]
             return False
     for number, step in enumerate(steps):
         if step.reads is not None:
-            name, version = step.reads
-            for other, comes_first in ((writer.get((name, version)), True), (writer.get((name, version + 1)), False)):
-                if other is not None and other != number and (at[other] < at[number]) is not comes_first:
+            name, seen = step.reads
+            for wrote, comes_first in ((writer.get((name, seen)), True), (writer.get((name, seen + 1)), False)):
+                if wrote is not None and wrote != number and (at[wrote] < at[number]) is not comes_first:
                     return False
     return True
 

@@ -96,10 +96,15 @@ class Seen:
     def ask(self, kind: str, bookie: str, **parameters: Any) -> dict[str, Any]:
         """A request; what its response has in common with it."""
         self.number += 1
-        same = {"kind": kind, "bookie": bookie, "connection": f"to {bookie}", "protocol": 3, "number": self.number}
+        same: dict[str, Any] = {
+            "kind": kind,
+            "bookie": bookie,
+            "connection": f"to {bookie}",
+            "protocol": 3,
+            "number": self.number,
+        }
         self.tell("request_passed", **same, **parameters)
-        flags = {name: parameters[name] for name in ("recovery", "fence", "entry") if name in parameters}
-        return {**same, **flags}
+        return same | {name: parameters[name] for name in ("recovery", "fence", "entry") if name in parameters}
 
     def answer(self, same: dict[str, Any], code: str | None = "OK", **parameters: Any) -> None:
         if code is not None:

@@ -38,7 +38,7 @@ MORE = "a reader may be told a higher LAC, if there is one by then"
 UNWRITTEN = "the metadata service never had what was to be written, and a bookie that was to be replaced may work again"
 END = "nothing after it is needed by anybody else"
 
-REMOVED = {
+REMOVED: dict[str, tuple[str, ...]] = {
     LOST: (
         "bookie_sends_add_confirmed_response",
         "bookie_sends_add_fenced_response",
@@ -69,7 +69,7 @@ REMOVED = {
         "reader_receives_no_entry",
     ),
 }
-DOUBLED = {
+DOUBLED: dict[str, tuple[str, ...]] = {
     IGNORED: (
         "bookie_recovers",
         "bookie_refuses_add",
@@ -93,7 +93,7 @@ DOUBLED = {
         "recovery_client_closes_ledger",
     ),
 }
-CUT = {
+CUT: dict[str, tuple[str, ...]] = {
     END: (
         "bookie_crashes",
         "bookie_recovers",
@@ -199,8 +199,8 @@ def reason(change: Tampered) -> str | None:
         return None if (action, change.field) in NEVER_SWAPPED else "neither follows from the other"
     if change.how == "altered":
         return next((why for why, known in ALTERED.items() if {(action, change.field), (action, "*")} & {*known}), None)
-    table = {"removed": REMOVED, "doubled": DOUBLED, "cut": CUT}[change.how]
-    return next((why for why, known in table.items() if action in known), None)
+    tables: dict[str, dict[str, tuple[str, ...]]] = {"removed": REMOVED, "doubled": DOUBLED, "cut": CUT}
+    return next((why for why, known in tables[change.how].items() if action in known), None)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from fencepost.traces.event import COLUMNS
 from fencepost.traces.folder import Folder, parsed, stem_of
 from fencepost.traces.spool import Contents
 
-SMALL = {"segment": 1 << 16, "event_limit": 1 << 12, "size_limit": 1 << 20}
+SMALL: dict[str, Any] = {"segment": 1 << 16, "event_limit": 1 << 12, "size_limit": 1 << 20}
 """Sizes with which a few events need several files."""
 
 KEYS = st.text(string.ascii_lowercase, min_size=1, max_size=5)
@@ -199,12 +199,12 @@ def test_many_writers_at_once_have_incarnations_of_their_own(tmp_path: Path) -> 
 
 def test_threads_share_a_writer(tmp_path: Path) -> None:
     with TraceWriter(tmp_path, node="n", **SMALL) as trace:
-        threads = [
-            threading.Thread(
-                target=lambda who=who: [trace.emit("does", parameters={"n": n}, actor=who) for n in range(500)]
-            )
-            for who in ("a", "b", "c")
-        ]
+
+        def emits(who: str) -> None:
+            for n in range(500):
+                trace.emit("does", parameters={"n": n}, actor=who)
+
+        threads = [threading.Thread(target=emits, args=(who,)) for who in ("a", "b", "c")]
         for thread in threads:
             thread.start()
         for thread in threads:

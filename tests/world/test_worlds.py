@@ -19,6 +19,7 @@ from fencepost.api.client import Client
 from fencepost.cli.main import main
 from fencepost.ledger.client import client as of_client
 from fencepost.ledger.client import replication
+from fencepost.ledger.roles.interface import Event
 from fencepost.ledger.roles.recoverer import Recoverer
 from fencepost.ledger.rules.protections import ALL
 from fencepost.log.roles import leader
@@ -124,13 +125,13 @@ def test_a_leader_that_goes_on_after_its_ledger_is_fenced_is_found(monkeypatch: 
             role._acknowledge(effects, role.written)
         failed(role, event, now, effects)
 
-    monkeypatch.setitem(leader._EVENTS, leader.WriteFailed, goes_on)
+    failure: type[Event] = leader.WriteFailed
+    monkeypatch.setitem(leader._EVENTS, failure, goes_on)
     assert first_broken(range(1, 7)) == "no loss"
 
 
 def test_bookies_that_take_adds_after_a_fence_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_store = case.Case.of_store.fget
-    assert of_store is not None
+    of_store = vars(case.Case)["of_store"].fget
     protections = ALL.replace(fenced_bookies_refuse=False)
     monkeypatch.setattr(case.Case, "of_store", property(lambda of: replace(of_store(of), protections=protections)))
     assert first_broken(range(2, 6)) == "fencing"

@@ -11,10 +11,10 @@ import sys
 from typing import Any
 
 from fencepost.cli.main import main
-from fencepost.ledger.bookie import cookies, process, repair
+from fencepost.ledger.bookie import cookies, process
 from fencepost.ledger.bookie.directories import Directories
+from fencepost.ledger.roles import repair
 from fencepost.ledger.roles.bookie import Bookie
-from fencepost.ledger.roles.repair import Repair
 from fencepost.ledger.rules.boot import Run, Step, steps_of_boot
 from fencepost.ledger.rules.protections import ALL
 
@@ -32,9 +32,9 @@ def never(directory: str, run: Run, *others: Any, original: Any = cookies.record
         original(directory, run, *others)
 
 
-process.steps_of_boot = steps  # type: ignore[assignment]
-process.Bookie = functools.partial(Bookie, protections=careless)  # type: ignore[assignment,misc]
-repair.roles.Repair = functools.partial(Repair, protections=careless)  # type: ignore[assignment,misc]
+process.steps_of_boot = steps  # type: ignore[attr-defined]
+process.Bookie = functools.partial(Bookie, protections=careless)  # type: ignore[attr-defined,assignment]
+repair.Repair = functools.partial(repair.Repair, protections=careless)  # type: ignore[assignment,misc]
 if protection == "run_precedes_answers":
     cookies.record_run = never  # type: ignore[assignment]
     Directories._last_journal = 0  # type: ignore[assignment,method-assign]

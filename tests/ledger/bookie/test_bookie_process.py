@@ -261,7 +261,7 @@ def test_a_bookie_without_room_is_read_only_until_there_is_some(tmp_path: Path, 
 
 
 def test_a_bookie_whose_disk_is_fuller_than_it_may_be_is_read_only(tmp_path: Path, uri: str) -> None:
-    full = {"diskUsageThreshold": 1e-9, "diskUsageWarnThreshold": 1e-9, "diskUsageLwmThreshold": 1e-9}
+    full: dict[str, Any] = {"diskUsageThreshold": 1e-9, "diskUsageWarnThreshold": 1e-9, "diskUsageLwmThreshold": 1e-9}
 
     async def main() -> None:
         async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, **full) as running:

@@ -6,6 +6,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger.bookie.serving import add, run
@@ -99,7 +100,7 @@ def test_ledgers_are_marked_and_the_run_is_noted_before_anybody_is_served(
     async def main() -> None:
         _, port, _ = await lose(tmp_path, uri)
         monkeypatch.setattr(Server, "listen", listens)
-        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
         async with bookie(tmp_path, uri, journalWriteData=False, **settings) as running:
             ((ledgers, is_durable, run_of, is_whole),) = found
             marks = {ledger: (known.fenced, known.limbo) for ledger, known in ledgers.items()}
@@ -135,7 +136,7 @@ def test_marks_of_many_ledgers_share_syncs(tmp_path: Path, uri: str, monkeypatch
                 await client.create_ledger(ledger, LedgerMetadata(1, 1, 1, (Fragment(0, (bookie_id,)),)))
         monkeypatch.setattr(JournalFiles, "sync", counted)
         monkeypatch.setattr(Repair, "mark_ledgers", marks)
-        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
         async with bookie(tmp_path, uri, **settings) as running:
             assert syncs[0] < len(ledgers) / 4
             connection = await running.client()
@@ -155,7 +156,7 @@ def test_cookies_are_written_only_after_all_ledgers_are_marked(
 
     async def main() -> None:
         bookie_id, port, directories = await lose(tmp_path, uri)
-        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
         async with await MetadataClient.connect(uri) as client:
             before = await cookies.in_metadata(client, bookie_id)
             with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="ends it here"):
@@ -186,7 +187,7 @@ def test_a_start_that_was_cut_short_before_anything_was_marked_is_done_again(
 
     async def main() -> None:
         _, port, directories = await lose(tmp_path, uri)
-        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
         for where, step in cuts:
 
             def fails(self: object, *arguments: object) -> None:
@@ -208,7 +209,7 @@ def test_what_no_other_bookie_has_stays_in_limbo_for_good(tmp_path: Path, uri: s
 
     async def main() -> None:
         _, port, directories = await lose(tmp_path, uri)
-        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
         for _ in range(2):
             async with bookie(tmp_path, uri, **settings) as running:
                 connection = await running.client()

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger.bookie.serving import run
@@ -15,10 +16,11 @@ from ledger.bookie.test_repair import WITHOUT_JOURNAL, Killable, NotStartedError
 import fencepost
 from fencepost.ledger import messages as m
 from fencepost.ledger.bookie.directories import Directories
+from fencepost.ledger.client.writer import LedgerWriter
 from fencepost.ledger.rules.boot import CLEAN_END
 from fencepost.ledger.rules.codes import Code
 
-Damage = Callable[[Path], None]
+Damage = Callable[[Path], object]
 
 
 def empty(path: Path) -> None:
@@ -49,7 +51,7 @@ def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path,
     """It was killed, and its adds were in memory alone; nothing but the record says so."""
     running = tmp_path / "ledgers" / "current" / "RUNNING"
     directories = Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers"))
-    one_copy = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
+    one_copy: dict[str, Any] = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
 
     async def main() -> None:
         with contextlib.closing(Killable(tmp_path, f"{service}-running", *WITHOUT_JOURNAL)) as bookie:
@@ -58,7 +60,8 @@ def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path,
                 bookie.end()
                 of_a_clean_end = running.read_bytes()
                 bookie.start()
-                for damage in (*DAMAGES, lambda path: path.write_bytes(of_a_clean_end)):
+                damages: tuple[Damage, ...] = (*DAMAGES, lambda path: path.write_bytes(of_a_clean_end))
+                for damage in damages:
                     ledger = await store.create_ledger(**one_copy)
                     await ledger.append_many([b"x"] * 5)
                     bookie.kill()
@@ -110,14 +113,14 @@ def test_a_bookie_without_one_of_its_files_denies_nothing(tmp_path: Path, servic
     """It was killed, with all adds in its journal. It has them, or says that it does not know, or does not start."""
     uri = f"{service}-files-{is_checkpointed}"
     directory, whole = tmp_path / "bookie", tmp_path / "whole"
-    one_copy = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
+    one_copy: dict[str, Any] = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
     refused: list[tuple[str, NotStartedError]] = []
 
     async def main() -> None:
         with contextlib.closing(Killable(directory, uri, "flushInterval=100000000")) as bookie:
             bookie.start()
             async with await fencepost.connect(uri) as store:
-                ledgers = []
+                ledgers: list[LedgerWriter] = []
                 for _ in range(1 + is_checkpointed):
                     if ledgers:
                         bookie.end()

@@ -58,7 +58,8 @@ class Killable:
     """A bookie in a process of its own."""
 
     def __init__(self, directory: Path, uri: str, *settings: str, bookie_id: str = "") -> None:
-        self._arguments = (directory, "--metadata", uri, *(word for each in settings for word in ("--set", each)))
+        of_settings = (word for each in settings for word in ("--set", each))
+        self._arguments: tuple[str | Path, ...] = (directory, "--metadata", uri, *of_settings)
         self._exits = contextlib.ExitStack()
         self.bookie_id = bookie_id
 
@@ -102,7 +103,7 @@ async def code_of(store: LedgerClient, bookie_id: str, request: m.Request) -> Co
     async with patience(f"an answer to {request}"):
         while (response := await store.ask(bookie_id, request)) is None:
             await asyncio.sleep(0.05)
-    return response.code  # type: ignore[union-attr]
+    return response.code
 
 
 async def entries_of(store: LedgerClient, bookie_id: str, ledger: int) -> Any:

@@ -114,7 +114,11 @@ def test_where_tls_is_required_nothing_is_served_in_the_clear(
     assert "it does not start TLS (tlsRequired)" in caplog.text
 
 
-REQUIRED = {"tlsCertificatePath": "bookie.pem", "tlsKeyStore": "bookie.key.pem", "tlsTrustStore": "authority.pem"}
+REQUIRED: dict[str, Any] = {
+    "tlsCertificatePath": "bookie.pem",
+    "tlsKeyStore": "bookie.key.pem",
+    "tlsTrustStore": "authority.pem",
+}
 
 
 def test_what_is_sent_ahead_of_tls_is_not_served_where_it_is_required(tmp_path: Path) -> None:

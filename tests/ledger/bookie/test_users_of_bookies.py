@@ -24,6 +24,7 @@ from fencepost.ledger.wire import v2, v3
 pytestmark = pytest.mark.usefixtures("every_way")
 
 KNOWN = Credentials("writer", 'a "secret": none')
+REQUIRED: dict[str, Any] = {"tlsRequired": True, "tlsCertificatePath": "c", "tlsKeyStore": "k"}
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_a_wrong_name_or_password_is_refused(
 
 @pytest.mark.parametrize("is_first", ["TLS", "SASL"])
 def test_where_both_are_asked_for_neither_is_enough(tmp_path: Path, users: str, is_first: str) -> None:
-    both = {"tlsCertificatePath": "c.pem", "tlsKeyStore": "k.pem", "tlsRequired": True, "saslUsers": users}
+    both = {**REQUIRED, "saslUsers": users}
 
     async def main() -> None:
         async with serving(tmp_path / "bookie", certificates.server(), **both) as served:
@@ -164,7 +165,7 @@ def test_our_client_authenticates(
 ) -> None:
     async def main() -> None:
         tls = certificates.server() if under_tls else None
-        required = {"tlsRequired": True, "tlsCertificatePath": "c", "tlsKeyStore": "k"} if under_tls else {}
+        required = REQUIRED if under_tls else {}
         async with serving(tmp_path / "bookie", tls, saslUsers=users, **required) as served:
             asker = Asker(served.port)
             of_tls = certificates.client() if under_tls else None

@@ -13,6 +13,7 @@ from fencepost.ledger.bookie import cookies, process
 from fencepost.ledger.bookie.directories import Directories
 from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.errors import MetadataServiceError
+from fencepost.ledger.metadata.client import MetadataClient
 
 SETTINGS = BookieSettings.of({"metadataServiceUri": "zk://127.0.0.1:1/ledgers"})
 
@@ -39,7 +40,7 @@ def connected(directory: Path, service: Service, monkeypatch: pytest.MonkeyPatch
             asyncio.get_running_loop().call_soon(ended.fail, "it is asked to end")
         return await process._connected(SETTINGS, Directories.of(str(directory), SETTINGS), ended)
 
-    monkeypatch.setattr(process.MetadataClient, "connect", service)
+    monkeypatch.setattr(MetadataClient, "connect", service)
     return asyncio.run(connect())
 
 

@@ -50,7 +50,7 @@ async def written(cluster: Cluster, store: Any, data: list[bytes] = DATA, **sett
 def test_batches_have_all_entries_in_order(sizes: tuple[int, int, int], digest: str) -> None:
     async def test(cluster: Cluster) -> None:
         store = await cluster.connect()
-        quorums = {"ensemble": sizes[0], "write_quorum": sizes[1], "ack_quorum": sizes[2]}
+        quorums: dict[str, Any] = {"ensemble": sizes[0], "write_quorum": sizes[1], "ack_quorum": sizes[2]}
         ledger = await written(cluster, store, digest=digest, **quorums)
         async with store.open_ledger(ledger, prefetch=300) as reader:
             for first, last in ((0, None), (7, 7), (990, 999), (1, 998)):
@@ -62,6 +62,7 @@ def test_batches_have_all_entries_in_order(sizes: tuple[int, int, int], digest: 
                     assert (
                         batch.offsets[-1] == len(batch.data) and batch[0] == DATA[at] and batch[-1:] == [[*batch][-1]]
                     )
+                    assert batch.lengths is not None and batch.lacs is not None
                     assert [*batch.lengths] == LENGTHS[at : at + len(batch)]
                     assert all(-1 <= lac < entry_id for lac, entry_id in zip(batch.lacs, batch.ids, strict=True))
                     found += batch
@@ -89,7 +90,7 @@ def test_entries_that_a_bookie_lacks_has_damaged_or_can_not_read_come_from_anoth
             three.entries[ledger, entry_id] = three.entries[ledger, entry_id - 1]
         async with store.open_ledger(ledger) as reader:
             assert await contents(reader) == DATA
-            assert [length async for batch in reader.read_batches() for length in batch.lengths] == LENGTHS
+            assert [length async for batch in reader.read_batches() for length in batch.lengths or ()] == LENGTHS
             assert await asyncio.gather(*map(reader.read_entry, range(1000))) == DATA
 
     run(test)

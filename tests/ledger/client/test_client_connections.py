@@ -183,7 +183,7 @@ class Line:
     def __init__(self, adds: int) -> None:
         self.home, self.asker, self.time = Home(0), Asker(), 100.0
         self.connection = Connection("b", self.home, msgspec.structs.replace(QUICK, request_timeout=4.0))
-        self.connection.now = lambda: self.time  # type: ignore[method-assign]
+        self.connection.now = lambda: self.time
         self.aborted: list[str] = []
         self.connection.link = self  # type: ignore[assignment]
         for txn in range(adds):

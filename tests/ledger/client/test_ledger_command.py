@@ -167,7 +167,7 @@ def test_who_connects_to_nobody_is_told_why(caplog: pytest.LogCaptureFixture) ->
         ours = [str(entry.path) for entry in it.traceback if "asyncio" not in str(entry.path)]
         assert it.value.__suppress_context__ and len(ours) <= 4, ours
     with pytest.raises(AttributeError, match="log: nothing is connected yet: write with fencepost.connect"):
-        fencepost.connect("zk://127.0.0.1:1/ledgers").log("orders")  # type: ignore[attr-defined]
+        fencepost.connect("zk://127.0.0.1:1/ledgers").log("orders")
 
 
 def test_entries_behind_their_lengths_can_be_anything(store: tuple[str, list[Process]]) -> None:

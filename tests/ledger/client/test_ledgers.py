@@ -477,8 +477,8 @@ def test_an_id_that_a_stranger_has_claimed_is_passed_over_and_told(
             body = Digests(DigestType.DUMMY, b"").entry_body(Entry(ledger, 0, -1, 1, b"x"))
             return AddEntry(ledger, 0, -1, body, key)
 
-        for ledger in (0, 1, 7):
-            asked = ReadEntry(ledger, -1, True, key) if fences else add(ledger)
+        for known in (0, 1, 7):
+            asked = ReadEntry(known, -1, True, key) if fences else add(known)
             assert await stranger.ask("b2", asked) is not None
         async with store.create_ledger() as ledger:
             assert ledger.id == 2 and await ledger.append(b"one") == 0
@@ -614,9 +614,9 @@ def test_what_is_under_way_when_the_store_is_closed_fails() -> None:
         store = await cluster.connect()
         ledger = await store.create_ledger(in_flight=1)
         reader = await store.open_ledger(ledger.id)
-        under_way = [asyncio.ensure_future(ledger.append(b"entry")) for _ in range(3)]
+        under_way: list[asyncio.Future[Any]] = [asyncio.ensure_future(ledger.append(b"entry")) for _ in range(3)]
         under_way.append(asyncio.ensure_future(ledger.close()))
-        under_way.append(asyncio.ensure_future(anext(aiter(reader.tail()))))
+        under_way.append(asyncio.ensure_future(anext(reader.tail())))
         under_way.append(asyncio.ensure_future(ledger.append_many([b"more"] * 3)))
         await until(
             lambda: any(type(request) is AddEntry for each in cluster.bookies.values() for request in each.asked),

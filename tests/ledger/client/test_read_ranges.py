@@ -99,7 +99,7 @@ def test_what_comes_behind_an_entry_that_can_not_be_had_is_not_taken_for_what_is
         assert (
             batch is not None and list(batch) == [b"data0", b"data1", b"data2", b"data3", b"data4"] and error is failure
         )
-        assert [*batch.lengths] == [5, 10, 15, 20, 25]
+        assert batch.lengths is not None and [*batch.lengths] == [5, 10, 15, 20, 25]
 
     run(test)
 

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from faulty_files import FaultyFiles
-from ledger.disk.small_bookie import SmallBookie as PlainBookie
+from ledger.disk.small_bookie import SmallBookie
 
 from fencepost.files.folders import Files
 from fencepost.ledger.records import EntryAdded
@@ -19,11 +19,9 @@ from fencepost.simulation.disk import SimDisk
 STEPS = 30
 
 
-class SmallBookie(PlainBookie):
-    """Has its entries as rows and as objects by turns."""
-
-    def __init__(self, files: Files) -> None:
-        super().__init__(files, compiled=itertools.cycle([True, True, False]).__next__)
+def small_bookie(files: Files) -> SmallBookie:
+    """A bookie that keeps its entries as rows and as objects by turns."""
+    return SmallBookie(files, compiled=itertools.cycle([True, True, False]).__next__)
 
 
 class Crash(BaseException):
@@ -101,7 +99,7 @@ def operations(seed: int) -> int:
     """How many operations on files there are without a crash."""
     files, done = crashing(SimDisk(), -1)
     history = History()
-    bookie = SmallBookie(files).begin()
+    bookie = small_bookie(files).begin()
     live(bookie, history, Random(seed), STEPS)
     history.check(bookie)
     return done[0]
@@ -113,25 +111,25 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_confirmed(seed: int) ->
         disk, history, random = SimDisk(), History(), Random(seed)
         files, _ = crashing(disk, at)
         try:
-            live(SmallBookie(files).begin(), history, random, STEPS)
+            live(small_bookie(files).begin(), history, random, STEPS)
         except Crash:
             disk.lose_power(Random(at))
-        history.check(SmallBookie(disk))
+        history.check(small_bookie(disk))
         # And the next crash comes at any operation of coming back, or soon after.
         again, _ = crashing(disk, 1 + at % 17)
         try:
-            live(SmallBookie(again).begin(), history, random, 6)
+            live(small_bookie(again).begin(), history, random, 6)
         except Crash:
             disk.lose_power(Random(-at))
-        bookie = SmallBookie(disk).begin()
+        bookie = small_bookie(disk).begin()
         history.check(bookie)
         live(bookie, history, random, 4)
-        history.check(SmallBookie(disk))
+        history.check(small_bookie(disk))
 
 
 def test_after_deletions_and_collections_the_room_is_given_back() -> None:
     disk = SimDisk()
-    bookie = SmallBookie(disk).begin()
+    bookie = small_bookie(disk).begin()
     for entry_id in range(100):
         bookie.write([EntryAdded(ledger, entry_id, -1, b"x" * 200) for ledger in (1, 2)])
         if entry_id % 10 == 9:
@@ -143,6 +141,6 @@ def test_after_deletions_and_collections_the_room_is_given_back() -> None:
     after = sum(len(file.content) for file in disk.files.values())
     assert collected.removed and not collected.damaged
     assert after < 0.7 * before
-    for opened in (bookie, SmallBookie(disk)):
+    for opened in (bookie, small_bookie(disk)):
         assert all(opened.read(1, entry_id)[0] is Code.NO_ENTRY for entry_id in range(100))
         assert all(opened.read(2, entry_id) == (Code.OK, b"x" * 200) for entry_id in range(100))

@@ -13,7 +13,8 @@ from random import Random
 import pytest
 from ledger.disk.small_bookie import SmallBookie
 
-from fencepost.ledger.disk.journal import SECTOR, Damage, LaterFormat
+from fencepost.files.folders import SECTOR
+from fencepost.ledger.disk.journal import Damage, LaterFormat
 from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.rules.codes import Code
 from fencepost.simulation.disk import SimDisk

@@ -16,6 +16,7 @@ from fencepost.ledger.disk.sections import (
     ENTRY_HEADER,
     RUN,
     Contents,
+    Run,
     Runs,
     Section,
     entries_of,
@@ -76,7 +77,8 @@ def test_every_entry_is_found_where_it_was_put_last(
     for log, ids_of, forgotten in steps:
         for ledger in forgotten:
             expected.drop(ledger)
-        start, runs = offset, []
+        start = offset
+        runs: list[Run] = []
         for ledger, entry_ids in sorted(ids_of.items()):
             sizes = [(7 * nth if ledger < 3 else 9) for nth in range(len(entry_ids))]
             runs += runs_of(ledger, entry_ids, sizes)
@@ -94,7 +96,8 @@ def test_every_entry_is_found_where_it_was_put_last(
 def test_so_it_is_with_many_runs_that_are_copied_replaced_and_forgotten(seed: int) -> None:
     random, index, expected, offset = Random(seed), Index(), Expected(), 512
     for step in range(30):
-        log, runs, start = 1 + step // 10, [], offset
+        log, start = 1 + step // 10, offset
+        runs: list[Run] = []
         for ledger in (1, 2, 3):
             if random.random() < 0.05:
                 index.drop(ledger)
@@ -157,7 +160,7 @@ def test_a_run_that_counts_no_more_is_none(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_index_takes_less_than_four_bytes_an_entry() -> None:
     random, index, offset = Random(5), Index(), 512
     for section in range(20):
-        runs = []
+        runs: list[Run] = []
         for ledger in range(500):
             ids = [nth // 2 * 3 + nth % 2 for nth in range(16 * section, 16 * section + 16)]
             runs += runs_of(ledger, ids, [20 + int(random.random() * 80) for _ in ids])
@@ -191,7 +194,9 @@ def test_runs_are_read_back_as_they_were(entry_ids: list[int], data: st.DataObje
 
 
 def test_loops_lay_out_the_runs_of_many_ledgers_as_they_are_one_by_one() -> None:
-    random, runs, rows = Random(6), [], []
+    random = Random(6)
+    runs: list[Run] = []
+    rows: list[tuple[int, int, int]] = []
     for ledger in range(300):
         ids = sorted(
             {int(random.random() * 10 ** int(random.random() * 12)) - 5 for _ in range(int(random.random() * 400))}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.ledger.disk.journal import SECTOR, Damage, Tail, Writer, recover, scan
+from fencepost.files.folders import SECTOR
+from fencepost.ledger.disk.journal import Damage, Tail, Writer, recover, scan
 from fencepost.simulation.disk import SimDisk
 
 records = st.lists(st.binary(max_size=700), max_size=5)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ledger.disk import test_crashes
 from ledger.disk.small_bookie import SmallBookie
 
-from fencepost.files.folders import File
+from fencepost.files.folders import SECTOR, File
 from fencepost.ledger.disk import journal
-from fencepost.ledger.disk.journal import SECTOR, Damage, Tail, Writer, recover, scan
+from fencepost.ledger.disk.journal import Damage, Tail, Writer, recover, scan
 from fencepost.ledger.disk.journal_files import SPARE, JournalFiles, name_of
 from fencepost.ledger.disk.reserve import Reserve
 from fencepost.ledger.records import EntryAdded

@@ -22,7 +22,9 @@ from ledger.disk.small_bookie import SmallBookie
 from fencepost.files.folders import OsFiles
 from fencepost.ledger.disk import entry_logs
 from fencepost.ledger.disk.entry_logs import NO_LIMIT
+from fencepost.ledger.disk.journal import Damage
 from fencepost.ledger.disk.read_cache import ReadCache
+from fencepost.ledger.disk.sections import HEADER
 from fencepost.ledger.disk.settings import StorageSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.kernels import results
@@ -68,9 +70,7 @@ def check(bookie: SmallBookie, keys: Keys, most: int = NO_LIMIT) -> None:
     assert [ledgers.look_up(*key) for key in keys] == expected
     read = unpacked(ledgers.read_rows(*columns(keys), most))
     assert read == expected[: len(read)]
-    assert len(read) == len(keys) or sum(len(body or b"") for _, _, body in read) >= most - entry_logs.HEADER * len(
-        read
-    )
+    assert len(read) == len(keys) or sum(len(body or b"") for _, _, body in read) >= most - HEADER * len(read)
     now = unpacked(ledgers.rows_now(*columns(keys), most))
     assert all(row == one or row[0] is None for row, one in zip(now, expected, strict=False)) and len(now) >= min(
         1, len(keys)
@@ -138,6 +138,7 @@ def live(bookie: SmallBookie, steps: int, random: Random) -> None:
             if places:
                 place = random.choice(places)
                 bookie.ledgers.ahead.clear()  # what was read before was right
+                assert isinstance(bookie.files, SimDisk)
                 bookie.files.files[f"{place.log:08}.log"].flip(8 * place.offset + int(random.random() * 8 * place.size))
 
 
@@ -149,7 +150,7 @@ def test_many_are_as_one_by_one(seed: int, gap: int, monkeypatch: pytest.MonkeyP
     random = Random(seed)
     compiled = itertools.cycle([True, True, seed % 3 > 0, True])
     bookie = SmallBookie(SimDisk(), compiled=lambda: next(compiled)).begin()
-    seen = set()
+    seen: set[Code] = set()
     for step in range(12):
         live(bookie, 6, random)
         check(bookie, KEYS)
@@ -171,13 +172,13 @@ def test_whatever_is_asked(keys: Keys, most: int, compiled: bool) -> None:
     check(bookie, keys, most)
 
 
-def test_a_limit_ends_with_the_entry_that_goes_beyond() -> None:
-    for compiled in (True, False):
-        bookie = SmallBookie(SimDisk(), compiled=lambda compiled=compiled: compiled).begin()
-        bookie.write([EntryAdded(1, each, -1, b"x" * 1_000) for each in range(20)])
-        bookie.checkpoint()
-        for most, rows in ((1, 1), (1_500, 2), (10_500, 11), (1 << 20, 20)):
-            assert len(bookie.ledgers.read_rows(*columns([(1, each) for each in range(20)]), most)) == rows
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_limit_ends_with_the_entry_that_goes_beyond(compiled: bool) -> None:
+    bookie = SmallBookie(SimDisk(), compiled=lambda: compiled).begin()
+    bookie.write([EntryAdded(1, each, -1, b"x" * 1_000) for each in range(20)])
+    bookie.checkpoint()
+    for most, rows in ((1, 1), (1_500, 2), (10_500, 11), (1 << 20, 20)):
+        assert len(bookie.ledgers.read_rows(*columns([(1, each) for each in range(20)]), most)) == rows
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
@@ -264,7 +265,7 @@ def test_a_damaged_index_costs_only_what_is_damaged() -> None:
     find_rows = bookie.logs.index.find_rows
 
     def damaged(*asked: np.ndarray) -> object:
-        raise entry_logs.Damage("the index is damaged")
+        raise Damage("the index is damaged")
 
     bookie.logs.index.find_rows = damaged  # type: ignore[method-assign, assignment]
     check(bookie, KEYS)

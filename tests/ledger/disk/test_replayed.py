@@ -82,18 +82,18 @@ def test_a_bookie_has_what_was_in_its_journal(tmp_path: Path, size: int) -> None
         journal.sync()
     expected, role = Bookie(), Bookie()
     for record in written:
-        is_entry = isinstance(record, EntryAdded)
-        expected.receive(Replayed(LacWritten(record.ledger, record.lac, b"") if is_entry else record), 0)
+        known = LacWritten(record.ledger, record.lac, b"") if isinstance(record, EntryAdded) else record
+        expected.receive(Replayed(known), 0)
     storage = Storage(settings(tmp_path))
     for record in storage.records():
         assert not role.receive(Replayed(record), 0), "entries are the storage's"
     storage.start()
-    known = {
+    ledgers = {
         ledger: (of.lac, of.fenced, of.limbo, of.master_key, of.lac_body) for ledger, of in expected.ledgers.items()
     }
     assert {
         ledger: (of.lac, of.fenced, of.limbo, of.master_key, of.lac_body) for ledger, of in role.ledgers.items()
-    } == known
+    } == ledgers
     for record in written:
         if isinstance(record, EntryAdded):
             assert storage.look_up(record.ledger, record.entry_id) == (Code.OK, record.entry_id, record.body)
@@ -104,7 +104,7 @@ def test_a_bookie_has_what_was_in_its_journal(tmp_path: Path, size: int) -> None
         again.receive(Replayed(record), 0)
     storage.start()
     assert {ledger: (of.lac, of.fenced, of.limbo, of.master_key) for ledger, of in again.ledgers.items()} == {
-        ledger: of_ledger[:4] for ledger, of_ledger in known.items()
+        ledger: of_ledger[:4] for ledger, of_ledger in ledgers.items()
     }
     assert storage.entries_of(1) == storage.entries_of(2) == list(range(200))
     storage.close()

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.files import folders
-from fencepost.files.folders import NoRoom, OsFiles
+from fencepost.files.folders import SECTOR, NoRoom, OsFiles
 from fencepost.ledger.disk.entry_logs import Bodies, EntryLogs
 from fencepost.ledger.disk.index import Index
-from fencepost.ledger.disk.journal import SECTOR
 from fencepost.ledger.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.ledger.disk.reserve import LEAST, PLENTY, Reserve
 from fencepost.ledger.rules.codes import Code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from patience import until
 
@@ -16,7 +17,7 @@ from fencepost.ledger.rules.codes import Code
 class Held:
     """A storage, and how far its journal is durable."""
 
-    def __init__(self, directory: Path, has_lost_files: bool = False, **settings: float) -> None:
+    def __init__(self, directory: Path, has_lost_files: bool = False, **settings: Any) -> None:
         self.durable = 0
         of_storage = StorageSettings(
             journal_directory=str(directory / "journal"), ledger_directory=str(directory / "ledgers"), **settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -79,17 +79,19 @@ class Driver:
         return code, body
 
 
+Opened = Callable[..., Driver]
+
+
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[type[Driver]]:
+def opened(tmp_path: Path) -> Iterator[Opened]:
     """Opens storages in one folder, and closes them."""
     made: list[Driver] = []
 
-    class Opened(Driver):
-        def __init__(self, fault: Fault | None = None, **settings: object) -> None:
-            super().__init__(tmp_path, fault, **settings)
-            made.append(self)
+    def open_one(fault: Fault | None = None, **settings: object) -> Driver:
+        made.append(Driver(tmp_path, fault, **settings))
+        return made[-1]
 
-    yield Opened
+    yield open_one
     for driver in made:
         driver.storage.close()
 
@@ -98,9 +100,9 @@ def body_of(ledger: int, entry_id: int, size: int = 900) -> bytes:
     return (b"%d/%d " % (ledger, entry_id)).ljust(size, b".")
 
 
-def test_what_was_stored_is_there_after_a_restart_and_so_is_what_is_known_of_ledgers(opened: type[Driver]) -> None:
+def test_what_was_stored_is_there_after_a_restart_and_so_is_what_is_known_of_ledgers(opened: Opened) -> None:
     driver = opened()
-    known = [
+    known: list[Record] = [
         MasterKeyLearnt(2, b"k" * 20),
         LedgerFenced(2),
         LimboChanged(3, True),
@@ -131,7 +133,7 @@ def test_what_was_stored_is_there_after_a_restart_and_so_is_what_is_known_of_led
     assert LacWritten(4, 7, b"told") in driver.replayed and LimboChanged(3, False) in driver.replayed
 
 
-def test_a_second_bookie_does_not_get_the_directories(opened: type[Driver], tmp_path: Path) -> None:
+def test_a_second_bookie_does_not_get_the_directories(opened: Opened, tmp_path: Path) -> None:
     driver = opened()
     with pytest.raises(SystemFailure, match="in use by another bookie"):
         opened()
@@ -153,7 +155,7 @@ def test_a_second_bookie_does_not_get_the_directories(opened: type[Driver], tmp_
         failing("rename", ".spare", OSError(errno.EROFS, "read-only")),
     ],
 )
-def test_what_fails_is_told_once_and_nothing_that_was_confirmed_is_lost(opened: type[Driver], fault: Fault) -> None:
+def test_what_fails_is_told_once_and_nothing_that_was_confirmed_is_lost(opened: Opened, fault: Fault) -> None:
     driver = opened(fault)
     written = 0
     while not driver.reasons:
@@ -175,7 +177,7 @@ def test_what_fails_is_told_once_and_nothing_that_was_confirmed_is_lost(opened: 
 
 @pytest.mark.parametrize("suffix", [".journal", ".log"])
 def test_what_finds_no_room_and_no_reserve_waits_for_it(
-    opened: type[Driver], monkeypatch: pytest.MonkeyPatch, suffix: str
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     has_room = threading.Event()
     has_room.set()
@@ -212,7 +214,7 @@ def test_what_finds_no_room_and_no_reserve_waits_for_it(
     assert all(again.read(1, each) == (Code.OK, body_of(1, each)) for each in range(entry_id + 1))
 
 
-def test_a_sync_is_told_before_the_next_file_of_the_journal_proves_it(opened: type[Driver]) -> None:
+def test_a_sync_is_told_before_the_next_file_of_the_journal_proves_it(opened: Opened) -> None:
     driver = opened(
         failing("create", ".journal", OSError(errno.ENOSPC, "no room"), after=1),
         journal_max_size_mb=1,
@@ -226,7 +228,7 @@ def test_a_sync_is_told_before_the_next_file_of_the_journal_proves_it(opened: ty
 
 
 def test_a_full_cache_is_told_while_the_other_half_is_written_and_all_is_stored_all_the_same(
-    opened: type[Driver],
+    opened: Opened,
 ) -> None:
     go_on = threading.Event()
 
@@ -251,7 +253,7 @@ def test_a_full_cache_is_told_while_the_other_half_is_written_and_all_is_stored_
     assert all(driver.read(1, each) == (Code.OK, body_of(1, each)) for each in range(entry_id))
 
 
-def test_a_deleted_ledger_is_not_found_and_its_room_is_given_back(opened: type[Driver]) -> None:
+def test_a_deleted_ledger_is_not_found_and_its_room_is_given_back(opened: Opened) -> None:
     driver = opened(major_compaction_interval=0, compaction_rate_by_bytes=1 << 30)
     for entry_id in range(1_500):
         for ledger in (1, 2):
@@ -270,9 +272,7 @@ def test_a_deleted_ledger_is_not_found_and_its_room_is_given_back(opened: type[D
     assert all(again.read(2, each) == (Code.OK, body_of(2, each)) for each in range(1_500))
 
 
-def test_a_disk_that_is_full_is_told_and_so_is_room_again(
-    opened: type[Driver], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_is_told_and_so_is_room_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = [0.5]
     monkeypatch.setattr(OsFiles, "room", lambda self: Room(1_000, round(1_000 * (1 - usage[0]))))
     driver = opened(disk_check_interval=10, disk_usage_threshold=0.95, disk_usage_lwm_threshold=0.9)
@@ -282,7 +282,7 @@ def test_a_disk_that_is_full_is_told_and_so_is_room_again(
     assert not driver.reasons
 
 
-def test_without_the_journal_entries_are_durable_from_a_checkpoint_on(opened: type[Driver]) -> None:
+def test_without_the_journal_entries_are_durable_from_a_checkpoint_on(opened: Opened) -> None:
     driver = opened(journal_write_data=False)
     for entry_id in range(50):
         driver.add(1, entry_id, b"body")
@@ -295,7 +295,7 @@ def test_without_the_journal_entries_are_durable_from_a_checkpoint_on(opened: ty
     assert LedgerFenced(1) in again.replayed
 
 
-def test_a_ledger_of_which_only_entries_are_left_is_listed_so_that_it_can_be_forgotten(opened: type[Driver]) -> None:
+def test_a_ledger_of_which_only_entries_are_left_is_listed_so_that_it_can_be_forgotten(opened: Opened) -> None:
     driver = opened()
     driver.add(1, 0, b"left")
     driver.add(2, 0, b"other")
@@ -306,7 +306,7 @@ def test_a_ledger_of_which_only_entries_are_left_is_listed_so_that_it_can_be_for
     assert driver.storage.ledgers() == [2]
 
 
-def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(opened: type[Driver]) -> None:
+def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(opened: Opened) -> None:
     driver = opened(major_compaction_interval=0, compaction_rate_by_bytes=1 << 30)
     for entry_id in range(1_000):
         driver.add(1, entry_id, body_of(1, entry_id))
@@ -337,7 +337,7 @@ def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(opened: 
     assert not wrong and not driver.reasons
 
 
-def test_a_bookie_that_runs_can_be_inspected(opened: type[Driver]) -> None:
+def test_a_bookie_that_runs_can_be_inspected(opened: Opened) -> None:
     driver = opened(major_compaction_interval=0, compaction_rate_by_bytes=1 << 30)
     last = 0
     for step in range(12):
@@ -354,7 +354,7 @@ def test_a_bookie_that_runs_can_be_inspected(opened: type[Driver]) -> None:
     assert last == driver.position and not driver.reasons
 
 
-def test_what_is_missing_is_said_in_one_line(opened: type[Driver]) -> None:
+def test_what_is_missing_is_said_in_one_line(opened: Opened) -> None:
     driver = opened()
     for entry_id in range(1_200):
         driver.add(1, entry_id, body_of(1, entry_id))
@@ -374,7 +374,7 @@ def rows_of(*added: tuple[int, int, int, bytes]) -> EntryRows:
     return EntryRows(np.frombuffer(bytearray(framed(records)), np.uint8), np.array(table, np.int64))
 
 
-def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_are(opened: type[Driver]) -> None:
+def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_are(opened: Opened) -> None:
     driver = opened(journal_buffered_entries_threshold=3)
     fence, single = LedgerFenced(2), EntryAdded(1, 3, 9, body_of(1, 3))
     first = rows_of((1, 0, -1, body_of(1, 0)), (1, 1, 0, b"short"), (2, 7, 5, body_of(2, 7)))
@@ -400,28 +400,33 @@ def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_
 
 @pytest.mark.parametrize(("most", "groups"), [(8 << 20, 1), (4_000, 3)])
 def test_a_group_of_the_journal_has_no_more_bytes_than_it_may(
-    opened: type[Driver], monkeypatch: pytest.MonkeyPatch, most: int, groups: int
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, most: int, groups: int
 ) -> None:
     """All that came together is one group, unless that is too much."""
     monkeypatch.setattr(storage, "GROUP", most)
     driver = opened(journal_buffered_writes_threshold=1)
     synced: list[int] = []
     sync = driver.storage.journal.sync
-    monkeypatch.setattr(driver.storage.journal, "sync", lambda: (synced.append(driver.storage.journal.end), sync()))
+
+    def counted() -> None:
+        synced.append(driver.storage.journal.end)
+        sync()
+
+    monkeypatch.setattr(driver.storage.journal, "sync", counted)
     driver.storage.take([(each + 1, rows_of((1, each, -1, bytes(3_000)))) for each in range(6)])
     until(lambda: driver.confirmed == 6, "the confirmation")
     assert len(synced) - 1 <= groups <= len(synced)  # an empty group may have come already, which proves the last one
     assert driver.read(1, 5) == (Code.OK, bytes(3_000))
 
 
-def test_a_write_of_rows_that_fails_confirms_nothing(opened: type[Driver]) -> None:
+def test_a_write_of_rows_that_fails_confirms_nothing(opened: Opened) -> None:
     driver = opened(failing("append", ".journal", ShortWrite("", 1, 2), after=1))
     driver.storage.take([(2, rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two")))])
     until(lambda: driver.reasons, "the failure")
     assert driver.confirmed == 0
 
 
-def test_without_data_in_the_journal_rows_are_confirmed_and_not_written(opened: type[Driver]) -> None:
+def test_without_data_in_the_journal_rows_are_confirmed_and_not_written(opened: Opened) -> None:
     driver = opened(journal_write_data=False)
     driver.storage.take([(2, rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two")))])
     until(lambda: driver.confirmed == 2, "the confirmation")
@@ -429,7 +434,7 @@ def test_without_data_in_the_journal_rows_are_confirmed_and_not_written(opened: 
     assert all(b"two" not in file.read_bytes() for file in Path(driver.settings.journal_directory).glob("*.journal"))
 
 
-def test_without_data_in_the_journal_adds_of_recoveries_are_in_it(opened: type[Driver]) -> None:
+def test_without_data_in_the_journal_adds_of_recoveries_are_in_it(opened: Opened) -> None:
     driver = opened(journal_write_data=False)
     written_back = rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two"))
     driver.storage.take([(2, EntryRows(written_back.data, written_back.table, recovery=True))])

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.ledger.disk import write_cache
+from fencepost.ledger.disk.entry_logs import PIECE
 from fencepost.ledger.disk.sections import RUN
 from fencepost.ledger.disk.write_cache import PlainWriteCache, RowsWriteCache, WriteCache
 from fencepost.ledger.kernels import entries, results
@@ -128,7 +129,7 @@ def test_parts_of_one_block_are_counted_as_that_block() -> None:
 
 
 def test_an_entry_that_is_larger_than_a_piece_is_written_whole() -> None:
-    large = b"x" * (write_cache.PIECE + 7)
+    large = b"x" * (PIECE + 7)
     rows, plain = RowsWriteCache(), PlainWriteCache()
     for cache in (rows, plain):
         cache.put_rows(as_rows([(1, 0, b"small"), (1, 1, large), (2, 0, b"small")]))

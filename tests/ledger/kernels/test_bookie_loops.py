@@ -20,6 +20,7 @@ from fencepost.ledger.disk.records import encode
 from fencepost.ledger.kernels import bookie as loops
 from fencepost.ledger.kernels.bookie import ADD, OTHER, READ
 from fencepost.ledger.records import EntryAdded
+from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.wire import v2, v3
 from fencepost.ledger.wire.frames import Frames, RefusedError, WireError
 
@@ -231,7 +232,7 @@ def test_entries_are_laid_out_as_the_journal_has_them(adds: list[m.AddEntry], dr
 @VERSIONS
 @given(IDS, st.lists(st.tuples(TXNS, IDS), max_size=5), CODES)
 def test_answers_to_adds_are_those_of_the_codec(
-    version: ModuleType, ledger: int, requests: list[tuple[int, int]], code: m.Code
+    version: ModuleType, ledger: int, requests: list[tuple[int, int]], code: Code
 ) -> None:
     out = np.zeros(10 + loops.ANSWER * len(requests), np.uint8)
     number = v2._NUMBERS[code] if version is v2 else code.value
@@ -260,7 +261,7 @@ def test_a_key_is_compared_as_a_whole(key: bytes) -> None:
     st.randoms(),
 )
 def test_answers_to_reads_are_those_of_the_codec(
-    version: ModuleType, reads: list[tuple[int, int, int, bytes]], code: m.Code, lac: int, drawn: random.Random
+    version: ModuleType, reads: list[tuple[int, int, int, bytes]], code: Code, lac: int, drawn: random.Random
 ) -> None:
     bodies = [array(body) for *_, body in reads]
     found = np.array(
@@ -275,10 +276,10 @@ def test_answers_to_reads_are_those_of_the_codec(
     expected = []
     for place in places:
         txn, entry_id, ledger, body = reads[place]
-        response = m.ReadEntryResponse(ledger, entry_id, code, lac, body if code is m.Code.OK else None)
+        response = m.ReadEntryResponse(ledger, entry_id, code, lac, body if code is Code.OK else None)
         expected.append(version.encode_response(txn, response))
     assert out[:end].tobytes() == b"".join(expected)
-    if code is m.Code.OK and places:
+    if code is Code.OK and places:
         cuts = np.empty(len(places), np.int64)
         end = loops.answer_reads(out, 0, requests, which, found, number, lac, version.VERSION, cuts)
         starts = [0, *cuts.tolist(), end]

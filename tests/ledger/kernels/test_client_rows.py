@@ -16,7 +16,7 @@ from fencepost.ledger.client.loops import LARGE, MODULES, AddRows, Blocks, Loops
 from fencepost.ledger.client.pipeline import Pipeline
 from fencepost.ledger.entries import Digests, Entry
 from fencepost.ledger.kernels import client as rows
-from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
+from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse, Response
 from fencepost.ledger.roles.adds import PLAIN
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.ensembles import is_in_write_set
@@ -41,8 +41,9 @@ def loaded() -> RowLoops:
     st.integers(1, 5), st.booleans()
 )  # fmt: skip
 def test_frames_of_adds_are_those_of_the_codec(
-    digest, ledger, first, lac, length, data, deferred, place, quorum, are_large
-):
+    digest: DigestType, ledger: int, first: int, lac: int, length: int, data: list[bytes], deferred: bool, place: int,
+    quorum: int, are_large: bool
+) -> None:  # fmt: skip
     if are_large:  # they go by themselves, and are not copied for each bookie
         data = [each + bytes(LARGE) for each in data]
     digests = Digests(digest, b"password")
@@ -67,15 +68,16 @@ def test_frames_of_adds_are_those_of_the_codec(
 
 
 @given(IDS, st.lists(IDS, min_size=1, max_size=20), st.integers(rows.FIRST_TXN, rows.END_TXN - 100))
-def test_frames_of_reads_are_those_of_the_codec(ledger, entry_ids, txn):
+def test_frames_of_reads_are_those_of_the_codec(ledger: int, entry_ids: list[int], txn: int) -> None:
     pipeline = Pipeline(rows)
     pipeline.oldest = pipeline.next = txn
-    out = bytes(pipeline.reads("owner", ledger, np.array(entry_ids, np.int64), 0.0))
+    out = bytes(pipeline.reads("owner", ledger, entry_ids, 0.0))
     assert out == b"".join(
         encode_request(number, ReadEntry(ledger, entry_id)) for number, entry_id in enumerate(entry_ids, txn)
     )
 
 
+Answers = list[tuple[int, Response]]
 PLAIN_TXNS = st.integers(0, 1 << 36)
 ANSWERS = st.one_of(
     st.tuples(PLAIN_TXNS, RESPONSES_OF_3),
@@ -109,7 +111,7 @@ def parsed(data: bytes, room: int = 100) -> tuple[list[tuple[int, object]], int,
 
 
 @given(st.lists(ANSWERS, max_size=12), st.integers(0, 200), st.integers(1, 5))
-def test_responses_are_what_the_codec_reads(answers, missing, room):
+def test_responses_are_what_the_codec_reads(answers: Answers, missing: int, room: int) -> None:
     stream = b"".join(encode_response(txn, response) for txn, response in answers)
     data = stream[: max(0, len(stream) - missing)]
     payloads, end = cut(bytearray(data), 0, len(data), LIMIT)
@@ -120,7 +122,7 @@ def test_responses_are_what_the_codec_reads(answers, missing, room):
 
 @settings(max_examples=300)
 @given(st.lists(ANSWERS, min_size=1, max_size=3), st.data())
-def test_bytes_that_are_changed_are_never_read_otherwise(answers, data):
+def test_bytes_that_are_changed_are_never_read_otherwise(answers: Answers, data: st.DataObject) -> None:
     stream = bytearray(b"".join(encode_response(txn, response) for txn, response in answers))
     for _ in range(data.draw(st.integers(1, 3))):
         stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
@@ -142,7 +144,7 @@ def test_bytes_that_are_changed_are_never_read_otherwise(answers, data):
 
 
 @given(st.binary(max_size=400), st.integers(1, 50))
-def test_any_bytes_are_read_within_their_bounds(data, room):
+def test_any_bytes_are_read_within_their_bounds(data: bytes, room: int) -> None:
     table = np.empty((room, rows.RESPONSE_COLUMNS), np.int64)
     count, at, _ = rows.parse(np.frombuffer(bytearray(data), np.uint8), 0, len(data), 100, table)
     assert 0 <= count <= room and 0 <= at <= len(data)
@@ -157,7 +159,9 @@ ENSEMBLES = st.integers(1, 6).flatmap(lambda size: st.tuples(st.just(size), st.i
     st.integers(8, 60),
     st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(-3, 70), max_size=40)), max_size=8),
 )
-def test_entries_are_confirmed_as_one_by_one(quorums, confirmed, pushed, answers):
+def test_entries_are_confirmed_as_one_by_one(
+    quorums: tuple[int, int], confirmed: int, pushed: int, answers: list[tuple[int, list[int]]]
+) -> None:
     size, write_quorum = quorums
     pending = confirmed, confirmed + pushed
     by_rows, one_by_one = array("q", bytes(8 * 64)), array("q", bytes(8 * 64))
@@ -188,7 +192,7 @@ class Model:
             assert isinstance(adds, AddRows)
             (frames,), _ = self.pipeline.adds(owner, adds, 0, 1, 1, float(before))
         else:
-            frames = self.pipeline.reads(owner, 7, np.arange(first, first + number), float(before))
+            frames = self.pipeline.reads(owner, 7, range(first, first + number), float(before))
         assert len(frames) and self.pipeline.next == before + number
         self.waiting.update({before + at: (owner, first + at) for at in range(number)})
 
@@ -228,7 +232,7 @@ class Model:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_every_request_is_answered_or_given_up_once(data):
+def test_every_request_is_answered_or_given_up_once(data: st.DataObject) -> None:
     model, entries = Model(), 0
     model.pipeline.ring = model.pipeline.ring[:4].copy()
     for _ in range(data.draw(st.integers(1, 12))):
@@ -269,8 +273,11 @@ BODIES = st.one_of(
     st.sampled_from(DigestType),
     st.lists(st.tuples(st.integers(0, 3), BODIES, st.integers(-1, 400)), min_size=1, max_size=10),
 )
-def test_entries_are_opened_as_one_by_one(digest, asked):
-    digests, bodies, damaged = Digests(digest, b"p"), [], 0
+def test_entries_are_opened_as_one_by_one(
+    digest: DigestType, asked: list[tuple[int, bytes | tuple[int, int, bytes], int]]
+) -> None:
+    digests, damaged = Digests(digest, b"p"), 0
+    bodies: list[bytes] = []
     for _, made, damage in asked:
         body = made if isinstance(made, bytes) else digests.entry_body(Entry(made[0], made[1], made[1] - 1, 5, made[2]))
         if 0 <= damage < len(body):
@@ -302,7 +309,7 @@ def test_entries_are_opened_as_one_by_one(digest, asked):
 
 
 @given(st.permutations(range(6)), st.lists(st.binary(max_size=9), min_size=6, max_size=6))
-def test_entries_are_put_in_order(order, data):
+def test_entries_are_put_in_order(order: list[int], data: list[bytes]) -> None:
     block = np.frombuffer(bytearray(b"".join(data[at] for at in order)), np.uint8)
     table, at = np.empty((6, rows.ENTRY_COLUMNS), np.int64), 0
     for entry_id in order:
@@ -314,7 +321,7 @@ def test_entries_are_put_in_order(order, data):
     assert [dense[start:stop].tobytes() for start, stop in zip(offsets, offsets[1:], strict=False)] == data
 
 
-def test_what_stands_in_a_line_that_moves_is_not_late():
+def test_what_stands_in_a_line_that_moves_is_not_late() -> None:
     model = Model()
     model.send("one", 0, 4, True)
     first = rows.FIRST_TXN
@@ -328,7 +335,7 @@ def test_what_stands_in_a_line_that_moves_is_not_late():
     assert model.pipeline.late(9.0, 4.0) == [] and not model.pipeline.deadlines
 
 
-def test_numbers_begin_anew_when_they_are_used_up_and_nothing_is_without_an_answer():
+def test_numbers_begin_anew_when_they_are_used_up_and_nothing_is_without_an_answer() -> None:
     model = Model()
     model.pipeline.oldest = model.pipeline.next = rows.END_TXN - 3
     model.send("one", 0, 2, True)
@@ -339,7 +346,7 @@ def test_numbers_begin_anew_when_they_are_used_up_and_nothing_is_without_an_answ
     model.answer([rows.FIRST_TXN, rows.FIRST_TXN + 1], True)
 
 
-def test_blocks_are_used_again_when_nobody_refers_to_them():
+def test_blocks_are_used_again_when_nobody_refers_to_them() -> None:
     blocks = Blocks(1 << 20)
     small = blocks.take(np, 100)
     assert len(small) == 100 and blocks.room == 1 << 20

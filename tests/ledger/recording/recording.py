@@ -12,6 +12,7 @@ from ledger.bookie.serving import Client
 from fencepost.ledger.recording.faults import Faults, parse
 from fencepost.ledger.recording.proxy import Bookie, Proxy, bind
 from fencepost.ledger.wire import v3
+from fencepost.traces import TraceWriter
 
 BOOKIE = "b1"
 NOTHING: dict[str, Any] = {}
@@ -21,12 +22,12 @@ class Event(NamedTuple):
     """One event of a trace."""
 
     action: str
-    subject: str | None
+    subject: str | int | None
     parameters: dict[str, Any]
     actor: str
 
 
-class Listed:
+class Listed(TraceWriter):
     """A trace that is a list of events."""
 
     def __init__(self, started: dict[str, Any] | None = None) -> None:
@@ -37,7 +38,7 @@ class Listed:
     def emit(
         self,
         action: str,
-        subject: str | None = None,
+        subject: str | int | None = None,
         parameters: dict[str, Any] = NOTHING,
         state: dict[str, Any] | None = None,
         actor: str = "",

@@ -21,7 +21,7 @@ from fencepost.ledger.recording import proxy as of_proxy
 from fencepost.ledger.recording.observer import request_of
 from fencepost.ledger.recording.proxy import bind
 from fencepost.ledger.rules.codes import Code
-from fencepost.ledger.wire import v2, v3
+from fencepost.ledger.wire import schema, v2, v3
 from fencepost.ledger.wire.frames import frame
 
 
@@ -153,7 +153,7 @@ def test_a_connection_is_told_with_both_its_labels_and_its_process(tmp_path: Pat
 
 
 def test_a_response_that_names_no_ledger_is_told_with_that_of_its_request(tmp_path: Path) -> None:
-    refusal = v3.schema.Response(status=Code.TOO_MANY_REQUESTS.value)
+    refusal = schema.Response(status=Code.TOO_MANY_REQUESTS.value)
     refusal.header.version, refusal.header.operation, refusal.header.txnId = 3, v3.ADD_ENTRY, 1
 
     async def main() -> None:

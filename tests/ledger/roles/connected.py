@@ -120,7 +120,8 @@ class Cluster:
             self.wait()
         result = self.results[token]
         assert not result.error, result
-        return result.value
+        data: bytes = result.value
+        return data
 
     def error(self, token: int) -> str:
         """Why a call failed."""

@@ -52,7 +52,7 @@ class Story:
 
     def __init__(self, metadata: LedgerMetadata = OPEN, lac: int = 5, traces: bool = False) -> None:
         self.reader = Reader(1, ReaderSettings(b"p", speculation_delay=10, poll_wait=1000))
-        self.sent: dict[str, Send | SendReads] = {}
+        self.sent: dict[str, Any] = {}
         self.all: list[Send | SendReads] = []
         self.timers: list[Any] = []
         self.metadata_txn = 0
@@ -144,7 +144,7 @@ class Story:
             elif code is None:
                 effects += self.happen(Unanswered(send.txn, bookie))
             else:
-                entry_id = send.request.entry_id  # type: ignore[union-attr]
+                entry_id = send.request.entry_id
                 effects += self.happen(Received(send.txn, bookie, ReadEntryResponse(1, entry_id, code, lac, found)))
         return effects
 

@@ -58,10 +58,10 @@ class AnyOrder(Cluster):
             self.kills -= 1
             name = self.random.choice(sorted(self.bookies))
             self.down.add(name)
-            lost = [event for event in self.events if event[0] is self.bookies[name]]
+            lost: list[Any] = [event for role, event in self.events if role is self.bookies[name]]
             self.events.extend(
                 (self.clients[event.connection], self.unanswered_by(txn, name))
-                for _, event in lost
+                for event in lost
                 for txn in self.txns_of(event)
             )
             self.unanswered(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_the_list_of_entries_waits_until_it_is_durable() -> None:
     (find,) = story.ask(m.ListEntries(1))
     assert find == i.FindRuns(find.number, 1)  # type: ignore[attr-defined]
     runs = ((0, 1), (5, 5))
-    assert story.happen(i.RunsFound(find.number, Code.OK, runs)) == []  # type: ignore[attr-defined]
+    assert story.happen(i.RunsFound(find.number, Code.OK, runs)) == []
     assert story.sync()[-1] == story.answer(m.ListEntriesResponse(1, Code.OK, runs))
 
 
@@ -223,15 +224,16 @@ def test_the_polls_of_a_connection_that_is_gone_are_dropped() -> None:
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
-def too_many(request: Any) -> Any:
+def too_many(request: Any) -> m.Response:
     code = Code.TOO_MANY_REQUESTS
-    return {
+    answers: dict[type, Callable[[], m.Response]] = {
         m.ReadEntry: lambda: m.ReadEntryResponse(1, request.entry_id, code),
         m.ReadLac: lambda: m.ReadLacResponse(1, code),
         m.BatchRead: lambda: m.BatchReadResponse(1, 0, code),
         m.ListEntries: lambda: m.ListEntriesResponse(1, code),
         m.GetBookieInfo: lambda: m.GetBookieInfoResponse(code),
-    }[type(request)]()
+    }
+    return answers[type(request)]()
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ def test_two_bookies_crash_while_entries_are_in_flight() -> None:
     assert cluster.confirmed[-1] == 7
     assert cluster.metadata[1][0].fragments[-1].ensemble == ("d", "b", "e")
     assert cluster.value(writer, "close") == 7
-    cluster.restart("a"), cluster.restart("c")
+    cluster.restart("a")
+    cluster.restart("c")
     assert content(cluster) == [b"%d" % n for n in range(8)]
 
 
@@ -91,7 +92,8 @@ def test_a_fenced_bookie_is_fenced_after_a_crash() -> None:
     cluster.drop = lambda source, target, message: source == "c" or target == "c"
     cluster.value(cluster.add(Recoverer(1, RecovererSettings())), "recover")
     for name in "ab":
-        cluster.crash(name), cluster.restart(name)
+        cluster.crash(name)
+        cluster.restart(name)
     cluster.drop = lambda source, target, message: False
     assert cluster.error(cluster.append(writer, b"late")) == Error.LEDGER_FENCED
 
@@ -102,7 +104,8 @@ def test_what_was_not_synced_was_not_confirmed() -> None:
     cluster.append(writer, b"4")
     assert cluster.confirmed[-1] == 3
     for name in "abc":
-        cluster.crash(name), cluster.restart(name)
+        cluster.crash(name)
+        cluster.restart(name)
     cluster.syncs = True
     assert cluster.value(cluster.add(Recoverer(1, RecovererSettings())), "recover").last_entry == 3
 

@@ -35,7 +35,10 @@ from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.ensembles import Fragment, is_in_write_set
 from fencepost.ledger.rules.metadata import DigestType, LedgerMetadata, closed, marked_in_recovery
 
-RESPONSES = {WriteLac: WriteLacResponse, ForceLedger: ForceLedgerResponse}
+RESPONSES: dict[Any, type[WriteLacResponse | ForceLedgerResponse]] = {
+    WriteLac: WriteLacResponse,
+    ForceLedger: ForceLedgerResponse,
+}
 
 
 def confirmed(entry_id: int) -> Confirmed:
@@ -101,9 +104,10 @@ class Story:
             if isinstance(send, AddEntry):
                 effects += self.happen(AddsAnswered(bookie, (what,), code))
             else:
-                response = None if code is None else RESPONSES[what](1, code)
                 effects += self.happen(
-                    Unanswered(send.txn, bookie) if response is None else Received(send.txn, bookie, response)
+                    Unanswered(send.txn, bookie)
+                    if code is None
+                    else Received(send.txn, bookie, RESPONSES[what](1, code))
                 )
         return effects
 

@@ -40,11 +40,11 @@ def test_one_that_is_lost_is_waited_for_and_several_are_not() -> None:
     watched, due = auditing.seen(Watched(), "abc", 10)
     assert (watched, due) == (Watched(known=frozenset("abc")), Due.NOTHING)
     one, due = auditing.seen(watched, "ab", 10)
-    assert (one.waiting, due) == ({"c"}, Due.LATER)
+    assert (one.waiting, due) == (frozenset("c"), Due.LATER)
     assert auditing.seen(watched, "ab", 0)[1] is Due.NOW
     assert auditing.seen(one, "abc", 10) == (watched, Due.NOTHING)
     two, due = auditing.seen(one, "a", 10)
-    assert (two.waiting, due) == ({"b", "c"}, Due.NOW)
+    assert (two.waiting, due) == (frozenset("bc"), Due.NOW)
     done = auditing.audited(two)
     assert auditing.seen(done, "a", 10)[1] is Due.NOTHING  # they are not audited twice
     back, _ = auditing.seen(done, "ab", 10)

@@ -215,7 +215,7 @@ def test_deferred_sync() -> None:
 
 
 def test_the_fragment_of_an_entry() -> None:
-    fragments = (Fragment(0, "abc"), Fragment(5, "abd"), Fragment(9, "aed"))
+    fragments = (Fragment(0, (*"abc",)), Fragment(5, (*"abd",)), Fragment(9, (*"aed",)))
     firsts = [ensembles.fragment_of(fragments, entry_id).first_entry_id for entry_id in (0, 4, 5, 8, 9, 100)]
     assert firsts == [0, 0, 5, 5, 9, 9]
 
@@ -531,7 +531,9 @@ def test_as_many_lookups_begin_at_once_as_would_one_after_another(wanted: int, u
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), min_size=1, max_size=6), st.integers(0, 20))
-def test_a_reader_asks_a_bookie_that_is_not_suspected_and_has_the_fewest_under_way(bookies, turn):
+def test_a_reader_asks_a_bookie_that_is_not_suspected_and_has_the_fewest_under_way(
+    bookies: list[tuple[bool, int]], turn: int
+) -> None:
     suspected, under_way = [each[0] for each in bookies], [each[1] for each in bookies]
     place = reading.least_asked(under_way, suspected, turn)
     assert bookies[place] == min(bookies)
@@ -542,6 +544,6 @@ def test_a_reader_asks_a_bookie_that_is_not_suspected_and_has_the_fewest_under_w
 
 
 @given(st.integers(1, 200), st.integers(0, 200))
-def test_entries_wait_only_for_answers_that_are_under_way_and_many_wait_for_none(wanted, under_way):
+def test_entries_wait_only_for_answers_that_are_under_way_and_many_wait_for_none(wanted: int, under_way: int) -> None:
     assert not reading.may_wait(wanted, 0, 64) and not reading.may_wait(64 + wanted, under_way, 64)
     assert reading.may_wait(wanted, under_way, 64) == (wanted < under_way and wanted < 64)

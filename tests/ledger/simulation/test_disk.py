@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.files.folders import replace
-from fencepost.ledger.disk.journal import SECTOR
+from fencepost.files.folders import SECTOR, replace
 from fencepost.simulation.disk import DiskFull, PowerLoss, SimDisk, SimFile
 
 writes = st.lists(st.tuples(st.integers(0, 4 * SECTOR), st.binary(min_size=1, max_size=2 * SECTOR)), max_size=6)

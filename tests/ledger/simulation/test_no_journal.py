@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.ledger.disk.journal_files import JournalFiles, name_of, read_partial_journal
-from fencepost.ledger.rules.boot import CLEAN_END, Run, Step
+from fencepost.ledger.rules.boot import CLEAN_END, Run, Step, steps_of_boot
 from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.simulation import boots
 from fencepost.ledger.simulation.boots import BootingBookie, Directory
@@ -125,8 +125,6 @@ def test_a_bookie_is_killed_with_what_only_its_memory_had(monkeypatch: pytest.Mo
 
 
 def test_a_note_that_is_lost_must_not_pass_for_a_clean_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps_of_boot = boots.steps_of_boot
-
     def careless(*, last_run: Run | None, **options: Any) -> tuple[Step, ...]:
         return steps_of_boot(last_run=last_run or CLEAN_END, **options)
 

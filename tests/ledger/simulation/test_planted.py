@@ -18,7 +18,7 @@ from fencepost.ledger.entries import Digests, Entry
 from fencepost.ledger.records import LedgerFenced, LimboChanged, MasterKeyLearnt
 from fencepost.ledger.roles import adds, bookie, interface, metadata, reader, recoverer, writer
 from fencepost.ledger.roles import reading as entries_read
-from fencepost.ledger.roles.interface import Outcome, ReadOver
+from fencepost.ledger.roles.interface import Outcome, ReadOver, Result
 from fencepost.ledger.roles.metadata import Seen
 from fencepost.ledger.roles.requests import AddRequests
 from fencepost.ledger.rules import adding, ensembles, reading, recovery
@@ -445,7 +445,7 @@ PLANTED = [
         "_poll_answered",
         lambda f, self, *a: (
             f(self, *a),
-            a[2].extend(reader.Result(t) for ts in self.tails.values() for t in ts),
+            a[2].extend(Result(t) for ts in self.tails.values() for t in ts),
             self.tails.clear(),
         )[0],
         seed=4,

@@ -252,13 +252,15 @@ def test_a_warm_up_that_fails_is_tried_again_and_said(
     side = Side(OURS, tmp_path)
     fails = [Refused("NotEnoughBookies", ""), Refused("NotEnoughBookies", "")]
 
-    def settle(_: object, seconds: float) -> tuple[str, float, float]:
+    ledger: Any = "ledger"
+
+    def settle(_: object, seconds: float) -> tuple[Any, float, float]:
         if fails:
             raise fails.pop()
-        return "ledger", seconds, 9.0
+        return ledger, seconds, 9.0
 
     monkeypatch.setattr(Side, "_settle", settle)
-    assert side.settle(3) == ("ledger", 3, 9.0)
+    assert side.settle(3) == (ledger, 3, 9.0)
     said = capsys.readouterr().out
     assert said == "Fencepost: the warm-up failed and is tried again: NotEnoughBookies\n" * 2
     fails += [Refused("NotEnoughBookies", "")] * 3

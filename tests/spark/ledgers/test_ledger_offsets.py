@@ -32,7 +32,7 @@ def offsets(draw: st.DrawFn) -> Offsets:
 def test_a_checkpoint_gives_back_what_it_was_given_and_equal_offsets_are_equal_text(found: Offsets) -> None:
     text = json.dumps(found.to_json())
     assert Offsets.of_json(json.loads(text)) == found
-    turned = Offsets(*(dict(reversed(each.items())) for each in (found.ledgers, found.ended)))
+    turned = Offsets(*(dict(reversed([*each.items()])) for each in (found.ledgers, found.ended)))
     assert json.dumps(turned.to_json()) == text
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,8 +58,11 @@ KINDS = {
 }
 
 
+Holds = Callable[[dict[str, int]], bool]
+
+
 @st.composite
-def conditions(draw: st.DrawFn):
+def conditions(draw: st.DrawFn) -> tuple[Any, Holds]:
     """A condition of Spark, and what it says."""
     column = draw(st.sampled_from(["ledger", "entry", "length"]))
     kind = draw(st.sampled_from([*KINDS, datasource.In, datasource.IsNotNull, datasource.Not, "text"]))
@@ -75,7 +80,7 @@ def conditions(draw: st.DrawFn):
 
 
 @given(st.lists(conditions(), max_size=5))
-def test_conditions_leave_what_they_allow_and_say_whether_that_is_all(several) -> None:
+def test_conditions_leave_what_they_allow_and_say_whether_that_is_all(several: list[tuple[Any, Holds]]) -> None:
     ledgers, entries, rest = ANY, ANY, []
     for condition, holds in several:
         ledgers, entries, is_all = take(condition, ledgers, entries)

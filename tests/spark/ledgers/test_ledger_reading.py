@@ -47,7 +47,7 @@ def batch_of(first: int, entries: list[bytes]) -> EntryBatch:
         array("q", [at - 1 for at in range(len(entries))]),
         array("q", [7 * at for at in range(len(entries))]),
     )
-    return EntryBatch(first, *map(memoryview, (b"".join(entries), offsets, lacs, lengths)))
+    return EntryBatch(first, memoryview(b"".join(entries)), memoryview(offsets), memoryview(lacs), memoryview(lengths))
 
 
 @given(
@@ -62,11 +62,12 @@ def batch_of(first: int, entries: list[bytes]) -> EntryBatch:
     st.sampled_from([0, 1 << 40]),
 )
 def test_a_batch_of_entries_becomes_the_rows_that_they_are_one_by_one(
-    entries: Any, first: int, sizes: Any, is_log: bool, created: int
+    entries: Any, first: int, sizes: tuple[int, int], is_log: bool, created: int
 ) -> None:
     ensemble = tuple(f"b{number}:1" for number in range(sizes[0]))
     metadata = LedgerMetadata(
-        *sizes,
+        sizes[0],
+        sizes[1],
         sizes[1],
         (Fragment(0, ("x:1",) * sizes[0]), Fragment(first, ensemble)) if first else (Fragment(0, ensemble),),
     )
@@ -189,9 +190,12 @@ def test_bookies_that_are_asked_for_too_much_are_asked_again_for_less(monkeypatc
         refuses: Callable[[int], bool] = lambda entry_id: len(ahead) < 3  # noqa: E731
         for bookie in cluster.bookies.values():
             bookie.refuses_reads = lambda request: refuses(request.entry_id)
-        monkeypatch.setattr(
-            store, "open_ledger", lambda *which, **how: (ahead.append(how["prefetch"]), opened(*which, **how))[1]
-        )
+
+        def opens(*which: Any, **how: Any) -> Any:
+            ahead.append(how["prefetch"])
+            return opened(*which, **how)
+
+        monkeypatch.setattr(store, "open_ledger", opens)
         everything = [(ledger, entry, data) for entry, data in enumerate(DATA)]
         assert await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger) == everything
         assert ahead == [9000, 4500, 2250], (
@@ -240,7 +244,7 @@ def test_the_driver_plans_what_is_confirmed_and_wanted() -> None:
                 OptionError,
                 match=f"option {name} has entry 301 of ledger {closed}, of which the entries before 300 can be read",
             ):
-                await entries(ledger=closed, **{name: f'{{"{closed}": {text}}}'})
+                await entries(ANY, ANY, **{"ledger": closed, name: f'{{"{closed}": {text}}}'})
 
     run(test)
 

@@ -109,12 +109,12 @@ def test_a_batch_has_every_column_of_every_entry(spark: Any, cluster: Any) -> No
 
     offsets = {"startingOffsets": json.dumps({first.id: 10}), "endingOffsets": json.dumps({first.id: 40})}
     some = source(spark.read, cluster, ledgers=f"{first.id}-{first.id}", **offsets)
-    expected = [(first.id, entry) for entry in (12, 13)]
+    expected_ids = [(first.id, entry) for entry in (12, 13)]
     for setting, pushed in (("true", True), ("true", False), ("false", True)):
         spark.conf.set(FILTERS, setting)
         chosen = some.option("filterPushdown", pushed).load()
         chosen = chosen.where(f"ledger = {first.id} and entry > 11 and entry in (5, 12, 13) and entry < 5000")
-        assert sorted((row.ledger, row.entry) for row in chosen.collect()) == expected
+        assert sorted((row.ledger, row.entry) for row in chosen.collect()) == expected_ids
         plan = chosen._jdf.queryExecution().optimizedPlan().toString()
         assert ("entry#" in plan.partition("RelationV2")[0], "5000" in plan) == (True, setting == "false" or not pushed)
     spark.conf.set(FILTERS, "true")
@@ -208,7 +208,7 @@ def test_a_session_can_be_told_of_the_format_though_it_finds_it(spark: Any, clus
 
     with cluster.store.create_ledger() as ledger:
         ledger.append(b"one")
-    assert pyspark_fencepost.DefaultSource.name() == "fencepost"
+    assert vars(pyspark_fencepost)["DefaultSource"].name() == "fencepost"
     fencepost.spark.register(spark.newSession())
     fencepost.spark.register(spark)
     assert source(spark.read, cluster, ledger=ledger.id).load().count() == 1

@@ -35,7 +35,8 @@ def written(cluster: Any, name: str, data: list[bytes], per_ledger: int, **optio
                 for each in [asyncio.ensure_future(writer.append(*each)) for each in zip(data, keys, strict=True)]
             ]
 
-    return cluster.store.run(write)
+    positions: list[Position] = cluster.store.run(write)
+    return positions
 
 
 def test_a_batch_of_a_log_has_data_times_and_keys(spark: Any, cluster: Any) -> None:

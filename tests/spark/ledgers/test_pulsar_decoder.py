@@ -65,7 +65,7 @@ def at(milliseconds: int) -> datetime:
 
 
 def message(payload: bytes | None, **different: Any) -> dict[str, Any]:
-    plain = {
+    plain: dict[str, Any] = {
         "key": None,
         "properties": [],
         "publish_time": at(1_700_000_000_123),

@@ -197,7 +197,7 @@ class RowLoops(PlainLoops, frozen=True):
     def confirm(
         self,
         masks: Masks,
-        entry_ids: Sequence[int],
+        entry_ids: Sequence[int] | NDArray[np.int64],
         number: int,
         place: int,
         pending: tuple[int, int],
@@ -231,6 +231,6 @@ def _digests(np: Any, digests: Digests, first: AddEntry, length: int, entries: S
     return np.frombuffer(made, np.uint8).reshape(len(entries), digests.size)
 
 
-def _plain(entry_ids: Sequence[int]) -> Sequence[int]:
+def _plain(entry_ids: Sequence[int] | NDArray[np.int64]) -> Sequence[int]:
     """The ids as Python integers."""
     return entry_ids.tolist() if hasattr(entry_ids, "tolist") else entry_ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Self
 
@@ -138,7 +138,7 @@ class LedgerReader:
         found: bytes = await self._driver.patiently(self._readings.want(entry_id))
         return found
 
-    async def read(self, first: int = 0, last: int | None = None) -> AsyncIterator[LedgerEntry]:
+    async def read(self, first: int = 0, last: int | None = None) -> AsyncGenerator[LedgerEntry, None]:
         """The entries from ``first`` to ``last`` inclusive, in order. By default ``last`` is the last entry confirmed
         now.
 
@@ -206,7 +206,7 @@ class LedgerReader:
             stop = min(stop, fragment.first_entry_id)
         return stop
 
-    async def tail(self, first: int = 0) -> AsyncIterator[LedgerEntry]:
+    async def tail(self, first: int = 0) -> AsyncGenerator[LedgerEntry, None]:
         """The entries from ``first``, each as soon as it is confirmed, until the ledger is closed and all are read.
 
         Raises as :meth:`read` does, and :class:`NoSuchLedgerError` when the ledger is deleted.

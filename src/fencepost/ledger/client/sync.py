@@ -9,7 +9,7 @@ import asyncio
 import functools
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
@@ -24,6 +24,7 @@ from fencepost.ledger.rules.metadata import LedgerMetadata
 
 T = TypeVar("T")
 S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
 H = TypeVar("H", bound=Any)
 W = TypeVar("W", bound=Appender[Any])
 P = ParamSpec("P")
@@ -83,7 +84,7 @@ class Loop:
         self._must_be_own()
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
-    def iterate(self, items: AsyncIterator[T], at_once: int = _AT_ONCE) -> Iterator[T]:
+    def iterate(self, items: AsyncIterator[T], at_once: int = _AT_ONCE) -> Generator[T, None, None]:
         """Iterate over an asynchronous iterator, each item as soon as it is available. At most ``at_once`` items are
         drawn ahead.
         """
@@ -133,7 +134,7 @@ class _Pump(Generic[T]):
             if close is not None:
                 await close()
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Generator[T, None, None]:
         drawing = self.loop.submit(self._draw())
         try:
             while True:
@@ -174,10 +175,10 @@ def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
             yield chunk
 
 
-class Waiting(Generic[S]):
+class Waiting(Generic[S_co]):
     """The base of synchronous objects: the asynchronous object, and the loop that runs it."""
 
-    def __init__(self, loop: Loop, of: S) -> None:
+    def __init__(self, loop: Loop, of: S_co) -> None:
         self._loop = loop
         self._of = of
 
@@ -204,10 +205,10 @@ def waits(work: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable
 
 def iterates(
     work: Callable[Concatenate[S, P], AsyncIterator[T]], at_once: int = _AT_ONCE
-) -> Callable[Concatenate[Waiting[S], P], Iterator[T]]:
+) -> Callable[Concatenate[Waiting[S], P], Generator[T, None, None]]:
     """The blocking version of a method that gives an asynchronous iterator."""
 
-    def iterating(self: Waiting[S], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def iterating(self: Waiting[S], /, *args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
         return self._loop.iterate(work(self._of, *args, **kwargs), at_once)
 
     return _named(iterating, work)

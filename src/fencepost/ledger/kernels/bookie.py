@@ -8,6 +8,7 @@ say so.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fencepost.ledger.kernels.entries import COLUMNS as ENTRY_COLUMNS
 from fencepost.ledger.kernels.entries import EntryRows
@@ -330,7 +331,9 @@ def _lay_out(data, table, order, records, entries):
         at += RECORD + size
 
 
-def lay_out(data, table, order, size, recovery):
+def lay_out(
+    data: NDArray[np.uint8], table: NDArray[np.int64], order: NDArray[np.int64], size: int, recovery: bool
+) -> EntryRows:
     """The entries of adds in the format of the journal. ``size``: the bytes of all bodies. ``recovery``: some come from
     a recovery.
     """

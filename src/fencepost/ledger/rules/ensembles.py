@@ -86,7 +86,7 @@ class Fragment(Record):
     """A run of entries on one ensemble, from ``first_entry_id`` to the entry before the next fragment."""
 
     first_entry_id: int
-    ensemble: Ensemble[Any]
+    ensemble: tuple[Any, ...]
 
 
 F = TypeVar("F", bound=Fragment)
@@ -133,7 +133,7 @@ def preferred(candidates: Iterable[B], failed_before: Collection[B]) -> list[B]:
     return sorted(candidates, key=lambda b: b in failed_before)
 
 
-def with_ensemble(fragments: tuple[F, ...], ensemble: Ensemble[Any], first_entry_id: int) -> tuple[F, ...]:
+def with_ensemble(fragments: tuple[F, ...], ensemble: tuple[Any, ...], first_entry_id: int) -> tuple[F, ...]:
     """The fragments after a change of ensemble from ``first_entry_id``, the entry after the LAC.
 
     It replaces the last fragment's ensemble if nothing of that fragment is confirmed. Otherwise it starts a new

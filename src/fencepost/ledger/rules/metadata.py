@@ -93,7 +93,7 @@ def closed(
 
 def current_ensemble(metadata: LedgerMetadata) -> tuple[Any, ...]:
     """The ensemble of the last fragment. Entries are added to it, and a recovery fences it and reads from it."""
-    return tuple(metadata.fragments[-1].ensemble)
+    return metadata.fragments[-1].ensemble
 
 
 def end_of(metadata: LedgerMetadata) -> int | None:
