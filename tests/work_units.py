@@ -24,7 +24,7 @@ def work_unit(file: str) -> str:
     return SPARK if WITH_SESSION.search((Path(__file__).parents[1] / file).read_text()) else file
 
 
-class OneSession(LoadFileScheduling):
+class OneSession(LoadFileScheduling):  # type: ignore[misc]
     """One worker has the session. It begins with it, as that takes longest."""
 
     def _split_scope(self, nodeid: str) -> str:

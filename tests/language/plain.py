@@ -13,6 +13,8 @@ from fencepost.language.values import freeze
 class Plain:
     """A state, and the options to take at the choices to come. ``log`` is what was read, written, chosen and told."""
 
+    disabled = False
+
     def __init__(
         self, protocol: Protocol, held: dict[tuple[Any, ...], Any] | None = None, script: Sequence[int] = ()
     ) -> None:

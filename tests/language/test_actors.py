@@ -6,6 +6,7 @@ import pickle
 from array import array
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -250,12 +251,16 @@ def test_what_an_actor_may_not_do_is_told(method: str, problem: str) -> None:
     assert result.verdict == "raised" and problem in str(result.error)
 
 
+def assign_role(s: Any, role: Any) -> None:
+    s.role[NODE] = role
+
+
 def test_another_class_and_missing_attributes_are_refused() -> None:
     bare = Role.__new__(Role)
     wrong = {"a int where": 3, "a Twice where": Twice(), "a Role without the attribute name": bare}
     for problem, given in wrong.items():
         with pytest.raises(NotAValue, match=problem):
-            run(Plain(Roles()), lambda s, given=given: s.role.__setitem__(NODE, given))
+            run(Plain(Roles()), partial(assign_role, role=given))
     with pytest.raises(AttributeError, match="Role has no attribute 'gone'"):
         look(Plain(Roles()), lambda s: s.alone.gone)
     with pytest.raises(AttributeError, match="Role has no attribute 'gone' from the start"):

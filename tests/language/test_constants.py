@@ -145,7 +145,7 @@ def test_defaults_and_configurations() -> None:
     assert [c.name for c in Ledgers().clients] == ["ada", "bob"]
     assert Ledgers().sizes == frozenset({1, 2})
     big = Ledgers.configured("big", quorum="4")
-    assert (len(big.bookies), big.constants["quorum"]) == (5, 4)  # type: ignore[attr-defined]
+    assert (len(big.bookies), big.constants["quorum"]) == (5, 4)
     assert Ledgers.configured().constants == Ledgers().constants
     with pytest.raises(OptionError, match=r"ledgers has no configuration named bigg: did you mean big\?"):
         Ledgers.configured("bigg")

@@ -39,7 +39,8 @@ Event = tuple[Any, ...]
 
 def register(calls: Sequence[tuple[str, tuple[Any, ...]]]) -> tuple[Any, list[Any]]:
     """A register's content after such calls one after the other, and what each returned."""
-    value, returned = None, []
+    value: Any = None
+    returned: list[Any] = []
     for operation, arguments in calls:
         returned.append(value if operation == "read" else None)
         value = value if operation == "read" else arguments[0]

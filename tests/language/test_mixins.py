@@ -95,10 +95,10 @@ def test_a_plain_base_that_varies_a_protocol_is_found_first() -> None:
 def test_of_two_bases_the_one_that_python_finds_counts() -> None:
     base = counter()
 
-    class One(base):  # type: ignore[misc]
+    class One(base):  # type: ignore[misc, valid-type]
         pass
 
-    class Other(base):  # type: ignore[misc]
+    class Other(base):  # type: ignore[misc, valid-type]
         @action
         def tick(self) -> None:
             require(self.count < 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import hypothesis.strategies as st
@@ -128,7 +129,7 @@ class Model:
             alone = here if self.flags["ordered"] else canonical(set(here))
             lost = {m for ends, m in self.lost if ends == (kind, s, d)}
             processed = {m for ends, m in self.processed if ends == (kind, s, d)}
-            known = [kind(n) in {*here, *lost, *processed} for n in NUMBERS]  # type: ignore[call-arg]
+            known = [kind(n) in {*here, *lost, *processed} for n in NUMBERS]
             asked[f"{kind.__name__} {s} {d}"] = (tuple(alone), lost, known)
         if self.flags["can_be_cut"]:
             asked |= {
@@ -165,7 +166,7 @@ def seen(plain: Plain, model: Model) -> dict[str, Any]:
         asked: dict[str, Any] = {}
         for kind, a, b in itertools.product(KINDS, s.nodes, s.nodes):
             ends = (kind, a, b)
-            known = [s.net.is_known(kind(n), a, b) for n in NUMBERS]  # type: ignore[call-arg]
+            known = [s.net.is_known(kind(n), a, b) for n in NUMBERS]
             asked[f"{kind.__name__} {a.index} {b.index}"] = (s.net.in_flight(*ends), s.net.lost(*ends), known)
         if model.flags["can_be_cut"]:
             asked |= {f"{a.index} {b.index}": s.net.connected(a, b) for a in s.nodes for b in s.nodes}
@@ -213,7 +214,8 @@ EVERY_WAY = [flags for flags in EVERY_WAY if flags["lossy"] or flags["timeouts"]
 def test_every_operation_in_every_nearby_state(flags: dict[str, bool]) -> None:
     protocol = protocol_with(2, flags)
     todo = [(Plain(protocol), Model(flags))]
-    known, states = {Model(flags).key()}, {}
+    known = {Model(flags).key()}
+    states: dict[Any, Any] = {}
     for plain, model in todo:
         for operation in operations(2, flags):
             for after, wanted in step(plain, model, operation):
@@ -374,11 +376,15 @@ def test_kraft_a_message_can_be_sent_again_once_it_was_received() -> None:
         assert not look(plain, lambda s: s.net.is_known(Ping(1), a, b))
 
 
+def send_ping(s: Any, source: ModelValue, dest: ModelValue) -> None:
+    s.net.send(Ping(1), source, dest)
+
+
 def test_kraft_a_cut_connection_loses_what_is_in_flight_and_what_is_sent() -> None:
     plain = Plain(protocol_with(3, KRAFT))
     a, b, c = nodes_of(plain)
     for source, dest in ((a, b), (b, a), (a, c)):
-        plain = run(plain, lambda s, source=source, dest=dest: s.net.send(Ping(1), source, dest))
+        plain = run(plain, partial(send_ping, source=source, dest=dest))
     plain = run(plain, lambda s: s.net.cut(b, a))
     assert look(plain,
     lambda s: (s.net.connected(a, b), s.net.connected(b, a), s.net.connected(a, c), s.net.connected(a, a))) == (
@@ -619,7 +625,7 @@ class Roles(Protocol):
         (lambda s: s.net.cut(s.clients[0], s.servers[0]), FencepostError, "net was not declared with can_be_cut=True"),
         (lambda s: setattr(s, "net", {}), NotAValue, "a network cannot be assigned; send and receive messages"),
         (
-            lambda s: s.net.send(Ping([1]), s.clients[0], s.servers[0]),
+            lambda s: s.net.send(Ping([1]), s.clients[0], s.servers[0]),  # type: ignore[arg-type]
             NotAValue,
             "a list, which is mutable; use a tuple",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -147,6 +148,10 @@ def test_a_whole_record_can_be_assigned_from_a_value_and_from_another_part() -> 
     assert look(after, lambda s: s.other.low) == 3
 
 
+def assign_acks(s: Any, acks: Any) -> None:
+    s.writer.acks = acks
+
+
 def test_a_whole_map_can_be_assigned_if_the_keys_are_its_own() -> None:
     b1, b2 = Ledger().bookies
     after = run(fresh(), lambda s: setattr(s.writer, "acks", {b2: 5, b1: 4}))
@@ -155,7 +160,7 @@ def test_a_whole_map_can_be_assigned_if_the_keys_are_its_own() -> None:
     assert look(after, lambda s: list(s.writer.acks.values())) == [5, 6]
     for wrong in ({b1: 1}, {b1: 1, b2: 2, ModelValue("b3"): 3}, 7):
         with pytest.raises(NotAValue, match=r"where a map over \{b1, b2\} belongs"):
-            run(fresh(), lambda s, wrong=wrong: setattr(s.writer, "acks", wrong))
+            run(fresh(), partial(assign_acks, acks=wrong))
 
 
 def test_records_and_maps_in_the_state_compare_by_value() -> None:
@@ -172,9 +177,12 @@ def test_records_and_maps_in_the_state_compare_by_value() -> None:
         ]
 
     assert look(fresh(), question) == [True] * 8
-    changed = run(
-        fresh(), lambda s: (setattr(s.bookie[s.bookies[0]], "low", 1), s.level[s.bookies[0]].__setitem__(1, 1))
-    )
+
+    def change(s: Any) -> None:
+        s.bookie[s.bookies[0]].low = 1
+        s.level[s.bookies[0]][1] = 1
+
+    changed = run(fresh(), change)
     assert look(changed, question) == [False, False, False, True, True, False, False, True]
     both = fresh()
     assert both.state.level == fresh().state.level

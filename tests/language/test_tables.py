@@ -36,6 +36,11 @@ operations = st.lists(
 )
 
 
+def called(plain: Plain, name: str, method: str, *arguments: Any) -> Plain:
+    """Call a method of a table."""
+    return run(plain, lambda s: getattr(getattr(s, name), method)(*arguments))
+
+
 @given(operations, st.booleans())
 def test_a_table_is_a_dictionary(script: list[tuple[Any, ...]], has_initial: bool) -> None:
     name = "other" if has_initial else "logs"
@@ -43,17 +48,18 @@ def test_a_table_is_a_dictionary(script: list[tuple[Any, ...]], has_initial: boo
     plain = Plain(Store())
     for step in script:
         if step[0] == "set":
-            plain = run(plain, lambda s, step=step: getattr(s, name).__setitem__(step[1], step[2]))
+            plain = called(plain, name, "__setitem__", step[1], step[2])
             model[step[1]] = step[2]
         elif step[0] == "replace":
-            plain = run(plain, lambda s, step=step: setattr(s, name, step[1]))
+            new = step[1]
+            plain = run(plain, lambda s: setattr(s, name, new))
             model = dict(step[1])
         elif step[1] in model:
-            plain = run(plain, lambda s, step=step: getattr(s, name).__delitem__(step[1]))
+            plain = called(plain, name, "__delitem__", step[1])
             del model[step[1]]
         else:
             with pytest.raises(KeyError, match=f"is not in {name}"):
-                run(plain, lambda s, step=step: getattr(s, name).__delitem__(step[1]))
+                called(plain, name, "__delitem__", step[1])
         held = look(plain, lambda s: getattr(s, name))
         assert list(held) == canonical(model)
         assert list(held.items()) == [(k, model[k]) for k in canonical(model)]

@@ -117,10 +117,10 @@ def test_of_both_parts_of_a_pair() -> None:
 
 @pytest.mark.parametrize("engine", ["reference", "auto", "embedded", "simulate"])
 def test_what_an_action_requires_is_a_condition(engine: str) -> None:
-    protocol = type("P", (Base,), {"go": action(lambda self: require(n for n in self.nodes))})
+    protocol = type("P", (Base,), {"go": action(lambda self: require(n for n in self.nodes))})  # type: ignore[arg-type]
     error = check(protocol(), engine=engine).error
     assert str(error).startswith("action go asked require(...) of a generator, which is neither true nor false"), error
-    none = type("P", (Base,), {"go": action(lambda self: require(print()))})
+    none = type("P", (Base,), {"go": action(lambda self: require(print()))})  # type: ignore[arg-type]
     assert "asked require(...) of None, which" in str(check(none(), engine="reference").error)
 
 
@@ -137,7 +137,7 @@ def test_what_is_said_of_constants_is_a_condition() -> None:
     assuming = type("P", (Base,), {"small": fencepost.assumption(lambda self: self.is_small)})
     with pytest.raises(ProtocolRaised, match="assumption small returned is_small itself, which is neither"):
         check(assuming())
-    judged = fencepost.invariant(when=lambda self: len(self.nodes))(lambda self: True)
+    judged = fencepost.invariant(when=lambda self: len(self.nodes))(lambda self: True)  # type: ignore[arg-type, return-value]
     with pytest.raises(NotAProtocol, match="invariant small has a when that returned the number 2, which is neither"):
         check(type("P", (Base,), {"small": judged})())
     failing = fencepost.invariant(when=lambda self: self.count > 1)(lambda self: True)

@@ -98,7 +98,7 @@ values = st.recursive(
     max_leaves=6,
 )
 
-ALIKE = [
+ALIKE: list[Any] = [
     None, True, False, 1, 0, 1.0, 0.0, -0.0, "1", "", "True", b"1", b"", (), (1, ), (True, ), (1.0, ), ("1", ), ((), ),
     (0.0, ), (-0.0, ),
     (1, 1), ((1, ), 1),
@@ -211,7 +211,7 @@ def test_whatever_comes_of_a_set_is_walked_in_canonical_order(make: Callable[[An
 
 def test_a_set_and_something_else_is_an_error_of_python() -> None:
     with pytest.raises(TypeError, match=r"unsupported operand"):
-        Set("a") | ["b"]
+        Set("a") | ["b"]  # type: ignore[operator]
 
 
 def test_maps() -> None:
@@ -234,7 +234,8 @@ def test_model_values_are_equal_by_name_and_immutable() -> None:
     assert B1 != "b1"
     assert hash(ModelValue("b1")) == hash(B1)
     assert B1 < B2
-    for change in (lambda: setattr(B1, "name", "x"), lambda: delattr(B1, "name")):
+    changes: list[Callable[[], None]] = [lambda: setattr(B1, "name", "x"), lambda: delattr(B1, "name")]
+    for change in changes:
         with pytest.raises(AttributeError, match="model value b1 is immutable"):
             change()
 
@@ -283,7 +284,7 @@ def test_what_is_no_whole_number_is_refused(text: str) -> None:
 
 def test_nothing_that_is_shown_does_anything_to_a_terminal() -> None:
     odd = "\x1b[31m\n\u202e\ud800\x00é"
-    member = enum.Enum("Odd", {odd: 1})[odd]
+    member = enum.Enum("Odd", {odd: 1})[odd]  # type: ignore[index]
     for value in (
         odd,
         odd.encode("utf-8", "surrogatepass"),

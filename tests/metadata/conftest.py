@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metadata.servers import Server
-from metadata.zkclient import Client
+from metadata.servers import Serve, Server
+from metadata.zkclient import Client, Connect
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+def serve(tmp_path: Path) -> Iterator[Serve]:
     """Starts a server with settings by ZooKeeper's names, on ``tmp_path`` unless a folder is given."""
     servers: list[Server] = []
 
@@ -29,7 +29,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., Client]]:
+def connect() -> Iterator[Connect]:
     """Connects to a server and opens a session."""
     clients: list[Client] = []
 

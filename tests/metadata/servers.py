@@ -16,7 +16,7 @@ from fencepost.metadata.member import Member
 from fencepost.metadata.settings import MetadataSettings
 from fencepost.metadata.tree import Tree
 from fencepost.quorum.driver.host import TIMES, QuorumHost
-from fencepost.quorum.driver.node import Limits
+from fencepost.quorum.driver.node import Limits, QuorumNode
 
 
 class Server:
@@ -36,6 +36,11 @@ class Server:
             self._thread.join()
             raise self._error
 
+    @property
+    def node(self) -> QuorumNode:
+        assert self.service.node is not None
+        return self.service.node
+
     def do(self, call: Callable[[], Any]) -> Any:
         """Have the service's loop do something."""
 
@@ -54,10 +59,8 @@ class Server:
         """End without a last word: nothing more is written."""
 
         def crashed() -> None:
-            node = self.service.node
-            assert node is not None
-            node.stopped = True
-            node._timers.stop()
+            self.node.stopped = True
+            self.node._timers.stop()
             self._end()
 
         with suppress(RuntimeError):
@@ -92,6 +95,10 @@ class Server:
     def _failed(self, error: BaseException) -> None:
         self.failure = error
         self._end()
+
+
+Serve = Callable[..., Server]
+"""Starts a server, as the fixture ``serve`` does."""
 
 
 def state_of(files: Path | Files) -> Tree:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from metadata import zkclient as zk
-from metadata.zkclient import Bytes, Client
+from metadata.servers import Serve
+from metadata.zkclient import Bytes, Client, Connect
 
 from fencepost.connections import sasl, users
 from fencepost.errors import OptionError
@@ -49,7 +50,7 @@ def authenticate(client: Client, user: str, password: str) -> int:
     return error
 
 
-def test_an_acl_of_a_user_lets_in_who_has_authenticated(serve, connect, known):
+def test_an_acl_of_a_user_lets_in_who_has_authenticated(serve: Serve, connect: Connect, known: str) -> None:
     server = serve(saslUsers=known, superUser="bob")
     client = connect(server)
     assert authenticate(client, "ann", "ann's password") == 0
@@ -65,7 +66,9 @@ def test_an_acl_of_a_user_lets_in_who_has_authenticated(serve, connect, known):
 
 
 @pytest.mark.parametrize(("required", "error"), [(False, -115), (True, -124)])
-def test_who_can_not_prove_it_is_refused(serve, connect, known, required, error):
+def test_who_can_not_prove_it_is_refused(
+    serve: Serve, connect: Connect, known: str, required: bool, error: int
+) -> None:
     server = serve(saslUsers=known, sessionRequireClientSASLAuth=required)
     for user, password in (("ann", "bob's password"), ("eve", ""), ("", "")):
         client = connect(server)
@@ -74,7 +77,7 @@ def test_who_can_not_prove_it_is_refused(serve, connect, known, required, error)
     assert token(early, b'username="ann"')[0] == error and early.ended()
 
 
-def test_without_users_nobody_authenticates(serve, connect):
+def test_without_users_nobody_authenticates(serve: Serve, connect: Connect) -> None:
     client = connect(serve())
     assert token(client, b"")[0] == -115 and client.ended()
 
@@ -91,7 +94,9 @@ REQUESTS: list[list[Any]] = [
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: str(each[0]))
-def test_where_it_is_required_nothing_else_comes_before(serve, connect, known, request_):
+def test_where_it_is_required_nothing_else_comes_before(
+    serve: Serve, connect: Connect, known: str, request_: list[Any]
+) -> None:
     server = serve(saslUsers=known, sessionRequireClientSASLAuth=True)
     client = connect(server)
     assert client.call([zk.PING, []])[3] == 0
@@ -104,7 +109,7 @@ def test_where_it_is_required_nothing_else_comes_before(serve, connect, known, r
     assert right.call([zk.CREATE, ["/mine", b"", zk.OPEN, 0]])[3] == 0
 
 
-def test_who_never_authenticates_is_closed(serve, connect, known):
+def test_who_never_authenticates_is_closed(serve: Serve, connect: Connect, known: str) -> None:
     server = serve(saslUsers=known, sessionRequireClientSASLAuth=True, sessionlessCnxnTimeout=300)
     stranger, right = connect(server), connect(server)
     assert authenticate(right, "ann", "ann's password") == 0
@@ -112,12 +117,14 @@ def test_who_never_authenticates_is_closed(serve, connect, known):
     assert right.call([zk.EXISTS, ["/", False]])[3] == 0
 
 
-def test_a_requirement_without_users_is_refused():
+def test_a_requirement_without_users_is_refused() -> None:
     with pytest.raises(OptionError, match="saslUsers"):
         MetadataSettings.of({"sessionRequireClientSASLAuth": True})
 
 
-def test_the_client_of_the_store_authenticates_and_says_when_it_is_not_let_in(serve, known, tmp_path, monkeypatch):
+def test_the_client_of_the_store_authenticates_and_says_when_it_is_not_let_in(
+    serve: Serve, known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = serve(tmp_path / "data", saslUsers=known, sessionRequireClientSASLAuth=True)
     uri = f"zk://127.0.0.1:{server.port}/ledgers"
     credentials = tmp_path / "credentials"

@@ -9,9 +9,9 @@ from typing import Any
 import patience
 import pytest
 from metadata import zkclient as zk
-from metadata.servers import state_of
+from metadata.servers import Serve, state_of
 from metadata.workload import Run, Workload
-from metadata.zkclient import Closed
+from metadata.zkclient import Closed, Connect
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import File, OsFiles
@@ -32,7 +32,7 @@ def work(server: Any, operations: int, seed: int = 1) -> None:
     run.close()
 
 
-def test_everything_is_there_after_a_clean_end_and_after_a_crash(serve, tmp_path):
+def test_everything_is_there_after_a_clean_end_and_after_a_crash(serve: Serve, tmp_path: Path) -> None:
     for end in ("stop", "crash"):
         path = tmp_path / end
         server = serve(path)
@@ -49,12 +49,12 @@ def test_everything_is_there_after_a_clean_end_and_after_a_crash(serve, tmp_path
         )
 
 
-def test_the_state_after_snapshots_is_that_of_the_whole_log(serve, tmp_path):
+def test_the_state_after_snapshots_is_that_of_the_whole_log(serve: Serve, tmp_path: Path) -> None:
     server = serve(tmp_path / "with", snapCount=50)
     plain = serve(tmp_path / "without")
     work(server, 600)
     work(plain, 600)
-    patience.until(lambda: not server.do(lambda: server.service.node._snapshot.is_written), "a snapshot")
+    patience.until(lambda: not server.do(lambda: server.node._snapshot.is_written), "a snapshot")
     server.stop()
     plain.stop()
     names = sorted(each.name for each in (tmp_path / "with").iterdir())
@@ -63,7 +63,7 @@ def test_the_state_after_snapshots_is_that_of_the_whole_log(serve, tmp_path):
     assert with_snapshots[0] == without[0] and list(with_snapshots[1]) == list(without[1])
 
 
-def test_a_snapshot_gives_the_state_again_to_the_order_of_children(serve):
+def test_a_snapshot_gives_the_state_again_to_the_order_of_children(serve: Serve) -> None:
     server = serve()
     work(server, 400)
     tree = server.service.tree
@@ -75,7 +75,7 @@ def test_a_snapshot_gives_the_state_again_to_the_order_of_children(serve):
     }
 
 
-def test_starts_do_not_pile_up_files(serve, tmp_path):
+def test_starts_do_not_pile_up_files(serve: Serve, tmp_path: Path) -> None:
     expected = None
     for number in range(25):
         server = serve()
@@ -87,7 +87,7 @@ def test_starts_do_not_pile_up_files(serve, tmp_path):
     assert len(list((tmp_path / "data").iterdir())) < 40
 
 
-def test_a_session_outlives_the_server(serve, connect, tmp_path):
+def test_a_session_outlives_the_server(serve: Serve, connect: Connect, tmp_path: Path) -> None:
     server = serve()
     client = connect(server)
     client.call([zk.CREATE, ["/mine", b"", zk.OPEN, 1]])
@@ -101,7 +101,7 @@ def test_a_session_outlives_the_server(serve, connect, tmp_path):
     assert wrong.ended()
 
 
-def test_an_entry_that_a_crash_cut_off_was_not_acknowledged(serve, tmp_path):
+def test_an_entry_that_a_crash_cut_off_was_not_acknowledged(serve: Serve, tmp_path: Path) -> None:
     server = serve()
     work(server, 100)
     before = server.service.tree.zxid
@@ -115,7 +115,7 @@ def test_an_entry_that_a_crash_cut_off_was_not_acknowledged(serve, tmp_path):
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
 @pytest.mark.parametrize("what", [".journal", "quorum-state", "meta.properties"])
-def test_damage_is_said_and_never_served(serve, tmp_path, what, harm):
+def test_damage_is_said_and_never_served(serve: Serve, tmp_path: Path, what: str, harm: str) -> None:
     server = serve()
     work(server, 200)
     server.stop()
@@ -132,10 +132,12 @@ def test_damage_is_said_and_never_served(serve, tmp_path, what, harm):
         state(tmp_path / "data")
 
 
-def test_a_damaged_snapshot_is_passed_over_for_an_older_one(serve, tmp_path, caplog):
+def test_a_damaged_snapshot_is_passed_over_for_an_older_one(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server = serve(snapCount=60)
     work(server, 500)
-    patience.until(lambda: not server.do(lambda: server.service.node._snapshot.is_written), "a snapshot")
+    patience.until(lambda: not server.do(lambda: server.node._snapshot.is_written), "a snapshot")
     expected = server.service.tree.nodes
     server.stop()
     newest = max((tmp_path / "data").glob("*.checkpoint"))
@@ -177,7 +179,9 @@ class FailingFiles(OsFiles):
 
 
 @pytest.mark.parametrize("fails", ["write", "sync"])
-def test_a_disk_that_fails_ends_the_service_and_loses_nothing(serve, connect, tmp_path, fails):
+def test_a_disk_that_fails_ends_the_service_and_loses_nothing(
+    serve: Serve, connect: Connect, tmp_path: Path, fails: str
+) -> None:
     files = FailingFiles(str(tmp_path / "failing"))
     server = serve(files)
     client = connect(server)

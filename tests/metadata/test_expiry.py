@@ -6,11 +6,13 @@ import patience
 from hypothesis import given
 from hypothesis import strategies as st
 from metadata import zkclient as zk
+from metadata.servers import Serve
+from metadata.zkclient import Connect
 
 from fencepost.metadata.expiry import Expiry
 
 
-def test_a_session_is_over_at_the_first_tick_after_its_timeout():
+def test_a_session_is_over_at_the_first_tick_after_its_timeout() -> None:
     expiry = Expiry(tick=100, now=0)
     expiry.heard(1, timeout=200, now=50)
     expiry.heard(2, timeout=200, now=50)
@@ -22,7 +24,7 @@ def test_a_session_is_over_at_the_first_tick_after_its_timeout():
     assert expiry.due(400) == [] == expiry.due(500) and expiry.deadlines == {}
 
 
-def test_time_in_which_nobody_was_heard_counts_for_nobody():
+def test_time_in_which_nobody_was_heard_counts_for_nobody() -> None:
     expiry = Expiry(tick=100, now=0)
     expiry.heard(1, timeout=300, now=10)
     assert expiry.due(100) == []
@@ -35,9 +37,10 @@ def test_time_in_which_nobody_was_heard_counts_for_nobody():
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 500), st.integers(0, 90)), max_size=60))
-def test_nobody_is_over_early_and_everybody_is_within_a_tick(heard):
+def test_nobody_is_over_early_and_everybody_is_within_a_tick(heard: list[tuple[int, int, int]]) -> None:
     """A plain twin: when each session was heard, and for how long that is good."""
-    expiry, alive, now, next_tick = Expiry(50, 0), {}, 0, 50
+    alive: dict[int, int] = {}
+    expiry, now, next_tick = Expiry(50, 0), 0, 50
     for session, timeout, passed in heard:
         for _ in range(passed):
             now += 1
@@ -51,7 +54,9 @@ def test_nobody_is_over_early_and_everybody_is_within_a_tick(heard):
         alive[session] = now + timeout
 
 
-def test_a_server_that_did_not_run_for_an_hour_expires_nobody_and_goes_on_to_expire(serve, connect):
+def test_a_server_that_did_not_run_for_an_hour_expires_nobody_and_goes_on_to_expire(
+    serve: Serve, connect: Connect
+) -> None:
     server = serve(tickTime=50)
     clock = [server.service.now()]
     server.do(lambda: setattr(server.service, "now", lambda: clock[0]))

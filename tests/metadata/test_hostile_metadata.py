@@ -14,12 +14,13 @@ from random import Random
 import patience
 import pytest
 from metadata import zkclient as zk
-from metadata.zkclient import Client, Closed
+from metadata.servers import Serve, Server
+from metadata.zkclient import Client, Closed, Connect
 
 from fencepost.connections import users
 
 
-def raw(server) -> socket.socket:
+def raw(server: Server) -> socket.socket:
     found = socket.create_connection(("127.0.0.1", server.port), timeout=patience.PATIENCE)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found
@@ -36,11 +37,11 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def works(client: Client) -> bool:
-    return client.call([zk.CREATE, ["/works-", b"", zk.OPEN, 2]])[3] == 0
+    return bool(client.call([zk.CREATE, ["/works-", b"", zk.OPEN, 2]])[3] == 0)
 
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), 1 << 20, (1 << 31) - 1])
-def test_a_message_of_an_impossible_length_closes_its_connection(serve, connect, length):
+def test_a_message_of_an_impossible_length_closes_its_connection(serve: Serve, connect: Connect, length: int) -> None:
     server = serve()
     client = connect(server)
     for before in (b"", struct.pack(">i", 45) + struct.pack(">iqiqi16sb", 0, 0, 10_000, 0, 16, bytes(16), 0)):
@@ -50,7 +51,7 @@ def test_a_message_of_an_impossible_length_closes_its_connection(serve, connect,
     assert works(client)
 
 
-def test_garbage_hurts_nobody(serve, connect):
+def test_garbage_hurts_nobody(serve: Serve, connect: Connect) -> None:
     server = serve(sessionlessCnxnTimeout=200)
     client, random = connect(server), Random(1)
     for size in (1, 3, 4, 5, 44, 200, 5_000):
@@ -61,7 +62,7 @@ def test_garbage_hurts_nobody(serve, connect):
     assert works(client)
 
 
-def test_garbage_in_requests_is_answered_or_ends_the_connection(serve, connect):
+def test_garbage_in_requests_is_answered_or_ends_the_connection(serve: Serve, connect: Connect) -> None:
     server, random = serve(), Random(2)
     client = connect(server)
     for kind in (*range(-12, 25), *range(99, 110), 1_000, -(1 << 31)):
@@ -76,7 +77,7 @@ def test_garbage_in_requests_is_answered_or_ends_the_connection(serve, connect):
     assert works(client)
 
 
-def test_half_a_message_for_ever_and_silence_are_given_up(serve, connect):
+def test_half_a_message_for_ever_and_silence_are_given_up(serve: Serve, connect: Connect) -> None:
     server = serve(sessionlessCnxnTimeout=200)
     silent, half = raw(server), raw(server)
     half.sendall(struct.pack(">i", 44) + b"half")
@@ -86,7 +87,7 @@ def test_half_a_message_for_ever_and_silence_are_given_up(serve, connect):
     assert is_closed(with_session.socket)
 
 
-def test_a_thousand_idle_connections_hurt_nobody(serve, connect):
+def test_a_thousand_idle_connections_hurt_nobody(serve: Serve, connect: Connect) -> None:
     server = serve()
     idle = []
     client = connect(server)
@@ -99,7 +100,7 @@ def test_a_thousand_idle_connections_hurt_nobody(serve, connect):
     patience.until(lambda: len(server.service.connections) == 1, "the end of all connections")
 
 
-def test_connections_beyond_the_limits_are_closed(serve, connect):
+def test_connections_beyond_the_limits_are_closed(serve: Serve, connect: Connect) -> None:
     for settings in ({"maxCnxns": 2}, {"maxClientCnxns": 2}):
         server = serve(**settings)
         first, second = connect(server), connect(server)
@@ -110,7 +111,7 @@ def test_connections_beyond_the_limits_are_closed(serve, connect):
         server.stop()
 
 
-def test_connections_that_say_nothing_keep_nobody_out(serve, connect):
+def test_connections_that_say_nothing_keep_nobody_out(serve: Serve, connect: Connect) -> None:
     server = serve(maxCnxns=3)
     silent = [raw(server) for _ in range(3)]
     patience.until(lambda: len(server.service.connections) == 3, "all connections")
@@ -118,7 +119,7 @@ def test_connections_that_say_nothing_keep_nobody_out(serve, connect):
     assert is_closed(silent[0])
 
 
-def test_sessions_beyond_the_limit_are_refused(serve, connect):
+def test_sessions_beyond_the_limit_are_refused(serve: Serve, connect: Connect) -> None:
     server = serve(maxSessions=1)
     client = connect(server)
     with pytest.raises(Closed):
@@ -126,7 +127,7 @@ def test_sessions_beyond_the_limit_are_refused(serve, connect):
     assert works(client)
 
 
-def test_a_client_that_does_not_read_is_cut_off(serve, connect):
+def test_a_client_that_does_not_read_is_cut_off(serve: Serve, connect: Connect) -> None:
     server = serve(maxOutgoingBytes=300_000)
     client, slow = connect(server), connect(server)
     client.call([zk.CREATE, ["/big", b"x" * 100_000, zk.OPEN, 0]])
@@ -137,13 +138,14 @@ def test_a_client_that_does_not_read_is_cut_off(serve, connect):
             break
     # It is not read from while it does not read, so it does not fill the server's memory.
     connection = server.service.by_session.get(slow.session)
-    assert connection is None or connection.transport.get_write_buffer_size() < 2_000_000
+    transport = None if connection is None else connection.transport
+    assert transport is None or transport.get_write_buffer_size() < 2_000_000
     with contextlib.suppress(OSError):  # it may be closed by now
         slow.socket.sendall(slow.request(zk.ADD_WATCH, ["/", 1]))
     assert works(client)
 
 
-def test_events_that_nobody_reads_close_the_connection(serve, connect):
+def test_events_that_nobody_reads_close_the_connection(serve: Serve, connect: Connect) -> None:
     server = serve(maxOutgoingBytes=50_000)
     client, slow = connect(server), connect(server)
     slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -163,7 +165,7 @@ def test_events_that_nobody_reads_close_the_connection(serve, connect):
     assert slow.session in server.service.tree.sessions and works(client)
 
 
-def test_limits_on_znodes_bytes_and_watches_refuse_with_quota_exceeded(serve, connect):
+def test_limits_on_znodes_bytes_and_watches_refuse_with_quota_exceeded(serve: Serve, connect: Connect) -> None:
     server = serve(maxNodes=8, maxDataBytes=2_000, maxWatches=3)
     client = connect(server)
     for number in range(4):
@@ -180,18 +182,18 @@ def test_limits_on_znodes_bytes_and_watches_refuse_with_quota_exceeded(serve, co
     assert client.call([zk.GET_CHILDREN, ["/", False]])[3] == 0
 
 
-def test_an_unknown_request_gets_an_error_and_keeps_its_connection(serve, connect):
+def test_an_unknown_request_gets_an_error_and_keeps_its_connection(serve: Serve, connect: Connect) -> None:
     client = connect(serve())
     for kind in (999, 20, 16, -7):
         assert client.call([kind, []])[3] == (-123 if kind == 16 else -6)
     assert works(client)
 
 
-def log_size(server) -> int:
-    return server.do(lambda: server.service.host.node.log.appended_bytes)
+def log_size(server: Server) -> int:
+    return int(server.do(lambda: server.node.log.appended_bytes))
 
 
-def test_identities_are_few_and_small_and_so_are_the_records_of_changes(serve, connect):
+def test_identities_are_few_and_small_and_so_are_the_records_of_changes(serve: Serve, connect: Connect) -> None:
     server = serve()
     client = connect(server)
     big = connect(server)
@@ -209,7 +211,7 @@ def test_identities_are_few_and_small_and_so_are_the_records_of_changes(serve, c
     assert many.stream[-1][3] == -115 and works(client)
 
 
-def test_the_same_identity_is_proven_again_and_again(serve, connect):
+def test_the_same_identity_is_proven_again_and_again(serve: Serve, connect: Connect) -> None:
     server = serve()
     client = connect(server)
     client.call(*[[zk.AUTH, [0, "digest", b"user:password"]]] * 3_000)
@@ -217,7 +219,7 @@ def test_the_same_identity_is_proven_again_and_again(serve, connect):
     assert len(client.call([zk.WHO_AM_I, []])[4]) == 2 and works(client)
 
 
-def test_a_small_request_becomes_no_large_record(serve, connect):
+def test_a_small_request_becomes_no_large_record(serve: Serve, connect: Connect) -> None:
     server = serve(**{"jute.maxbuffer": 20_000})
     client = connect(server)
     for number in range(50):
@@ -237,7 +239,7 @@ def test_a_small_request_becomes_no_large_record(serve, connect):
     assert works(client)
 
 
-def test_acls_count_among_the_bytes_that_are_held(serve, connect):
+def test_acls_count_among_the_bytes_that_are_held(serve: Serve, connect: Connect) -> None:
     server = serve(maxDataBytes=10_000)
     client = connect(server)
     acl = [*zk.OPEN, *((1, "digest", f"user{number}:hash") for number in range(200))]
@@ -253,7 +255,7 @@ def test_acls_count_among_the_bytes_that_are_held(serve, connect):
     assert server.do(lambda: server.service.tree.acl_size) < 100
 
 
-def test_others_have_their_turn_while_one_floods(serve, connect):
+def test_others_have_their_turn_while_one_floods(serve: Serve, connect: Connect) -> None:
     server = serve()
     client, flood = connect(server), connect(server)
     requests = b"".join(flood.request(zk.AUTH, [0, "digest", b"user:password"]) for _ in range(5_000))
@@ -270,7 +272,7 @@ def test_others_have_their_turn_while_one_floods(serve, connect):
     assert {each[3] for each in flood.stream} == {0}
 
 
-def test_many_requests_at_once_are_all_answered_in_order(serve, connect):
+def test_many_requests_at_once_are_all_answered_in_order(serve: Serve, connect: Connect) -> None:
     server = serve(globalOutstandingLimit=10)
     client = connect(server)
     requests = [
@@ -287,7 +289,7 @@ HASHED = "super:" + base64.b64encode(hashlib.sha1(b"super:secret").digest()).dec
 
 
 @pytest.mark.parametrize("form", [HASHED, users.salted("super", "secret", bytes(16))])
-def test_who_may_do_everything_is_told_to_nobody(serve, connect, form):
+def test_who_may_do_everything_is_told_to_nobody(serve: Serve, connect: Connect, form: str) -> None:
     server = serve(**{"DigestAuthenticationProvider.superDigest": form, "4lw.commands.whitelist": ["*"]})
     client = connect(server)
     assert client.call([zk.CREATE, ["/mine", b"", [(31, "digest", "other:hash")], 0]])[3] == 0
@@ -303,7 +305,7 @@ def test_who_may_do_everything_is_told_to_nobody(serve, connect, form):
     assert form not in repr(server.service.settings)
 
 
-def said_by(server, word: str) -> str:
+def said_by(server: Server, word: str) -> str:
     connection, data = raw(server), b""
     connection.sendall(word.encode())
     while more := connection.recv(1 << 16):
@@ -311,7 +313,7 @@ def said_by(server, word: str) -> str:
     return data.decode()
 
 
-def test_four_letter_words(serve, connect):
+def test_four_letter_words(serve: Serve, connect: Connect) -> None:
     server = serve(**{"4lw.commands.whitelist": ["*"]})
     client = connect(server)
     client.call([zk.CREATE, ["/mine", b"", zk.OPEN, 1]], [zk.GET_DATA, ["/mine", True]], [zk.GET_CHILDREN, ["/", True]])

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import patience
 import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
 from kazoo.security import make_digest_acl
+from metadata.servers import Serve, Server
 
 
 @pytest.fixture
-def client(serve):
+def client(serve: Serve) -> Iterator[Callable[..., KazooClient]]:
     """Connects kazoo to a server."""
     clients = []
 
-    def started(server, **arguments):
+    def started(server: Server, **arguments: Any) -> KazooClient:
         clients.append(KazooClient(f"127.0.0.1:{server.port}", timeout=20, **arguments))
         clients[-1].start(patience.PATIENCE)
         return clients[-1]
@@ -27,7 +30,7 @@ def client(serve):
         each.close()
 
 
-def test_what_can_be_done_with_a_znode(serve, client):
+def test_what_can_be_done_with_a_znode(serve: Serve, client: Callable[..., KazooClient]) -> None:
     zk = client(serve())
     assert zk.create("/a", b"1") == "/a" and zk.get("/a")[0] == b"1"
     assert zk.set("/a", b"22", version=0).version == 1 and zk.exists("/a").dataLength == 2
@@ -48,7 +51,7 @@ def test_what_can_be_done_with_a_znode(serve, client):
     assert transaction.commit() == ["/t", True, True]
 
 
-def test_acls_keep_others_out(serve, client):
+def test_acls_keep_others_out(serve: Serve, client: Callable[..., KazooClient]) -> None:
     server = serve()
     owner, other = client(server), client(server)
     owner.add_auth("digest", "user:secret")
@@ -60,7 +63,7 @@ def test_acls_keep_others_out(serve, client):
     assert other.get("/private")[0] == b"x"
 
 
-def test_a_lock_goes_to_the_next_one_when_its_holder_is_gone(serve, client):
+def test_a_lock_goes_to_the_next_one_when_its_holder_is_gone(serve: Serve, client: Callable[..., KazooClient]) -> None:
     server = serve()
     first, second = client(server), client(server)
     assert first.Lock("/lock").acquire()
@@ -70,7 +73,7 @@ def test_a_lock_goes_to_the_next_one_when_its_holder_is_gone(serve, client):
     assert lock.acquire(timeout=patience.PATIENCE)
 
 
-def test_an_election_has_one_leader_after_the_other(serve, client):
+def test_an_election_has_one_leader_after_the_other(serve: Serve, client: Callable[..., KazooClient]) -> None:
     server = serve()
     led: list[str] = []
     go = [threading.Event(), threading.Event()]
@@ -84,7 +87,7 @@ def test_an_election_has_one_leader_after_the_other(serve, client):
     for index, election in enumerate(elections):
         threads.append(threading.Thread(target=election.run, args=(lead, index)))
         threads[-1].start()
-        patience.until(lambda count=index + 1: len(election.contenders()) == count, "a contender")
+        patience.until(lambda: len(election.contenders()) == len(threads), "a contender")
     patience.until(lambda: led == ["0"], "the first leader")
     go[0].set()
     patience.until(lambda: led == ["0", "1"], "the second leader")
@@ -93,7 +96,9 @@ def test_an_election_has_one_leader_after_the_other(serve, client):
         thread.join()
 
 
-def test_a_client_finds_its_session_and_its_watches_again_when_the_server_is_restarted(serve, client):
+def test_a_client_finds_its_session_and_its_watches_again_when_the_server_is_restarted(
+    serve: Serve, client: Callable[..., KazooClient]
+) -> None:
     server = serve()
     zk = client(server)
     states: list[str] = []

@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import patience
 from metadata import zkclient as zk
 from metadata.servers import state_of
 from metadata.zkclient import Client, Closed
+
+Start = Callable[..., tuple[subprocess.Popen[str], int]]
 
 
 def complaint(*arguments: str) -> tuple[int, str]:
@@ -21,7 +24,7 @@ def complaint(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_it_serves_until_a_signal_and_has_everything_after_kill_9(start, tmp_path: Path):
+def test_it_serves_until_a_signal_and_has_everything_after_kill_9(start: Start, tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         process, port = start(path, "--port", "0")
@@ -39,7 +42,7 @@ def test_it_serves_until_a_signal_and_has_everything_after_kill_9(start, tmp_pat
     client.drop()
 
 
-def test_nothing_acknowledged_is_lost_when_it_is_killed_under_load(start, tmp_path: Path):
+def test_nothing_acknowledged_is_lost_when_it_is_killed_under_load(start: Start, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text("snapCount = 150\n")
     created: set[str] = set()
@@ -74,7 +77,7 @@ def test_nothing_acknowledged_is_lost_when_it_is_killed_under_load(start, tmp_pa
     assert created - asked <= there and not deleted & there
 
 
-def test_a_port_and_a_directory_have_one_service(start, tmp_path: Path):
+def test_a_port_and_a_directory_have_one_service(start: Start, tmp_path: Path) -> None:
     _, port = start(str(tmp_path / "one"), "--port", "0")
     code, said = complaint(str(tmp_path / "one"), "--port", "0")
     assert code == 153 and "is in use by another metadata service" in said
@@ -83,7 +86,7 @@ def test_a_port_and_a_directory_have_one_service(start, tmp_path: Path):
     assert "Traceback" not in said
 
 
-def test_damage_is_one_line(start, tmp_path: Path):
+def test_damage_is_one_line(start: Start, tmp_path: Path) -> None:
     process, _ = start(str(tmp_path), "--port", "0")
     process.send_signal(signal.SIGTERM)
     process.wait(patience.PATIENCE)
@@ -93,7 +96,7 @@ def test_damage_is_one_line(start, tmp_path: Path):
     assert code == 153 and said == f"fencepost: {tmp_path} is damaged: the log is missing\n"
 
 
-def test_settings_have_zookeepers_names(start, tmp_path: Path):
+def test_settings_have_zookeepers_names(start: Start, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text('tickTime = 100\njute.maxbuffer = 2048\n4lw.commands.whitelist = ["conf"]\n')
     _, port = start(str(tmp_path / "data"), "--port", "0", "--settings", str(settings))

@@ -5,17 +5,21 @@ sessions that move.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
+from typing import Any
 
 import patience
 import pytest
 from metadata import zkclient as zk
-from metadata.zkclient import Client, Closed
+from metadata.servers import Serve
+from metadata.zkclient import Client, Closed, Connect
 
 from fencepost.metadata import acl as acls
 from fencepost.quorum.files.log import ReplicatedLog
+from fencepost.quorum.log import Batch
 
 
-def test_a_container_goes_with_its_last_child(serve, connect):
+def test_a_container_goes_with_its_last_child(serve: Serve, connect: Connect) -> None:
     server = serve(**{"znode.container.checkIntervalMs": 20})
     client = connect(server)
     client.call([zk.CREATE_CONTAINER, ["/new", b"", zk.OPEN, 4]])
@@ -27,7 +31,7 @@ def test_a_container_goes_with_its_last_child(serve, connect):
     assert client.call([zk.GET_CHILDREN, ["/", False]])[4] == ["new", "zookeeper"]
 
 
-def test_a_client_can_not_delete_containers_past_their_acl(serve, connect):
+def test_a_client_can_not_delete_containers_past_their_acl(serve: Serve, connect: Connect) -> None:
     """ZooKeeper takes its own request to delete a container from anybody, for any persistent znode, and looks at no
     ACL.
     """
@@ -38,7 +42,7 @@ def test_a_client_can_not_delete_containers_past_their_acl(serve, connect):
     assert client.call([zk.EXISTS, ["/mine", False]])[3] == 0
 
 
-def test_the_super_user_may_do_everything(serve, connect):
+def test_the_super_user_may_do_everything(serve: Serve, connect: Connect) -> None:
     digest = acls.digest(b"super:secret").id
     server = serve(**{"DigestAuthenticationProvider.superDigest": digest})
     client = connect(server)
@@ -48,13 +52,13 @@ def test_the_super_user_may_do_everything(serve, connect):
     assert client.call([zk.GET_DATA, ["/locked", False]])[3] == 0
 
 
-def test_who_fails_to_authenticate_is_told_and_closed(serve, connect):
+def test_who_fails_to_authenticate_is_told_and_closed(serve: Serve, connect: Connect) -> None:
     client = connect(serve())
     assert client.call([zk.AUTH, [0, "kerberos", b"x"]])[3] == -115
     assert client.ended()
 
 
-def test_a_session_goes_with_its_newest_connection(serve, connect):
+def test_a_session_goes_with_its_newest_connection(serve: Serve, connect: Connect) -> None:
     server = serve()
     first = connect(server)
     second = connect(server, session=first.session, password=first.password)
@@ -63,14 +67,14 @@ def test_a_session_goes_with_its_newest_connection(serve, connect):
     assert server.service.by_session[first.session].address.endswith(str(second.socket.getsockname()[1]))
 
 
-def test_a_client_that_has_seen_more_than_the_server_is_sent_away(serve, connect):
+def test_a_client_that_has_seen_more_than_the_server_is_sent_away(serve: Serve, connect: Connect) -> None:
     server = serve()
     with pytest.raises(Closed):
         connect(server, zxid=1_000_000)
     assert connect(server).session
 
 
-def test_nothing_is_left_of_clients_that_are_gone(serve, connect):
+def test_nothing_is_left_of_clients_that_are_gone(serve: Serve, connect: Connect) -> None:
     server = serve()
     for number in range(20):
         client = connect(server)
@@ -104,18 +108,18 @@ class Slow:
         self.asked = threading.Event()
         write = log.write
 
-        def slow(writes):
+        def slow(writes: Any) -> None:
             self.asked.set()
             assert self.go.wait(patience.PATIENCE)
             write(writes)
 
-        log.write = slow
+        log.write = slow  # type: ignore[method-assign]
 
 
-def test_what_is_not_durable_is_not_seen_and_who_waits_for_nothing_is_answered(serve, connect):
+def test_what_is_not_durable_is_not_seen_and_who_waits_for_nothing_is_answered(serve: Serve, connect: Connect) -> None:
     server = serve()
     writer, reader = connect(server), connect(server)
-    slow = Slow(server.service.node.log)
+    slow = Slow(server.node.log)
     writer.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]], [zk.EXISTS, ["/new", False]])
     assert slow.asked.wait(patience.PATIENCE)
     assert reader.call([zk.EXISTS, ["/new", False]])[3] == -101
@@ -126,10 +130,10 @@ def test_what_is_not_durable_is_not_seen_and_who_waits_for_nothing_is_answered(s
     assert reader.answers(2)[3] == 0, "a sync sees what was asked for before it"
 
 
-def test_a_session_that_moves_sees_what_it_asked_for_over_its_last_connection(serve, connect):
+def test_a_session_that_moves_sees_what_it_asked_for_over_its_last_connection(serve: Serve, connect: Connect) -> None:
     server = serve()
     first = connect(server)
-    slow = Slow(server.service.node.log)
+    slow = Slow(server.node.log)
     first.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]])
     assert slow.asked.wait(patience.PATIENCE)
     first.drop()
@@ -138,10 +142,10 @@ def test_a_session_that_moves_sees_what_it_asked_for_over_its_last_connection(se
     assert second.call([zk.EXISTS, ["/new", False]])[3] == 0
 
 
-def test_a_session_that_is_closed_while_it_moves_is_gone(serve, connect):
+def test_a_session_that_is_closed_while_it_moves_is_gone(serve: Serve, connect: Connect) -> None:
     server = serve()
     first = connect(server)
-    slow = Slow(server.service.node.log)
+    slow = Slow(server.node.log)
     first.send([zk.CLOSE, []])
     assert slow.asked.wait(patience.PATIENCE)
     first.drop()
@@ -149,14 +153,20 @@ def test_a_session_that_is_closed_while_it_moves_is_gone(serve, connect):
     assert not connect(server, session=first.session, password=first.password).session
 
 
-def test_what_came_while_the_disk_was_busy_is_one_group(serve, connect):
+def test_what_came_while_the_disk_was_busy_is_one_group(serve: Serve, connect: Connect) -> None:
     server = serve()
     clients = [connect(server) for _ in range(5)]
-    log = server.service.node.log
+    log = server.node.log
     slow = Slow(log)
-    groups = []
+    groups: list[int] = []
     held = log.append
-    log.append = lambda batches: (groups.append(sum(len(each.records) for each in batches)), held(batches))
+
+    def append(batches: Iterable[Batch]) -> None:
+        some = list(batches)
+        groups.append(sum(len(each.records) for each in some))
+        held(some)
+
+    log.append = append  # type: ignore[method-assign]
     clients[0].send([zk.CREATE, ["/first", b"", zk.OPEN, 0]])
     assert slow.asked.wait(patience.PATIENCE)
     for number, client in enumerate(clients):
@@ -168,7 +178,7 @@ def test_what_came_while_the_disk_was_busy_is_one_group(serve, connect):
     assert groups == [1, 50]
 
 
-def test_reads_behind_a_change_are_answered_whatever_the_limit(serve, connect):
+def test_reads_behind_a_change_are_answered_whatever_the_limit(serve: Serve, connect: Connect) -> None:
     for limit in (1, 2, 3, 7):
         server = serve(globalOutstandingLimit=limit)
         client = connect(server)
@@ -185,10 +195,10 @@ def test_reads_behind_a_change_are_answered_whatever_the_limit(serve, connect):
         server.stop()
 
 
-def test_what_was_asked_before_an_authentication_is_answered_without_it(serve, connect):
+def test_what_was_asked_before_an_authentication_is_answered_without_it(serve: Serve, connect: Connect) -> None:
     server = serve()
     client = connect(server)
-    slow = Slow(server.service.node.log)
+    slow = Slow(server.node.log)
     client.send(
         [zk.CREATE, ["/new", b"", [(31, "digest", acls.digest(b"user:secret").id)], 0]], [zk.GET_DATA, ["/new", False]]
     )
@@ -200,11 +210,11 @@ def test_what_was_asked_before_an_authentication_is_answered_without_it(serve, c
     assert [each[3] for each in client.stream] == [0, -102, 0, 0]
 
 
-def test_a_server_that_is_asked_to_end_answers_what_it_has_taken(serve):
+def test_a_server_that_is_asked_to_end_answers_what_it_has_taken(serve: Serve) -> None:
     server = serve()
     client = Client(server.port)
     client.connect(30_000)
-    slow = Slow(server.service.node.log)
+    slow = Slow(server.node.log)
     client.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]])
     assert slow.asked.wait(patience.PATIENCE)
     stopping = threading.Thread(target=server.stop)

@@ -20,11 +20,13 @@ from fencepost.metadata.protocol import (
     Check,
     CloseSession,
     Create,
+    Created,
     CreateSession,
     CreateTTL,
     Delete,
     DeleteContainer,
     Multi,
+    MultiResult,
     SetACL,
     SetData,
 )
@@ -136,10 +138,10 @@ class Twin:
         if isinstance(request, DeleteContainer):
             if request.path in SYSTEM:
                 raise Refused(Code.BAD_ARGUMENTS)
-            found = self.get(request.path)
+            znode = self.get(request.path)
             if self.children(request.path):
                 raise Refused(Code.NOT_EMPTY)
-            if found["owner"] >= 0 or request.mzxid != (0 if found["owner"] == CONTAINER else found["mzxid"]):
+            if znode["owner"] >= 0 or request.mzxid != (0 if znode["owner"] == CONTAINER else znode["mzxid"]):
                 raise Refused(Code.BAD_VERSION)
             self.gone(request.path, zxid)
             return None
@@ -194,7 +196,7 @@ requests = (
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), requests), max_size=40))
-def test_the_tree_does_what_its_twin_does(changes):
+def test_the_tree_does_what_its_twin_does(changes: list[tuple[int, Any]]) -> None:
     tree, twin = Tree(), Twin()
     for _ in range(3):
         tree.apply(Transaction(tree.zxid + 1, 0, 0, (), CreateSession(1_000, b"")))
@@ -213,9 +215,10 @@ def test_the_tree_does_what_its_twin_does(changes):
         if code != Code.OK:
             assert not applied.events
         elif isinstance(request, Multi):
+            assert isinstance(applied.result, MultiResult)
             assert [code for _, code, _ in applied.result.results] == expected
         elif expected is not None:
-            assert applied.result.path == expected
+            assert isinstance(applied.result, Created) and applied.result.path == expected
         if applied.code != Code.OK:
             assert {path: [*tree.names(path)] for path in tree.nodes} == before
         assert {path: msgspec.structs.asdict(node) for path, node in tree.nodes.items()} == twin.znodes

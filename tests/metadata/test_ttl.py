@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import patience
 import pytest
 from metadata import zkclient as zk
+from metadata.servers import Serve
+from metadata.zkclient import Connect
 
 from fencepost.ledger.disk.journal import Damage
 from fencepost.metadata import snapshot
@@ -41,10 +44,10 @@ def create(path: str, ttl: int, flags: int = 5) -> list[Any]:
 
 def is_there(client: zk.Client, path: str) -> bool:
     """Whether a znode is there after all that was asked for."""
-    return client.call([zk.SYNC, ["/"]], [zk.EXISTS, [path, False]])[3] == 0
+    return bool(client.call([zk.SYNC, ["/"]], [zk.EXISTS, [path, False]])[3] == 0)
 
 
-def test_by_default_they_are_refused_as_zookeeper_does(serve, connect):
+def test_by_default_they_are_refused_as_zookeeper_does(serve: Serve, connect: Connect) -> None:
     client = connect(serve())
     for flags in (5, 6):
         assert client.call(create("/a", HOUR, flags))[3] == -6
@@ -54,7 +57,7 @@ def test_by_default_they_are_refused_as_zookeeper_does(serve, connect):
     assert client.call([zk.GET_CHILDREN, ["/", False]])[4] == ["zookeeper"]
 
 
-def test_one_goes_when_its_time_is_over_and_its_watchers_are_told(serve, connect):
+def test_one_goes_when_its_time_is_over_and_its_watchers_are_told(serve: Serve, connect: Connect) -> None:
     server = serve(**ON | {"znode.container.checkIntervalMs": 20})
     clock = Clock(server)
     client = connect(server)
@@ -68,7 +71,7 @@ def test_one_goes_when_its_time_is_over_and_its_watchers_are_told(serve, connect
     assert not is_there(client, "/a")
 
 
-def test_one_stays_for_its_time_and_lives_anew_with_new_data(serve, connect):
+def test_one_stays_for_its_time_and_lives_anew_with_new_data(serve: Serve, connect: Connect) -> None:
     clock = Clock(server := serve(**ON))
     client = connect(server)
     client.call(create("/a", HOUR), create("/b", MOST))
@@ -85,7 +88,7 @@ def test_one_stays_for_its_time_and_lives_anew_with_new_data(serve, connect):
     assert not is_there(client, "/b")
 
 
-def test_one_stays_while_it_has_children(serve, connect):
+def test_one_stays_while_it_has_children(serve: Serve, connect: Connect) -> None:
     clock = Clock(server := serve(**ON))
     client = connect(server)
     client.call(create("/a", 1), create("/a/b", 2 * HOUR), [zk.CREATE, ["/a/b/c", b"", zk.OPEN, 0]])
@@ -98,7 +101,7 @@ def test_one_stays_while_it_has_children(serve, connect):
     assert not is_there(client, "/a")
 
 
-def test_sequential_ones_and_those_of_a_multi(serve, connect):
+def test_sequential_ones_and_those_of_a_multi(serve: Serve, connect: Connect) -> None:
     clock = Clock(server := serve(**ON))
     client = connect(server)
     assert client.call(create("/s", HOUR, 6))[4][0] == "/s0000000000"
@@ -114,7 +117,7 @@ def test_sequential_ones_and_those_of_a_multi(serve, connect):
     assert client.call([zk.GET_CHILDREN, ["/", False]])[4] == ["kept", "zookeeper"]
 
 
-def test_a_time_to_live_is_positive_and_of_40_bits(serve, connect):
+def test_a_time_to_live_is_positive_and_of_40_bits(serve: Serve, connect: Connect) -> None:
     client = connect(serve(**ON))
     for ttl in (0, -1, MOST + 1, -(1 << 63), (1 << 63) - 1):
         for flags in (5, 6):
@@ -126,7 +129,9 @@ def test_a_time_to_live_is_positive_and_of_40_bits(serve, connect):
 
 
 @pytest.mark.parametrize("snap_count", [100_000, 2])
-def test_those_of_before_a_restart_go_when_their_time_is_over_whatever_is_set(serve, connect, tmp_path, snap_count):
+def test_those_of_before_a_restart_go_when_their_time_is_over_whatever_is_set(
+    serve: Serve, connect: Connect, tmp_path: Path, snap_count: int
+) -> None:
     server = serve(**ON, snapCount=snap_count)
     client = connect(server)
     client.call(create("/a", HOUR), *[[zk.SYNC, ["/"]]] * 5)
@@ -159,7 +164,7 @@ def state(*requests: Any) -> Tree:
         (SetData("/b", b"", -1), Code.OK),
     ],
 )
-def test_one_that_changes_after_its_deletion_was_proposed_stays(change, code):
+def test_one_that_changes_after_its_deletion_was_proposed_stays(change: SetData | Create, code: Code) -> None:
     tree = state(CreateTTL(CREATE_TTL, "/a", b"", OPEN, 5, 100), Create(CREATE, "/b", b"", OPEN, 0))
     (deletion,) = tree.due(1_101)
     assert tree.due(1_100) == []
@@ -168,7 +173,7 @@ def test_one_that_changes_after_its_deletion_was_proposed_stays(change, code):
     assert ("/a" in tree.nodes) is (code is not Code.OK)
 
 
-def test_entries_of_before_there_were_any_mean_what_they_meant():
+def test_entries_of_before_there_were_any_mean_what_they_meant() -> None:
     """A create that was refused is refused when the log is read again."""
 
     def read(*request: Any) -> Transaction:
@@ -182,7 +187,7 @@ def test_entries_of_before_there_were_any_mean_what_they_meant():
     assert tree.apply(read("DeleteContainer", "/c")).code is Code.OK
 
 
-def test_a_snapshot_is_of_the_second_format_only_if_it_has_some():
+def test_a_snapshot_is_of_the_second_format_only_if_it_has_some() -> None:
     tree = state(Create(CREATE, "/b", b"", OPEN, 0))
     first = [record for some in snapshot.records(tree) for record in some]
     tree = state(CreateTTL(CREATE_TTL, "/a", b"", OPEN, 5, HOUR))

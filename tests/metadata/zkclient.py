@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_ACL, SET_ACL, GET_CHILDREN, SYNC = range(1, 10)
@@ -241,3 +242,7 @@ class Client:
             self._input += data
         found, self._input = self._input[:count], self._input[count:]
         return found
+
+
+Connect = Callable[..., Client]
+"""Connects to a server and opens a session, as the fixture ``connect`` does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from fencepost import Protocol
 from fencepost.protocols.kraft.kip_853 import KRaft, voters
@@ -25,14 +25,14 @@ class Behaviour:
     def enabled(self, title: str) -> bool:
         return bool(self.stepper.outcomes(self.roots[title], self.state.ids))
 
-    def take(self, *titles: str) -> Behaviour:
+    def take(self, *titles: str) -> Self:
         """Take these steps; each must be possible in one way only."""
         for title in titles:
             (outcome,) = self.stepper.outcomes(self.roots[title], self.state.ids)
             self.state = State(self.stepper.store, self.stepper.apply(self.state.ids, outcome))
         return self
 
-    def disconnect(self, *pairs: tuple[str, str]) -> Behaviour:
+    def disconnect(self, *pairs: tuple[str, str]) -> Self:
         """From now on these pairs are disconnected, and no others."""
         wanted = {frozenset(pair) for pair in pairs}
         for outcome in self.stepper.outcomes(self.roots["change_network_connectivity"], self.state.ids):

@@ -3,6 +3,7 @@ for.
 """
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ def protocol(
     )
 
 
-def by_states(rows: list[tuple[int, ...]]) -> list[Any]:
+def by_states(rows: Sequence[tuple[int, ...]]) -> list[Any]:
     """The rows, those of many states as campaigns."""
     return [pytest.param(row, marks=[pytest.mark.campaign] if row[6] > MANY_STATES else []) for row in rows]
 

@@ -5,7 +5,7 @@ protection.
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from campaigns import MANY_STATES, campaign_if
@@ -344,7 +344,7 @@ def test_recovery_by_an_ack_quorum_of_copies_can_wait_for_ever() -> None:
 class AsWritten(Behaviour):
     """A behaviour told step by step, with crashes that take what they are told to take."""
 
-    def crash(self, b: str, loses: frozenset[int], fence: bool | None = None) -> "AsWritten":
+    def crash(self, b: str, loses: frozenset[int], fence: bool | None = None) -> Self:
         wanted = (loses,) if fence is None else (loses, fence)
         outcomes = self.stepper.outcomes(self.roots[f"bookie_crashes(b={b})"], self.state.ids)
         (outcome,) = (outcome for outcome in outcomes if tuple(outcome.labels) == wanted)
@@ -545,7 +545,7 @@ def test_what_can_happen_is_found(never: str) -> None:
 class Impatient(BookKeeperBoot):
     """What would be too much to ask, and a fairness that is too little."""
 
-    fairness = (weak(),)
+    fairness = [weak()]
 
     @leads_to(b=BookKeeperBoot.bookies)
     def limbo_ends_whatever_crashes(self, b: ModelValue) -> tuple[bool, bool]:

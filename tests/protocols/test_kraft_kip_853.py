@@ -398,6 +398,7 @@ def test_the_last_configuration_is_looked_at() -> None:
     protocol = KRaft.configured("removed-follower-ignored")
     assert list(reconfigurations(protocol)) == [1, 2]
     (violation,) = check(protocol, invariants=["reconfiguration_not_stuck"]).violations
+    assert violation.trace is not None
     assert [step.action for step in violation.trace.steps] == ["accept_remove_voter_request", "send_fetch_request"]
 
 
@@ -473,7 +474,7 @@ def test_what_must_happen_happens_while_nothing_is_disconnected() -> None:
 
 def test_without_fairness_it_need_not() -> None:
     class Idle(KRaft):
-        fairness = ()
+        fairness = []
 
     name = "values_eventually_acked"
     assert check(Idle(**of(2, test_liveness=True)), invariants=[name]).must_violate(name)
@@ -800,7 +801,7 @@ def test_a_fault_in_the_table_is_found(
     _, epochs = rows.pop(cause)
     if after is not None:
         rows[cause] = after, epochs
-    monkeypatch.setitem(TRANSITIONS, state, rows)  # type: ignore[arg-type]
+    monkeypatch.setitem(TRANSITIONS, state, rows)
     result = check(cluster(2))
     if after is None:
         result.must_violate("no_illegal_state")

@@ -155,7 +155,7 @@ def test_who_has_caught_up_asks_and_becomes_a_voter_when_it_has_the_command() ->
     behaviour.take("handle_join_response(s=s4, peer=s1)")
     assert behaviour["s4"].role is Role.OBSERVER
     behaviour.take(*fetches("s4", "s1", "observer"))
-    assert behaviour["s4"].role is Role.VOTER
+    assert behaviour["s4"].role is Role.VOTER  # type: ignore[comparison-overlap]
 
 
 def test_who_asks_again_is_told_that_it_is_a_voter() -> None:

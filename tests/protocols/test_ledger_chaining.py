@@ -249,7 +249,7 @@ def test_the_table_of_what_must_be_fair_is_complete() -> None:
 @pytest.mark.parametrize(("unfair", "steps", "status"), UNFAIR)
 def test_what_has_to_be_fair(unfair: str, steps: int | None, status: ClientStatus | None) -> None:
     class Unfair(LedgerChaining):
-        fairness = tuple(demand for demand in LedgerChaining.fairness if demand.actions != (unfair,))
+        fairness = [demand for demand in LedgerChaining.fairness if demand.actions != (unfair,)]
 
     result = check(Unfair(clients=2), invariants=["stable_leader_accepts_writes"])
     if steps is None:
@@ -274,7 +274,7 @@ def test_some_fair_behaviour_accepts_writes_for_ever() -> None:
 
 def test_a_leader_that_never_notices_its_ledger_is_fenced_writes_no_more() -> None:
     class Unnoticed(LedgerChaining):
-        fairness = tuple(f for f in LedgerChaining.fairness if "close_own_ledger_bad_version" not in f.actions)
+        fairness = [f for f in LedgerChaining.fairness if "close_own_ledger_bad_version" not in f.actions]
 
     trace = check(Unnoticed(clients=2), invariants=["stable_leader_accepts_writes"]).must_violate(
         "stable_leader_accepts_writes"

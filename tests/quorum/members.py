@@ -18,7 +18,7 @@ from fencepost.files.folders import OsFiles
 from fencepost.metadata.member import Member
 from fencepost.metadata.settings import MetadataSettings
 from fencepost.quorum.driver.host import QuorumHost
-from fencepost.quorum.driver.node import Limits
+from fencepost.quorum.driver.node import Limits, QuorumNode
 
 
 class Members:
@@ -67,14 +67,18 @@ class Members:
 
         self.do(all_started())
 
+    def node(self, member: int) -> QuorumNode:
+        node = self.running[member].node
+        assert node is not None
+        return node
+
     def kill(self, member: int) -> None:
         """End one at once: nothing is said to anybody, and nothing more is written."""
 
         async def killed() -> None:
-            service = self.running.pop(member)
+            node, service = self.node(member), self.running.pop(member)
             for each in self._servers.pop(member):
                 each.close()
-            node = service.node
             node.stopped = True
             node._timers.stop()
             await service.stop()

@@ -60,7 +60,7 @@ def test_a_large_quorum_keeps_its_promises_for_a_while(name: str) -> None:
 @pytest.mark.parametrize("name", campaign_if(lambda name: name == "unsynced-counted", VIOLATED))
 def test_without_a_protection_a_promise_is_broken(name: str) -> None:
     result = check("quorum", configuration=name)
-    assert result.violation is not None
+    assert result.violation is not None and result.violation.trace is not None
     assert (result.violation.name, len(result.violation.trace.steps) + 1) == VIOLATED[name]
 
 

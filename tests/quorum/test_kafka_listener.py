@@ -41,6 +41,7 @@ from fencepost.quorum.messages import AddVoter, DescribeQuorum, RemoveVoter, Rem
 from fencepost.quorum.rules import Error
 
 Test = Callable[[TestCluster, "Clients"], Coroutine[Any, Any, None]]
+Run = Callable[..., None]
 
 QUORUM = {"Topics": [{"TopicName": "__cluster_metadata", "Partitions": [{"PartitionIndex": 0}]}]}
 
@@ -101,7 +102,7 @@ class Clients:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., None]:
+def run(tmp_path: Path) -> Run:
     """Runs a test on a cluster."""
 
     def started(test: Test, count: int = 3) -> None:
@@ -150,8 +151,8 @@ async def observer(cluster: TestCluster, host_id: int) -> TestHost:
 # -- how it stands -----------------------------------------------------------------------------------------------------
 
 
-def test_any_member_describes_the_quorum_in_each_version(run):
-    async def test(cluster, clients):
+def test_any_member_describes_the_quorum_in_each_version(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         await cluster.propose(b"a", b"b")
         leader, watching = await cluster.leader(), await observer(cluster, 4)
         await cluster.have([b"a", b"b"])
@@ -189,8 +190,8 @@ def test_any_member_describes_the_quorum_in_each_version(run):
     run(test)
 
 
-def test_a_cluster_is_the_member_that_is_asked(run):
-    async def test(cluster, clients):
+def test_a_cluster_is_the_member_that_is_asked(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         address = await clients.listen(cluster[2])
         client = await clients.open(address)
         for version in (1, 2):
@@ -210,8 +211,8 @@ def test_a_cluster_is_the_member_that_is_asked(run):
     run(test, count=2)
 
 
-def test_versions_are_told_in_each_version_and_in_one_that_is_to_come(run):
-    async def test(cluster, clients):
+def test_versions_are_told_in_each_version_and_in_one_that_is_to_come(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         client = await clients.of(cluster[1])
         every = [{"ApiKey": api.key, "MinVersion": api.oldest, "MaxVersion": api.newest} for api in APIS.values()]
         for version in range(5):
@@ -239,8 +240,8 @@ def test_versions_are_told_in_each_version_and_in_one_that_is_to_come(run):
         [("__cluster_metadata", [0]), ("x", [])],
     ],
 )
-def test_there_is_one_partition(run, asked):
-    async def test(cluster, clients):
+def test_there_is_one_partition(run: Run, asked: list[tuple[str, list[int]]]) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         client = await clients.of(cluster[1])
         body = {
             "Topics": [
@@ -262,8 +263,8 @@ def test_there_is_one_partition(run, asked):
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def test_voters_are_added_and_removed_by_whichever_member_is_asked(run):
-    async def test(cluster, clients):
+def test_voters_are_added_and_removed_by_whichever_member_is_asked(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         new = (await observer(cluster, 4)).host.me
         leader = await cluster.leader()
         asked = [await clients.of(each) for each in (*cluster.running,)]
@@ -289,8 +290,8 @@ def test_voters_are_added_and_removed_by_whichever_member_is_asked(run):
     run(test)
 
 
-def test_who_adds_a_voter_need_not_wait_until_that_is_committed(run, monkeypatch):
-    async def test(cluster, clients):
+def test_who_adds_a_voter_need_not_wait_until_that_is_committed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         new = await observer(cluster, 2)
         client = await clients.of(cluster[1])
         asked = []
@@ -309,10 +310,10 @@ def test_who_adds_a_voter_need_not_wait_until_that_is_committed(run, monkeypatch
     run(test, count=1)
 
 
-def test_a_leader_that_was_removed_is_added_as_soon_as_it_follows_its_successor(run):
+def test_a_leader_that_was_removed_is_added_as_soon_as_it_follows_its_successor(run: Run) -> None:
     """It waits for an election before it looks for a leader, and so does the request that adds it again."""
 
-    async def test(cluster, clients):
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         removed = await cluster.leader()
         others = [each for each in cluster.running if each is not removed]
         client = await clients.of(others[0])
@@ -326,8 +327,8 @@ def test_a_leader_that_was_removed_is_added_as_soon_as_it_follows_its_successor(
     run(test)
 
 
-def test_changes_that_are_refused(run, tmp_path):
-    async def test(cluster, clients):
+def test_changes_that_are_refused(run: Run, tmp_path: Path) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         new = (await observer(cluster, 2)).host.me
         client = await clients.of(cluster[2])
         mine = cluster[1].host.meta.cluster_id
@@ -376,8 +377,8 @@ def test_changes_that_are_refused(run, tmp_path):
     run(test, count=1)
 
 
-def test_a_change_that_is_not_committed_is_not_acknowledged(run):
-    async def test(cluster, clients):
+def test_a_change_that_is_not_committed_is_not_acknowledged(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         leader = await cluster.leader()
         others = [each for each in cluster.running if each is not leader]
         client = await clients.of(leader)
@@ -393,8 +394,8 @@ def test_a_change_that_is_not_committed_is_not_acknowledged(run):
     run(test)
 
 
-def test_without_a_leader_whoever_asks_is_to_ask_again(run):
-    async def test(cluster, clients):
+def test_without_a_leader_whoever_asks_is_to_ask_again(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         leader = await cluster.leader()
         left, killed = [each for each in cluster.running if each is not leader]
         client = await clients.of(left)
@@ -415,8 +416,8 @@ def test_without_a_leader_whoever_asks_is_to_ask_again(run):
     run(test)
 
 
-def test_a_leader_that_goes_while_it_makes_a_change_leaves_that_open(run, monkeypatch):
-    async def test(cluster, clients):
+def test_a_leader_that_goes_while_it_makes_a_change_leaves_that_open(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         leader = await cluster.leader()
         asked = next(each for each in cluster.running if each is not leader)
         client = await clients.of(asked)
@@ -478,8 +479,10 @@ def framed(data: bytes) -> bytes:
         (framed(encode_request(API_VERSIONS, 0, 1, "x", {}) + b"x"), "sent ApiVersions 0, which has 1 bytes too many"),
     ],
 )
-def test_a_connection_with_a_bad_frame_is_closed_and_said_in_one_line(run, caplog, data, reason):
-    async def test(cluster, clients):
+def test_a_connection_with_a_bad_frame_is_closed_and_said_in_one_line(
+    run: Run, caplog: pytest.LogCaptureFixture, data: bytes, reason: str
+) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         address = await clients.listen(cluster[1])
         client, other = await clients.open(address), await clients.open(address)
         client.writer.write(framed(encode_request(API_VERSIONS, 0, 1, "x", {})) + data)
@@ -497,9 +500,10 @@ def test_a_connection_with_a_bad_frame_is_closed_and_said_in_one_line(run, caplo
     )
 
 
-def test_requests_of_one_connection_are_answered_in_turn_however_they_are_cut(run):
-    async def test(cluster, clients):
+def test_requests_of_one_connection_are_answered_in_turn_however_they_are_cut(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         client = await clients.of(cluster[1])
+        asked: list[tuple[Api, int, dict[str, Any]]]
         asked = [(DESCRIBE_QUORUM, 2, QUORUM), (API_VERSIONS, 4, {}), (DESCRIBE_CLUSTER, 1, {"EndpointType": 2})] * 3
         stream = b"".join(
             framed(encode_request(api, version, number, "x", body)) for number, (api, version, body) in enumerate(asked)
@@ -513,8 +517,8 @@ def test_requests_of_one_connection_are_answered_in_turn_however_they_are_cut(ru
     run(test, count=1)
 
 
-def test_connections_and_their_patience_are_limited(run, caplog):
-    async def test(cluster, clients):
+def test_connections_and_their_patience_are_limited(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         address = await clients.listen(cluster[1], max_connections=2, max_frame=200, idle=0.2)
         first, second = [await clients.open(address) for _ in range(2)]
         for each in (first, second):
@@ -538,8 +542,8 @@ def test_connections_and_their_patience_are_limited(run, caplog):
     assert said == ["announced a frame of 201 bytes, and the limit is 200"]
 
 
-def test_who_asks_for_nothing_is_closed_soon_and_keeps_nobody_out(run):
-    async def test(cluster, clients):
+def test_who_asks_for_nothing_is_closed_soon_and_keeps_nobody_out(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         address = await clients.listen(cluster[1], first_frame=0.3)
         silent = [await clients.open(address) for _ in range(64)]
         client = await clients.open(address)
@@ -551,8 +555,8 @@ def test_who_asks_for_nothing_is_closed_soon_and_keeps_nobody_out(run):
     run(test, count=1)
 
 
-def test_a_port_that_is_taken_is_said_and_connections_end_with_the_listener(run):
-    async def test(cluster, clients):
+def test_a_port_that_is_taken_is_said_and_connections_end_with_the_listener(run: Run) -> None:
+    async def test(cluster: TestCluster, clients: Clients) -> None:
         _, port = await clients.listen(cluster[1])
         with pytest.raises(SystemFailure, match=f"cannot listen for Kafka's protocol on 127.0.0.1:{port}: .*in use"):
             await KafkaListener(cluster[1].host).listen(port)

@@ -27,9 +27,12 @@ from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.messages import AddVoter, RemoveVoter
 from fencepost.quorum.rules import Error
 
+Start = Callable[..., Members]
+Connect = Callable[..., KazooClient]
+
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Members]]:
+def start(tmp_path: Path) -> Iterator[Start]:
     """Starts members."""
     made: list[Members] = []
 
@@ -51,7 +54,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Members]]:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., KazooClient]]:
+def connect() -> Iterator[Connect]:
     """Connects clients of kazoo, which go to any member or to given ones."""
     clients: list[KazooClient] = []
 
@@ -85,19 +88,22 @@ def certainly(client: KazooClient, path: str) -> None:
         pass  # an attempt whose outcome was unknown
 
 
-def test_a_follower_with_a_client_that_waits_is_sent_the_high_watermark_at_once(
-    start: Callable[..., Members], connect: Callable[..., KazooClient]
-) -> None:
+def test_a_follower_with_a_client_that_waits_is_sent_the_high_watermark_at_once(start: Start, connect: Connect) -> None:
     members = start()
-    node, follower = members.running[members.leader].node, members.running[members.followers[0]]
+    node, follower = members.node(members.leader), members.running[members.followers[0]]
     sent: list[ReplicaKey] = []
     send = node.send_high_watermark
-    node.send_high_watermark = lambda replica: (sent.append(replica), send(replica))
+
+    def send_high_watermark(replica: ReplicaKey) -> None:
+        sent.append(replica)
+        send(replica)
+
+    node.send_high_watermark = send_high_watermark  # type: ignore[method-assign]
     connect(members, members.followers[0]).create("/node")
     assert set(sent) == {follower.host.me.key}, "and nobody else"
 
 
-def test_a_client_of_any_member_sees_its_own_writes_and_those_of_others(start, connect):
+def test_a_client_of_any_member_sees_its_own_writes_and_those_of_others(start: Start, connect: Connect) -> None:
     members = start()
     clients = [connect(members, each) for each in members.ports]
     for number, client in enumerate(clients):
@@ -117,26 +123,26 @@ def test_a_client_of_any_member_sees_its_own_writes_and_those_of_others(start, c
     assert isinstance(transaction.commit()[1], NoNodeError) and clients[1].exists("/a") is None
 
 
-def test_a_reader_that_syncs_is_never_behind(start, connect):
+def test_a_reader_that_syncs_is_never_behind(start: Start, connect: Connect) -> None:
     members = start()
     slow = members.followers[1]
     writer, reader = connect(members, members.followers[0]), connect(members, slow)
     writer.create("/value", b"0")
-    log = members.running[slow].node.log
+    log = members.node(slow).log
     write = log.write
 
     def late(writes: Any) -> None:
         time.sleep(0.02)
         write(writes)
 
-    log.write = late
+    log.write = late  # type: ignore[method-assign]
     for number in range(1, 25):
         writer.set("/value", b"%d" % number)
         reader.sync("/value")
         assert reader.get("/value")[0] == b"%d" % number
 
 
-def test_sessions_ephemerals_and_watches_survive_a_change_of_leader(start, connect):
+def test_sessions_ephemerals_and_watches_survive_a_change_of_leader(start: Start, connect: Connect) -> None:
     members = start()
     client, other = connect(members), connect(members)
     client.create("/mine", b"", ephemeral=True)
@@ -161,7 +167,7 @@ def test_sessions_ephemerals_and_watches_survive_a_change_of_leader(start, conne
     members.agree()
 
 
-def test_zxids_only_rise(start, connect):
+def test_zxids_only_rise(start: Start, connect: Connect) -> None:
     members = start()
     client = connect(members)
     last = 0
@@ -176,7 +182,9 @@ def test_zxids_only_rise(start, connect):
         members.start(leader)
 
 
-def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of_does_not(start, connect):
+def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of_does_not(
+    start: Start, connect: Connect
+) -> None:
     members = start(tickTime=50)
     kept = connect(members, members.followers[0], timeout=1.0)
     kept.create("/kept", b"", ephemeral=True)
@@ -192,17 +200,18 @@ def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of
     assert all("/kept" in each.tree.nodes and "/lost" not in each.tree.nodes for each in members.running.values())
 
 
-class CreateTTL(Create2):
+class CreateTTL(Create2):  # type: ignore[misc]
     """What kazoo has not: a create of a znode that lives for ``ttl`` milliseconds."""
 
     type = 21
     ttl = 0
 
     def serialize(self) -> bytearray:
-        return super().serialize() + struct.pack(">q", self.ttl)
+        fields: bytearray = super().serialize()
+        return fields + struct.pack(">q", self.ttl)
 
 
-def test_a_znode_whose_time_is_over_goes_everywhere(start, connect):
+def test_a_znode_whose_time_is_over_goes_everywhere(start: Start, connect: Connect) -> None:
     members = start(extendedTypesEnabled=True, **{"znode.container.checkIntervalMs": 20})
     client = connect(members, members.followers[0])
     for path, ttl in ("/short", 1), ("/long", 1_000_000_000):
@@ -215,7 +224,7 @@ def test_a_znode_whose_time_is_over_goes_everywhere(start, connect):
     assert [list(each.tree.ttls) for each in members.running.values()] == [["/long"]] * 3
 
 
-def test_a_new_leader_gives_every_session_its_whole_timeout(start, connect):
+def test_a_new_leader_gives_every_session_its_whole_timeout(start: Start, connect: Connect) -> None:
     members = start(tickTime=50)
     client = connect(members, *members.followers, timeout=4.0)
     client.create("/mine", b"", ephemeral=True)
@@ -229,7 +238,7 @@ def test_a_new_leader_gives_every_session_its_whole_timeout(start, connect):
     assert client.retry(client.exists, "/mine")
 
 
-def test_a_session_belongs_to_its_last_connection(start, connect):
+def test_a_session_belongs_to_its_last_connection(start: Start, connect: Connect) -> None:
     members = start()
     first, second = members.followers[0], members.leader
     client = connect(members, first)
@@ -247,7 +256,7 @@ def test_a_session_belongs_to_its_last_connection(start, connect):
     assert service.node is not None
 
 
-def test_what_a_connection_wants_whose_session_has_moved_is_not_done(start, connect):
+def test_what_a_connection_wants_whose_session_has_moved_is_not_done(start: Start, connect: Connect) -> None:
     members = start()
     client = connect(members, members.leader)
     session = client.client_id[0]
@@ -267,7 +276,7 @@ def test_what_a_connection_wants_whose_session_has_moved_is_not_done(start, conn
     members.agree()
 
 
-def test_a_session_that_there_is_not_and_a_wrong_password_are_refused(start, connect):
+def test_a_session_that_there_is_not_and_a_wrong_password_are_refused(start: Start, connect: Connect) -> None:
     members = start(1)
     client = connect(members)
     session, password = client.client_id
@@ -286,11 +295,12 @@ def test_a_session_that_there_is_not_and_a_wrong_password_are_refused(start, con
     client.create("/still")
 
 
-def test_what_the_leader_took_with_it_is_not_waited_for(start, connect):
+def test_what_the_leader_took_with_it_is_not_waited_for(start: Start, connect: Connect) -> None:
     members = start()
     client = connect(members, members.followers[0], timeout=60.0)
     leader = members.leader
-    members.running[leader].call_received = lambda *arguments: None  # what members send it gets lost
+    # What members send it gets lost.
+    members.running[leader].call_received = lambda *arguments: None  # type: ignore[method-assign]
     waiting = client.create_async("/lost", b"")
     patience.until(lambda: any(each._in_flight for each in members.running.values()), "the request to be sent")
     members.kill(leader)
@@ -298,12 +308,14 @@ def test_what_the_leader_took_with_it_is_not_waited_for(start, connect):
         waiting.get(timeout=patience.PATIENCE)
 
 
-def test_what_was_sent_to_the_leader_of_an_earlier_epoch_is_not_done_in_a_later_one(start, connect):
+def test_what_was_sent_to_the_leader_of_an_earlier_epoch_is_not_done_in_a_later_one(
+    start: Start, connect: Connect
+) -> None:
     """What the same client sent ahead of it was lost, so it would be done out of its order."""
     members = start()
     client = connect(members)
     leader = members.running[members.leader]
-    session, epoch = client.client_id[0], leader.node.replica.epoch
+    session, epoch = client.client_id[0], members.node(members.leader).replica.epoch
 
     def forward(epoch: int, path: str) -> bytes:
         asked = of_member.LogRequest(1, leader.owners[session], session, (), Create(CREATE, path, b"", OPEN, 0))
@@ -318,7 +330,9 @@ def test_what_was_sent_to_the_leader_of_an_earlier_epoch_is_not_done_in_a_later_
     assert client.exists("/late") is None
 
 
-def test_a_session_lives_from_when_its_client_connects_and_not_from_when_that_is_committed(start, connect):
+def test_a_session_lives_from_when_its_client_connects_and_not_from_when_that_is_committed(
+    start: Start, connect: Connect
+) -> None:
     members = start()
     client = connect(members)
     leader = members.running[members.leader]
@@ -338,7 +352,7 @@ def test_a_session_lives_from_when_its_client_connects_and_not_from_when_that_is
     assert after == before
 
 
-def test_members_without_a_leader_close_connections(start, connect):
+def test_members_without_a_leader_close_connections(start: Start, connect: Connect) -> None:
     members = start()
     alone = members.followers[0]
     client = connect(members, alone)
@@ -351,10 +365,11 @@ def test_members_without_a_leader_close_connections(start, connect):
     certainly(client, "/again")
 
 
-def test_one_member_grows_to_three_while_clients_write(start, connect):
+def test_one_member_grows_to_three_while_clients_write(start: Start, connect: Connect) -> None:
     members = start(3, alone=True)
     client = connect(members)
-    written, stop = [], threading.Event()
+    written: list[str] = []
+    stop = threading.Event()
 
     def write() -> None:
         while not stop.is_set():
@@ -377,7 +392,7 @@ def test_one_member_grows_to_three_while_clients_write(start, connect):
     members.agree()
 
 
-def test_a_member_whose_disk_was_lost_is_removed_and_added(start, connect):
+def test_a_member_whose_disk_was_lost_is_removed_and_added(start: Start, connect: Connect) -> None:
     members = start(limits={"snapshot_records": 20})
     client = connect(members)
     lost = members.followers[0]
@@ -396,7 +411,7 @@ def test_a_member_whose_disk_was_lost_is_removed_and_added(start, connect):
     assert {each.tree.stat("/", each.tree.nodes["/"]).children for each in members.running.values()} == {101}
 
 
-def test_an_expired_session_is_told_so_by_another_member(start, connect):
+def test_an_expired_session_is_told_so_by_another_member(start: Start, connect: Connect) -> None:
     members = start(tickTime=50)
     client = connect(members, members.followers[0], timeout=1.0)
     session, password = client.client_id

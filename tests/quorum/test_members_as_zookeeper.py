@@ -12,7 +12,7 @@ OTHERS = Path(__file__).parents[1] / "metadata"
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_every_answer_and_event_is_zookeepers(tmp_path, role):
+def test_every_answer_and_event_is_zookeepers(tmp_path: Path, role: str) -> None:
     members = Members(tmp_path, 3, tickTime=500, minSessionTimeout=1_000)
     members.be_patient()
     try:

@@ -82,6 +82,11 @@ def _keeps_configurations(original: Any, self: LogIndex, end_offset: int) -> Non
     self._configurations = configurations
 
 
+def _forgets_start_epoch(original: Any, self: LogIndex, offset: int) -> None:
+    original(self, offset)
+    self._start_epoch = 0
+
+
 def _forgets_configuration(original: Any, self: Replica, event: SnapshotInstalled) -> None:
     original(self, SnapshotInstalled(Snapshot(event.snapshot.end)))
 
@@ -258,7 +263,7 @@ PLANTED: list[Planted | Unprotected] = [
         "the epoch ahead of the start of the log is forgotten",
         LogIndex,
         "delete_before",
-        lambda f, self, offset: (f(self, offset), setattr(self, "_start_epoch", 0)),
+        _forgets_start_epoch,
     ),
     Planted(
         "the end of an epoch is the end of the log",

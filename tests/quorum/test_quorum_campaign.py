@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import patience
 import pytest
@@ -78,7 +79,7 @@ def exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def test_what_is_held_up_comes_later_and_each_direction_is_one_of_its_own(network, echo):
+def test_what_is_held_up_comes_later_and_each_direction_is_one_of_its_own(network: Network, echo: Echo) -> None:
     (port,) = free_ports(1)
     network.listen({1: (port, echo.port)})
     connection, hello = connected(port, 2)
@@ -101,7 +102,7 @@ def test_what_is_held_up_comes_later_and_each_direction_is_one_of_its_own(networ
         each.close()
 
 
-def test_a_connection_that_was_held_up_may_break(network, echo):
+def test_a_connection_that_was_held_up_may_break(network: Network, echo: Echo) -> None:
     (port,) = free_ports(1)
     network.listen({1: (port, echo.port)})
     connection, hello = connected(port, 2)
@@ -115,19 +116,19 @@ def test_a_connection_that_was_held_up_may_break(network, echo):
     connection.close()
 
 
-def test_harm_follows_from_the_seed():
+def test_harm_follows_from_the_seed() -> None:
     one, other, third = (Schedule(seed) for seed in (1, 1, 2))
     drawn = [one.next() for _ in range(50)]
     assert drawn == [other.next() for _ in range(50)] != [third.next() for _ in range(50)]
     assert {Schedule(1, [KILL]).next().how for _ in range(5)} == {KILL}
 
 
-def test_a_wait_for_a_new_leader_ends_with_the_first_change_that_it_acknowledges():
+def test_a_wait_for_a_new_leader_ends_with_the_first_change_that_it_acknowledges() -> None:
     assert waits([10.0, 20.0, 30.0], [9.0, 10.02, 11.0, 12.0, 20.5]) == [1.0, 0.5]
 
 
 @pytest.mark.campaign
-def test_a_planted_fault_turns_a_protection_off(monkeypatch):
+def test_a_planted_fault_turns_a_protection_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Replica, "__init__", Replica.__init__)  # so that it comes back
     FAULTS["votes-twice"]()
     replica = Replica(Node(ReplicaKey(1, "a"), "h1:1"), traces=True)
@@ -136,7 +137,7 @@ def test_a_planted_fault_turns_a_protection_off(monkeypatch):
 
 
 @pytest.mark.campaign
-def test_a_short_campaign_finds_nothing(tmp_path):
+def test_a_short_campaign_finds_nothing(tmp_path: Path) -> None:
     kinds = (KILL, FREEZE, ISOLATE, DEAF, ALL)
     while True:
         seed = random.randrange(1 << 32)

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import patience
 import pytest
@@ -25,9 +24,12 @@ from bench.quorum.processes import Processes
 from fencepost.cli import main as cli
 from fencepost.quorum.kafka.messages import DESCRIBE_CLUSTER, decode_response, encode_request
 
+Start = Callable[[int], Processes]
+Quorum = Callable[..., tuple[int, str, str]]
+
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Callable[[int], Processes]]:
+def processes(tmp_path: Path) -> Iterator[Start]:
     made: list[Processes] = []
 
     def started(count: int) -> Processes:
@@ -42,7 +44,7 @@ def processes(tmp_path: Path) -> Iterator[Callable[[int], Processes]]:
 
 
 @pytest.fixture
-def quorum(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def quorum(capsys: pytest.CaptureFixture[str]) -> Quorum:
     """Runs ``fencepost quorum`` in this process: exit code, output, complaints."""
 
     def ran(*arguments: str) -> tuple[int, str, str]:
@@ -60,7 +62,7 @@ def certainly(client: KazooClient, path: str) -> None:
         pass
 
 
-def test_members_are_killed_wiped_removed_and_added(processes, quorum):
+def test_members_are_killed_wiped_removed_and_added(processes: Start, quorum: Quorum) -> None:
     members = processes(3)
     client = members.client()
     client.create("/mine", b"", ephemeral=True)
@@ -90,7 +92,7 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
     assert [members.kill(member, signal.SIGTERM) for member in list(members.running)] == [0, 0, 0]
 
 
-def test_a_member_answers_by_kafkas_protocol_where_it_is_told_to(tmp_path):
+def test_a_member_answers_by_kafkas_protocol_where_it_is_told_to(tmp_path: Path) -> None:
     port = free_ports(1)[0]
     members = Processes(tmp_path, 1, ["--kafka-port", str(port)])
     members.start()
@@ -108,7 +110,7 @@ def test_a_member_answers_by_kafkas_protocol_where_it_is_told_to(tmp_path):
         members.close()
 
 
-def test_members_join_by_themselves_if_they_are_to(tmp_path):
+def test_members_join_by_themselves_if_they_are_to(tmp_path: Path) -> None:
     members = Processes(tmp_path, 3, ["--auto-join"])
     members.start()
     try:
@@ -146,21 +148,29 @@ def test_members_join_by_themselves_if_they_are_to(tmp_path):
         (["quorum", "add", "127.0.0.1:1", "--controllers", "127.0.0.1:1"], "no replica of a quorum answers"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(arguments, complaint, capsys, tmp_path, monkeypatch):
+def test_what_is_wrong_is_said_in_one_line(
+    arguments: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(arguments) != 0
     said = capsys.readouterr().err
     assert complaint in said and "Traceback" not in said
 
 
-def test_one_service_grows_to_three_while_it_serves(tmp_path, quorum):
+def test_one_service_grows_to_three_while_it_serves(tmp_path: Path, quorum: Quorum) -> None:
     processes: dict[int, subprocess.Popen[str]] = {}
     ports: dict[int, int] = {}
 
     def start(member: int, *options: str) -> str:
         command = [sys.executable, "-m", "fencepost", "metadata", str(tmp_path / str(member)), "--port", "0", *options]
         processes[member] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        line = processes[member].stdout.readline()
+        output = processes[member].stdout
+        assert output is not None
+        line = output.readline()
         found = re.fullmatch(
             rf"metadata service zk://127\.0\.0\.1:(\d+) \(controller {member}@(127\.0\.0\.1:\d+)\) serves\n", line
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from bench.quorum.comparison import Pairs, _plain
 EPOCH = 1 << 32
 
 
-def test_zxids_are_the_same_if_they_are_in_the_same_order():
+def test_zxids_are_the_same_if_they_are_in_the_same_order() -> None:
     pairs = Pairs()
     assert pairs.same(10, EPOCH + 3) and pairs.same(12, 2 * EPOCH + 1) and pairs.same(11, EPOCH + 4)
     assert pairs.same(10, EPOCH + 3)
@@ -24,7 +26,7 @@ def test_zxids_are_the_same_if_they_are_in_the_same_order():
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), max_size=8))
-def test_what_is_taken_for_the_same_is_in_the_same_order(asked):
+def test_what_is_taken_for_the_same_is_in_the_same_order(asked: list[tuple[int, int]]) -> None:
     pairs = Pairs()
     taken = {each for each in asked if pairs.same(*each)}
     for one in taken:
@@ -53,11 +55,13 @@ def test_what_is_taken_for_the_same_is_in_the_same_order(asked):
         ([{"mzxid": 5, "owner": 1}], [{"mzxid": EPOCH + 1}], False),
     ],
 )
-def test_answers_are_equal_but_for_zxids_and_numbers_of_requests(ours, theirs, are_equal):
+def test_answers_are_equal_but_for_zxids_and_numbers_of_requests(
+    ours: list[Any], theirs: list[Any], are_equal: bool
+) -> None:
     assert Pairs().equal(ours, theirs) is are_equal
 
 
-def test_a_step_has_nothing_that_an_ensemble_does_not_answer():
+def test_a_step_has_nothing_that_an_ensemble_does_not_answer() -> None:
     bad = [
         14,
         [

@@ -17,7 +17,7 @@ from fencepost.errors import SystemFailure
 from fencepost.files.folders import OsFiles
 from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.driver.fetches import FetchTimes
-from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, Hello, Welcome, encode
+from fencepost.quorum.driver.frames import Ask, Call, Frame, FrameError, FrameReader, Hello, Welcome, encode
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError, Links
 from fencepost.quorum.driver.proposals import NotLeader, OutcomeUnknown
@@ -40,9 +40,11 @@ from fencepost.quorum.messages import (
 from fencepost.quorum.roles.interface import Commit, ElectionState, Reply, Resign, StoreState
 from fencepost.quorum.rules import Error
 
+Run = Callable[..., None]
+
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., None]:
+def run(tmp_path: Path) -> Run:
     """Runs a test on a cluster."""
 
     def started(test: Callable[[TestCluster], Coroutine[Any, Any, None]], count: int = 3, **limits: Any) -> None:
@@ -68,8 +70,8 @@ async def ask(cluster: TestCluster, request: Any) -> Any:
     return await host.host.links.ask(host.host.me.endpoint, request)
 
 
-def test_three_hosts_make_a_cluster_and_have_the_same_records(run):
-    async def test(cluster):
+def test_three_hosts_make_a_cluster_and_have_the_same_records(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         assert {each.host.meta.cluster_id for each in cluster.running} == {cluster[1].host.meta.cluster_id}
         await asyncio.gather(*(cluster.propose(each) for each in numbered(0, 200)))
@@ -89,8 +91,8 @@ def test_three_hosts_make_a_cluster_and_have_the_same_records(run):
     run(test)
 
 
-def test_what_was_committed_outlives_its_leaders(run):
-    async def test(cluster):
+def test_what_was_committed_outlives_its_leaders(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         acknowledged = []
         for round_ in range(4):
@@ -108,8 +110,8 @@ def test_what_was_committed_outlives_its_leaders(run):
     run(test)
 
 
-def test_everything_is_there_when_all_start_again(run):
-    async def test(cluster):
+def test_everything_is_there_when_all_start_again(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         await cluster.propose(*numbered(0, 50))
         await cluster.have(numbered(0, 50))
@@ -127,14 +129,14 @@ def test_everything_is_there_when_all_start_again(run):
     run(test)
 
 
-def test_a_vote_is_stored_before_it_is_given(run):
-    async def test(cluster):
+def test_a_vote_is_stored_before_it_is_given(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         node = (await cluster.leader()).node
         vote = ElectionState(node.replica.epoch + 5, node.me.key, None)
         stored: list[Any] = []
         node._carry_out[Reply] = lambda effect: stored.append(read_election(node.files))
-        node._effects += [StoreState(vote), Reply(0, None)]
+        node._effects += [StoreState(vote), Reply(0, None)]  # type: ignore[arg-type]
         node._blocked = False
         node._run()
         assert stored[:1] == [vote]
@@ -143,15 +145,15 @@ def test_a_vote_is_stored_before_it_is_given(run):
     run(test, count=1)
 
 
-def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_group(run):
-    async def test(cluster):
+def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_group(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         await cluster.propose(b"first")
         node = cluster[1].node
         await until(lambda: not node._syncing, "the disk to rest")
         free, groups, write = threading.Event(), [], node.log.write
 
-        def slow(writes):
+        def slow(writes: Any) -> None:
             free.wait()
             groups.append(len(writes))
             write(writes)
@@ -171,8 +173,8 @@ def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_gr
     run(test, count=1)
 
 
-def test_a_leader_that_ends_cleanly_hands_over_at_once(run):
-    async def test(cluster):
+def test_a_leader_that_ends_cleanly_hands_over_at_once(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         cluster.settings = replaced(
             cluster.settings, fetch_timeout=60_000_000, fetch_max_wait=1_000_000, request_timeout=60_000_000
         )
@@ -186,8 +188,8 @@ def test_a_leader_that_ends_cleanly_hands_over_at_once(run):
     run(test)
 
 
-def test_a_follower_that_was_away_too_long_gets_the_snapshot(run):
-    async def test(cluster):
+def test_a_follower_that_was_away_too_long_gets_the_snapshot(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         await cluster.propose(b"first")
         await cluster.have([b"first"])
@@ -208,8 +210,8 @@ def test_a_follower_that_was_away_too_long_gets_the_snapshot(run):
     run(test, snapshot_records=50, piece=100)
 
 
-def test_one_host_grows_to_three_while_it_serves(run):
-    async def test(cluster):
+def test_one_host_grows_to_three_while_it_serves(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         cluster.endpoints, all_endpoints = {1: cluster.endpoints[1]}, cluster.endpoints
         await cluster.start(1)
         await cluster.propose(*numbered(0, 20))
@@ -230,8 +232,8 @@ def test_one_host_grows_to_three_while_it_serves(run):
     run(test)
 
 
-def test_a_host_whose_disk_was_lost_is_another_replica(run):
-    async def test(cluster):
+def test_a_host_whose_disk_was_lost_is_another_replica(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         await cluster.propose(*numbered(0, 20))
         leader = await cluster.leader()
@@ -257,8 +259,8 @@ def test_a_host_whose_disk_was_lost_is_another_replica(run):
     run(test)
 
 
-def test_a_voter_that_is_started_at_another_endpoint_is_found_there(run):
-    async def test(cluster):
+def test_a_voter_that_is_started_at_another_endpoint_is_found_there(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         cluster.settings = replaced(cluster.settings, join_retry=20_000)
         await cluster.start()
         await cluster.propose(*numbered(0, 5))
@@ -284,8 +286,8 @@ def test_a_voter_that_is_started_at_another_endpoint_is_found_there(run):
     run(test)
 
 
-def test_observers_that_may_join_by_themselves_do_also_in_place_of_a_lost_disk(run):
-    async def test(cluster):
+def test_observers_that_may_join_by_themselves_do_also_in_place_of_a_lost_disk(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         cluster.settings = replaced(cluster.settings, auto_join=True, join_retry=20_000)
         endpoints, cluster.endpoints = cluster.endpoints, {1: cluster.endpoints[1]}
         await cluster.start(1)
@@ -305,8 +307,8 @@ def test_observers_that_may_join_by_themselves_do_also_in_place_of_a_lost_disk(r
     run(test)
 
 
-def test_a_leader_tells_when_others_fetched_and_had_all(run):
-    async def test(cluster):
+def test_a_leader_tells_when_others_fetched_and_had_all(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         await cluster.propose(*numbered(0, 5))
         leader = await cluster.leader()
@@ -330,7 +332,7 @@ def test_a_leader_tells_when_others_fetched_and_had_all(run):
     run(test)
 
 
-def test_times_of_fetches_are_of_one_epoch():
+def test_times_of_fetches_are_of_one_epoch() -> None:
     now = 1_000
     times = FetchTimes(lambda: now)
     key, leader = ReplicaKey(2, "b"), ReplicaKey(1, "a")
@@ -365,8 +367,8 @@ def test_times_of_fetches_are_of_one_epoch():
     assert known_times(epoch=4)[1] == (6_000, -1)
 
 
-def test_proposals_of_a_leader_without_followers_are_not_acknowledged(run):
-    async def test(cluster):
+def test_proposals_of_a_leader_without_followers_are_not_acknowledged(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         leader = await cluster.leader()
         others = [each for each in cluster.running if each is not leader]
@@ -382,12 +384,12 @@ def test_proposals_of_a_leader_without_followers_are_not_acknowledged(run):
     run(test)
 
 
-def test_a_disk_that_fails_ends_the_replica_alone(run):
-    async def test(cluster):
+def test_a_disk_that_fails_ends_the_replica_alone(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         leader = await cluster.leader()
 
-        def fails(writes):
+        def fails(writes: Any) -> None:
             raise OSError(28, "No space left on device")
 
         follower = next(each for each in cluster.running if each is not leader)
@@ -404,8 +406,8 @@ def test_a_disk_that_fails_ends_the_replica_alone(run):
     run(test)
 
 
-def test_replicas_of_other_clusters_are_refused(run, caplog):
-    async def test(cluster):
+def test_replicas_of_other_clusters_are_refused(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start()
         host = cluster[1].host
         host.links.hello = lambda: ("another", host.meta.key)
@@ -419,8 +421,8 @@ def test_replicas_of_other_clusters_are_refused(run, caplog):
     run(test)
 
 
-def test_a_folder_is_one_hosts(tmp_path):
-    async def test():
+def test_a_folder_is_one_hosts(tmp_path: Path) -> None:
+    async def test() -> None:
         files = OsFiles(str(tmp_path))
         QuorumHost(files, 1, {1: "127.0.0.1:1"})
         with pytest.raises(SystemFailure, match="host 1, and not of 2"):
@@ -444,8 +446,8 @@ def test_a_folder_is_one_hosts(tmp_path):
         encode(Hello()) + encode(Welcome(Node(ReplicaKey(1, "a"), "b"))),
     ],
 )
-def test_hostile_bytes_end_their_connection_alone(run, data):
-    async def test(cluster):
+def test_hostile_bytes_end_their_connection_alone(run: Run, data: bytes) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         host, _, port = cluster[1].host.me.endpoint.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -461,8 +463,8 @@ def test_hostile_bytes_end_their_connection_alone(run, data):
     run(test, count=1)
 
 
-def test_a_log_that_is_said_to_end_within_a_batch_ends_nobody(run):
-    async def test(cluster):
+def test_a_log_that_is_said_to_end_within_a_batch_ends_nobody(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         await cluster.propose(b"a", b"b", b"c")
         node = cluster[1].node
@@ -503,8 +505,8 @@ async def ends(reader: asyncio.StreamReader) -> bool:
     return True
 
 
-def test_connections_that_say_nothing_are_closed_and_keep_nobody_out(run):
-    async def test(cluster):
+def test_connections_that_say_nothing_are_closed_and_keep_nobody_out(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         links = cluster[1].host.links
         links.first_frame = 0.5
@@ -522,8 +524,8 @@ def test_connections_that_say_nothing_are_closed_and_keep_nobody_out(run):
     run(test, count=1)
 
 
-def test_each_kind_of_connections_has_its_own_places(run):
-    async def test(cluster):
+def test_each_kind_of_connections_has_its_own_places(run: Run) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         host = cluster[1].host
         links, cluster_id = host.links, host.meta.cluster_id
@@ -554,8 +556,10 @@ def test_each_kind_of_connections_has_its_own_places(run):
     ],
 )
 @pytest.mark.parametrize("is_administrator", [True, False])
-def test_nobody_speaks_for_another_replica(run, asked, is_administrator, caplog):
-    async def test(cluster):
+def test_nobody_speaks_for_another_replica(
+    run: Run, asked: Callable[[ReplicaKey], Any], is_administrator: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         host = cluster[1].host
         epoch = host.node.replica.epoch
@@ -570,8 +574,8 @@ def test_nobody_speaks_for_another_replica(run, asked, is_administrator, caplog)
     assert "of 2-d, another replica" in caplog.text
 
 
-def test_strangers_send_short_frames_only(run, caplog):
-    async def test(cluster):
+def test_strangers_send_short_frames_only(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         for frames in ([], [Hello()]):
             reader, writer = await connected(cluster, *frames)
@@ -587,11 +591,11 @@ def test_strangers_send_short_frames_only(run, caplog):
     assert "it names its replica, but not its cluster" in caplog.text
 
 
-def test_a_defect_ends_the_replica_and_not_a_part_of_it(run, caplog):
-    async def test(cluster):
+def test_a_defect_ends_the_replica_and_not_a_part_of_it(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         node = await cluster.leader()
-        node.node.replica.receive = lambda event: {}["no such thing"]
+        node.node.replica.receive = lambda event: {}["no such thing"]  # type: ignore[index]
         node.node.deliver(Resign())
         assert isinstance(node.machine.failure, KeyError)
         assert node.node.stopped
@@ -599,8 +603,8 @@ def test_a_defect_ends_the_replica_and_not_a_part_of_it(run, caplog):
     run(test, count=1)
 
 
-def test_frames_come_in_any_pieces():
-    frames = [Hello("c", ReplicaKey(1, "d")), Ask(3, DescribeQuorum()), Call(4, b"x" * 500)]
+def test_frames_come_in_any_pieces() -> None:
+    frames: list[Frame] = [Hello("c", ReplicaKey(1, "d")), Ask(3, DescribeQuorum()), Call(4, b"x" * 500)]
     data = b"".join(map(encode, frames))
     for size in (1, 2, 3, 7, 100, 1_000):
         reader = FrameReader(1_000)

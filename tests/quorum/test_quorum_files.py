@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -161,7 +162,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_was_synced_is_there_after_any_loss_of_power(seed):
+def test_whatever_was_synced_is_there_after_any_loss_of_power(seed: int) -> None:
     random = Random(seed)
     disk, model = SimDisk(), Model(random)
     for _ in range(12):
@@ -187,7 +188,7 @@ def filled(path: Any, groups: int = 3) -> OsFiles:
     return files
 
 
-def test_what_is_stored_is_said_of_the_log_as_it_is_now(tmp_path):
+def test_what_is_stored_is_said_of_the_log_as_it_is_now(tmp_path: Path) -> None:
     log = ReplicatedLog.create(OsFiles(str(tmp_path)), OffsetAndEpoch(0, 0), unit=SECTOR)
     log.append([Batch(0, 1, (b"a", b"b")), Batch(2, 1, (b"c", b"d"))])
     assert log.stored_end == OffsetAndEpoch(0, 0)
@@ -206,7 +207,7 @@ def test_what_is_stored_is_said_of_the_log_as_it_is_now(tmp_path):
     assert log.written() == OffsetAndEpoch(5, 3)
 
 
-def test_a_tail_that_was_torn_at_any_byte_is_cut_off(tmp_path):
+def test_a_tail_that_was_torn_at_any_byte_is_cut_off(tmp_path: Path) -> None:
     files = filled(tmp_path)
     name = max(name for name in files.names() if name.endswith(".journal"))
     data = (tmp_path / name).read_bytes()
@@ -223,7 +224,7 @@ def test_a_tail_that_was_torn_at_any_byte_is_cut_off(tmp_path):
     assert ReplicatedLog.open(files, unit=SECTOR).end == OffsetAndEpoch(6, 1)
 
 
-def test_damage_in_the_middle_is_refused(tmp_path):
+def test_damage_in_the_middle_is_refused(tmp_path: Path) -> None:
     files = filled(tmp_path)
     expected = ReplicatedLog.open(files, unit=SECTOR).read(0)
     path = max(path for path in tmp_path.glob("*.journal") if b"aaa" in path.read_bytes()[: 6 * SECTOR])
@@ -238,7 +239,7 @@ def test_damage_in_the_middle_is_refused(tmp_path):
     assert refused > 10
 
 
-def test_a_batch_that_the_disk_gives_back_changed_is_refused(tmp_path):
+def test_a_batch_that_the_disk_gives_back_changed_is_refused(tmp_path: Path) -> None:
     files = filled(tmp_path)
     log = ReplicatedLog.open(files, unit=SECTOR, cache=0)
     assert len(log.read(0)) == 3 and len(log.read(2, most_bytes=900)) == 1
@@ -251,7 +252,7 @@ def test_a_batch_that_the_disk_gives_back_changed_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("what", [META, STATE])
-def test_every_byte_of_identity_and_vote_counts(tmp_path, what):
+def test_every_byte_of_identity_and_vote_counts(tmp_path: Path, what: str) -> None:
     files = filled(tmp_path)
     store_election(files, ElectionState(7, ME.key, ME))
     assert read_election(files) == ElectionState(7, ME.key, ME) and read_meta(files) == META_OF_ME
@@ -268,7 +269,7 @@ def test_every_byte_of_identity_and_vote_counts(tmp_path, what):
         read_election(files)
 
 
-def test_a_snapshot_counts_only_as_a_whole(tmp_path):
+def test_a_snapshot_counts_only_as_a_whole(tmp_path: Path) -> None:
     files = OsFiles(str(tmp_path))
     snapshot = Snapshot(OffsetAndEpoch(70, 3), VOTERS)
     for _ in snapshots.write_snapshot(files, snapshot, [[b"one", b"two"], [b"three"]]):
@@ -286,7 +287,7 @@ def test_a_snapshot_counts_only_as_a_whole(tmp_path):
         snapshots.read_snapshot(data, OffsetAndEpoch(71, 3))
 
 
-def test_an_older_snapshot_serves_if_the_log_goes_back_so_far(tmp_path, caplog):
+def test_an_older_snapshot_serves_if_the_log_goes_back_so_far(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = filled(tmp_path)
     newer = Snapshot(OffsetAndEpoch(4, 1), VOTERS)
     for _ in snapshots.write_snapshot(files, newer, [[b"4"]]):
@@ -303,7 +304,7 @@ def test_an_older_snapshot_serves_if_the_log_goes_back_so_far(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("what", [".journal", META, STATE, ".checkpoint"])
-def test_what_is_missing_is_said(tmp_path, what):
+def test_what_is_missing_is_said(tmp_path: Path, what: str) -> None:
     files = filled(tmp_path)
     for name in files.names():
         if name.endswith(what):
@@ -313,7 +314,7 @@ def test_what_is_missing_is_said(tmp_path, what):
         open_replica(files, META_OF_ME)
 
 
-def test_a_vote_that_is_older_than_the_log_is_refused(tmp_path):
+def test_a_vote_that_is_older_than_the_log_is_refused(tmp_path: Path) -> None:
     """It is an older copy: who takes part with it votes once more in epochs in which it has voted."""
     files = filled(tmp_path)
     store_election(files, ElectionState(0))
@@ -321,7 +322,7 @@ def test_a_vote_that_is_older_than_the_log_is_refused(tmp_path):
         open_replica(files, META_OF_ME)
 
 
-def test_every_empty_folder_is_another_replica():
+def test_every_empty_folder_is_another_replica() -> None:
     drawn = {directory.draw_id() for _ in range(1_000)}
     assert (
         len(drawn) == 1_000

@@ -66,11 +66,11 @@ def drawn(draw: Any) -> list[Call]:
 
 @settings(max_examples=400, deadline=None)
 @given(drawn())
-def test_it_says_what_the_definition_says(calls):
+def test_it_says_what_the_definition_says(calls: list[Call]) -> None:
     assert (contradiction(calls) == "") == explained(calls)
 
 
-def test_a_write_that_is_lost_is_seen():
+def test_a_write_that_is_lost_is_seen() -> None:
     calls = [
         Call(0, 1, "create", "a", result=DONE),
         Call(2, 3, "write", "b", result=1),
@@ -79,14 +79,14 @@ def test_a_write_that_is_lost_is_seen():
     assert "('a', 0)" in contradiction(calls)
 
 
-def test_a_write_without_an_answer_is_done_until_its_end_or_never():
+def test_a_write_without_an_answer_is_done_until_its_end_or_never() -> None:
     calls = [Call(0, 1, "create", "a", result=DONE), Call(2, 6, "write", "b")]
     assert not contradiction([*calls, Call(3, 4, "read", result=("a", 0)), Call(4.5, 7, "read", result=("b", 1))])
     assert not contradiction([*calls, Call(7, 8, "read", result=("a", 0))])
     assert contradiction([*calls, Call(7, 8, "read", result=("a", 0)), Call(9, 10, "read", result=("b", 1))])
 
 
-def test_a_write_that_was_done_twice_is_seen():
+def test_a_write_that_was_done_twice_is_seen() -> None:
     calls = [
         Call(0, 1, "create", "a", result=DONE),
         Call(2, 3, "write", "b", result=1),
@@ -95,7 +95,7 @@ def test_a_write_that_was_done_twice_is_seen():
     assert contradiction(calls)
 
 
-def test_long_histories_are_searched_in_no_time():
+def test_long_histories_are_searched_in_no_time() -> None:
     calls = [Call(0, 1, "create", "", result=DONE)]
     for number in range(1, 5_000):
         calls.append(Call(number + 0.1, number + 1.9, "write", str(number), result=number))
@@ -103,7 +103,7 @@ def test_long_histories_are_searched_in_no_time():
     assert not contradiction(calls)
 
 
-def test_too_many_orders_are_said_to_be(monkeypatch):
+def test_too_many_orders_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(histories, "LIMIT", 10)
     calls = [
         Call(0, 1, "create", "", result=DONE),
@@ -130,5 +130,7 @@ def test_too_many_orders_are_said_to_be(monkeypatch):
         (None, ("read", "", ANY), None, NO_NODE),
     ],
 )
-def test_a_znode_alone_does_what_zookeepers_do(znode, call, after, answered):
+def test_a_znode_alone_does_what_zookeepers_do(
+    znode: Any, call: tuple[str, str, int], after: Any, answered: Any
+) -> None:
     assert done(znode, Call(0, 1, *call)) == (after, answered)

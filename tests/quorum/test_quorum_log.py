@@ -71,8 +71,8 @@ def test_the_index_says_what_the_records_say(data: st.DataObject) -> None:
         assert [place.epoch for place in index.epochs()] == sorted(set(epochs))
         again = LogIndex(index.snapshot, index.start_offset, index.start.epoch)
         for offset in range(plain.start, len(plain.records)):
-            one, changed = plain.records[offset]
-            control = None if changed is None else VotersRecord(changed)
+            one, configured = plain.records[offset]
+            control = None if configured is None else VotersRecord(configured)
             again.append(Batch(offset, one, () if control else (b"",), control))
         assert (again.end, again.voters, list(again.epochs())) == (index.end, index.voters, list(index.epochs()))
 

@@ -93,4 +93,4 @@ def test_plain_python_agrees() -> None:
 
 
 def test_what_is_explored_is_the_role_that_members_run() -> None:
-    assert node.Replica is Replica
+    assert node.Replica is Replica  # type: ignore[attr-defined]

@@ -28,7 +28,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     class Host(hosts.QuorumHost):
         def __init__(self, *arguments: Any, **named: Any) -> None:
-            super().__init__(*arguments, tls=PeerTls.of(Files(certificate=both, trusted=trusted)), **named)
+            named["tls"] = PeerTls.of(Files(certificate=both, trusted=trusted))
+            super().__init__(*arguments, **named)
 
     monkeypatch.setattr("quorum.hosts.QuorumHost", Host)
 

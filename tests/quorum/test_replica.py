@@ -4,6 +4,8 @@ when.
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from quorum.replicas import Driven, key, leader_change, log_of, node, place, voters
 
@@ -83,6 +85,11 @@ def fetch(driven: Driven, number: int, offset: int | None = None, epoch: int | N
     offset = log.end_offset if offset is None else offset
     epoch = log.epoch_ahead_of(offset) if epoch is None else epoch
     return driven.asked(Fetch(driven.replica.epoch, key(number), place(offset, epoch), hwm))
+
+
+def high_watermarks(driven: Driven) -> list[int]:
+    """The high watermarks of all answers, which are to fetches."""
+    return [cast(FetchResponse, effect.response).high_watermark for effect in driven.all(Reply)]
 
 
 # -- elections ---------------------------------------------------------------------------------------------------------
@@ -412,7 +419,7 @@ def test_a_high_watermark_that_nobody_waits_for_is_told_a_little_later_or_with_t
     assert len([each for each in driven.all(SetTimer) if each.timer is Timer.HIGH_WATERMARK]) == 1
     driven.clear()
     driven.fires(Timer.HIGH_WATERMARK)
-    assert [effect.response.high_watermark for effect in driven.all(Reply)] == [end + 1, end + 1]
+    assert high_watermarks(driven) == [end + 1, end + 1]
     answer = fetch(driven, 2, end + 1, hwm=end)
     # it was told already, and is told again
     assert isinstance(answer, FetchResponse) and answer.high_watermark == end + 1
@@ -441,7 +448,7 @@ def test_a_replica_with_clients_that_wait_is_told_at_once(asks_before: bool) -> 
     driven(SendHighWatermark(key(3)))
     driven(SendHighWatermark(key(9)))  # nobody knows it
     if asks_before:
-        assert [effect.response.high_watermark for effect in driven.all(Reply)] == [end + 1]
+        assert high_watermarks(driven) == [end + 1]
     else:
         assert not driven.all(Reply)
         answer = fetch(driven, 3, end + 1, hwm=end)
@@ -578,7 +585,7 @@ def test_a_leader_that_removes_itself_leads_without_counting_itself_until_that_i
     assert [(answer.error, answer.high_watermark) for answer in waited] == [(Error.NONE, end)] * 2
     assert len(driven.sent(EndQuorum)) == 2
     driven.fires(Timer.ELECTION)
-    assert driven.replica.state is State.UNATTACHED
+    assert driven.replica.state is State.UNATTACHED  # type: ignore[comparison-overlap]
 
 
 def test_a_leader_that_removed_itself_in_vain_stands_for_election_to_commit_that() -> None:

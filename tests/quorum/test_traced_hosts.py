@@ -63,12 +63,14 @@ async def _propose(cluster: TestCluster) -> None:
     await cluster.propose(b"record")
 
 
-def test_a_driver_that_stores_what_it_decides_before_it_answers_is_accepted(traced):
+def test_a_driver_that_stores_what_it_decides_before_it_answers_is_accepted(traced: Callable[..., list[Event]]) -> None:
     verdict = validated(traced(_propose))
     assert verdict.accepted, [(each.event, str(each.why)) for each in verdict.refusals]
 
 
-def test_a_driver_that_stores_its_election_state_later_than_it_answers_is_told(traced, monkeypatch):
+def test_a_driver_that_stores_its_election_state_later_than_it_answers_is_told(
+    traced: Callable[..., list[Event]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = QuorumNode._store_election
     monkeypatch.setattr(
         QuorumNode, "_store_election", lambda self, effect: self._loop.call_later(0.02, original, self, effect) and None
@@ -80,7 +82,7 @@ def test_a_driver_that_stores_its_election_state_later_than_it_answers_is_told(t
     ), [(each.event, str(each.why)) for each in verdict.refusals]
 
 
-def test_a_voter_that_has_moved_is_accepted(traced):
+def test_a_voter_that_has_moved_is_accepted(traced: Callable[..., list[Event]]) -> None:
     async def test(cluster: TestCluster) -> None:
         leader = await cluster.leader()
         moved = next(each for each in cluster.running if each is not leader)

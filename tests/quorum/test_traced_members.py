@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from bench.quorum.processes import Processes
@@ -33,7 +34,7 @@ def processes(tmp_path: Path) -> Iterator[Callable[[int], Processes]]:
         each.close()
 
 
-def certainly(client, path: str) -> None:
+def certainly(client: KazooClient, path: str) -> None:
     try:
         client.retry(client.create, path, b"")
     except NodeExistsError:
@@ -48,7 +49,9 @@ def judged(folder: Path) -> tuple[Verdict, set[str]]:
     return Validator(QuorumConformance).validate(name[1], events), {event.action for event in events}
 
 
-def test_members_that_are_killed_wiped_removed_and_added_are_accepted(processes, tmp_path):
+def test_members_that_are_killed_wiped_removed_and_added_are_accepted(
+    processes: Callable[[int], Processes], tmp_path: Path
+) -> None:
     members = processes(3)
     members.start()
     client = members.client()
@@ -85,7 +88,7 @@ def test_members_that_are_killed_wiped_removed_and_added_are_accepted(processes,
     assert list(verdict.names.values()) and verdict.taken > 200
 
 
-def test_a_quorum_of_one_that_grows_is_accepted(processes, tmp_path):
+def test_a_quorum_of_one_that_grows_is_accepted(processes: Callable[[int], Processes], tmp_path: Path) -> None:
     members = processes(2)
     command = [
         sys.executable,

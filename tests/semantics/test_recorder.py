@@ -366,7 +366,7 @@ def test_any_other_exception_names_the_action_and_the_state() -> None:
             lambda s: setattr(s, "nothing", 1),
             "action go raised AttributeError: nothing is not a state variable of p: declare it",
         ),
-        (lambda s: {}["k"], "action go raised KeyError: "),
+        (lambda s: {}["k"], "action go raised KeyError: "),  # type: ignore[index]
         (lambda s: 1 // s.a, "action go raised ZeroDivisionError: "),
         (lambda s: next(iter(())), "action go raised StopIteration"),
         (lambda s: setattr(s, "a", [1]), "action go: a is assigned a list, which is mutable; use a tuple"),
@@ -560,7 +560,7 @@ def test_invariants_are_selected_by_name_or_by_when() -> None:
 def test_an_overridden_action_stays_in_its_place() -> None:
     class Variant(Everything):
         @action
-        def first(self) -> None:
+        def first(self) -> None:  # type: ignore[override]
             self.on = True
 
     stepper = Stepper(Variant())
@@ -628,8 +628,8 @@ def test_events_belong_to_their_outcome() -> None:
 
 def test_a_fingerprint_is_of_content_and_not_of_numbering() -> None:
     one, other = Stepper(Abc()), Stepper(Abc())
-    for value in (5, 6, 7):
-        one.store.intern(0, value)
+    for number in (5, 6, 7):
+        one.store.intern(0, number)
     for value in (7, "x", 6, 5):
         other.store.intern(0, value)
     for a in (0, 5, 6, 7):

@@ -70,7 +70,7 @@ def test_any_column_is_read_as_it_was_written(values: list[Any], certain: bool, 
 def test_duckdb_reads_what_arrow_reads() -> None:
     duckdb = pytest.importorskip("duckdb")
     rng = np.random.default_rng(5)
-    known = {
+    known: dict[str, list[Any]] = {
         "numbers": [None, 3, -(1 << 63), (1 << 63) - 1],
         "truths": [True, False, None],
         "texts": [f"t{number}" for number in range(300)],

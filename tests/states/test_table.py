@@ -162,7 +162,8 @@ def test_pandas_groups_by_actions_and_by_nothing_else(tmp_path: Path) -> None:
 def test_the_same_table_from_any_engine_and_number_of_workers(seed: int, tmp_path: Path) -> None:
     random = seeded(seed)
     tables = []
-    for place, options in enumerate(({"engine": "reference"}, {"workers": 1}, {"workers": 3})):
+    ways: list[dict[str, Any]] = [{"engine": "reference"}, {"workers": 1}, {"workers": 3}]
+    for place, options in enumerate(ways):
         space = written(random.build(), tmp_path / str(place), max_depth=5, **options)
         tables.append((rows(space, "states"), rows(space, "edges"), msgspec.structs.replace(space.manifest, files={})))
     assert tables[0] == tables[1] == tables[2]

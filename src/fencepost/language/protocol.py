@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property, partialmethod
 from types import FunctionType, MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, OptionError
 from fencepost.language.constants import Constant
@@ -146,7 +146,7 @@ class Protocol(metaclass=_ProtocolType):
             raise NotAProtocol(f"state variable {name} is not declared rightly: {error}") from error
 
     @classmethod
-    def configured(cls, configuration: str | None = None, /, **constants: Any) -> Protocol:
+    def configured(cls, configuration: str | None = None, /, **constants: Any) -> Self:
         """The protocol in one of its named configurations, with further constants."""
         overrides: dict[str, Any] = {}
         if configuration is not None:

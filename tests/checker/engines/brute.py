@@ -65,6 +65,8 @@ class Row:
 class _Cursor:
     """One run of an action with the options it is to take; ``widths`` notes how many there were at each choice."""
 
+    disabled = False
+
     def __init__(self, row: Row, script: Sequence[int]) -> None:
         self.held = dict(row.held)
         self.script = script

@@ -400,7 +400,7 @@ def seeded(seed: int, sound_view: bool = True, large: bool = False, temporal: bo
     return _Writer(random.Random(seed).randint, sound_view, large, temporal).write()
 
 
-def reduced(protocol: RandomProtocol, fails: Callable[[RandomProtocol], bool]) -> RandomProtocol:
+def reduced(protocol: RandomProtocol, fails: Callable[[RandomProtocol], object]) -> RandomProtocol:
     """A smaller protocol of which ``fails`` is true too: lines are left out for as long as it stays so."""
     lines = protocol.source.splitlines()
     size = len(lines) // 2

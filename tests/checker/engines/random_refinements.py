@@ -9,9 +9,9 @@ a fault: then it is for brute force to say whether that can be seen.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import hypothesis.strategies as st
 from checker.engines import brute
@@ -60,6 +60,9 @@ class Pair:
         return "\n" + self.source
 
 
+T = TypeVar("T")
+
+
 class _Writer:
     def __init__(self, between: Callable[[int, int], int]) -> None:
         self.int = between
@@ -68,7 +71,7 @@ class _Writer:
         self.mapping: list[str] = []
         self.quiet: list[list[str]] = []
 
-    def pick(self, options: Any) -> Any:
+    def pick(self, options: Sequence[T]) -> T:
         return options[self.int(0, len(options) - 1)]
 
     def both(self, lines: list[str]) -> None:
@@ -306,7 +309,7 @@ def note(thing: Any) -> Any:
         return tuple(map(note, thing))
     if isinstance(thing, fencepost.Message) and type(thing).__name__ == "Letter":
         assert scope is not None
-        return NOTES[0](thing.text)
+        return NOTES[0](thing.text)  # type: ignore[attr-defined]
     if isinstance(thing, frozenset):
         return frozenset(map(note, thing))
     if isinstance(thing, fencepost.Map):

@@ -5,6 +5,7 @@ each of them twice.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import fencepost
 from fencepost import Protocol, action, constant, one_of, per_key, require, state
 from fencepost.language import context
 from fencepost.language.context import MAX_WAYS
+from fencepost.language.values import canonical
 from fencepost.semantics import Stepper
 
 
@@ -93,8 +95,12 @@ def test_ways_through_nested_choices_have_room_where_states_are_expanded() -> No
 
 def test_a_set_is_put_in_order_once_for_all_ways_that_choose_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ordered: list[int] = []
-    canonical = context.canonical
-    monkeypatch.setattr(context, "canonical", lambda items: ordered.append(len(items)) or canonical(items))
+
+    def counted(items: Collection[Any]) -> list[Any]:
+        ordered.append(len(items))
+        return canonical(items)
+
+    monkeypatch.setattr(context, "canonical", counted)
 
     class Sets(Protocol):
         picked: tuple[int, ...] = state(())

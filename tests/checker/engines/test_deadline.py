@@ -317,7 +317,12 @@ def test_tables_are_laid_out_anew_only_when_there_is_something_new(monkeypatch: 
     monkeypatch.setattr(workspace, "QUESTIONS", 8)
     linked: list[int] = []
     link = native.link
-    monkeypatch.setattr(native, "link", lambda *arguments: linked.append(1) or link(*arguments))
+
+    def counted(*arguments: Any) -> Any:
+        linked.append(1)
+        return link(*arguments)
+
+    monkeypatch.setattr(native, "link", counted)
     result = limited(Crowd(), engine="embedded", timeout=None)
     # 41 states with 40 questions each, 8 at a time: some 200 rounds.
     assert (result.distinct_states, result.evaluations) == (41, 1 + 41 * 40)

@@ -16,6 +16,8 @@ from hypothesis import given, settings
 import fencepost
 from fencepost import (
     Message,
+    ModelValue,
+    PerKey,
     Protocol,
     ProtocolRaised,
     Table,
@@ -47,7 +49,7 @@ THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 SEEDS = 4_000 if THOROUGH else 75
 CAP = 300
 """States of a random protocol past which no further level is compared."""
-WAYS = [{"workers": workers, "bits": bits} for workers in (1, 2) for bits in (64, 128)]
+WAYS: list[dict[str, Any]] = [{"workers": workers, "bits": bits} for workers in (1, 2) for bits in (64, 128)]
 
 
 def agreed(protocol: Protocol, ways: Any = WAYS, prepare: Any = None, **options: Any) -> dict[str, Any]:
@@ -447,7 +449,7 @@ class Fenced(Protocol):
         self.x += 1
 
     @step_constraint
-    def not_beyond_three(self, after: Any) -> bool:
+    def not_beyond_three(self, after: Fenced) -> bool:
         return not self.by_steps or after.x <= 3
 
     @constraint
@@ -455,7 +457,7 @@ class Fenced(Protocol):
         return self.by_steps or self.x <= 3
 
     @step_invariant
-    def cut_steps_are_not_judged(self, after: Any) -> bool:
+    def cut_steps_are_not_judged(self, after: Fenced) -> bool:
         return after.x <= 3
 
 
@@ -538,7 +540,7 @@ class Inherited(Protocol):
 
     limit: int = constant(4)
     nodes: Any = model_values("n", 4)
-    at: Any = per_key(nodes, 0)
+    at: PerKey[ModelValue, int] = per_key(nodes, 0)
 
     @action(n=nodes)
     def up(self, n: Any) -> None:
@@ -558,7 +560,7 @@ class Inherited(Protocol):
         return sum(self.at.values()) < 7 or self.at[self.nodes[3]] != 1
 
     @step_invariant
-    def one_at_a_time(self, after: Any) -> bool:
+    def one_at_a_time(self, after: Inherited) -> bool:
         return self.at[self.nodes[3]] != 3 or after.at[self.nodes[3]] != 4 or self.at[self.nodes[0]] == 0
 
 
@@ -686,7 +688,7 @@ class Grid(Protocol):
 
     cells: int = constant(10)
     size: int = constant(4)
-    at: Any = per_key(lambda p: range(p.cells), 0)
+    at: PerKey[int, int] = per_key(lambda p: range(p.cells), 0)
 
     @action(i=lambda p: range(p.cells))
     def up(self, i: int) -> None:
@@ -791,7 +793,7 @@ class LooksAlike(Protocol):
         self.up = not self.up
 
     @step_constraint
-    def some_are_cut(self, after: Any) -> bool:
+    def some_are_cut(self, after: LooksAlike) -> bool:
         return after.hidden >= self.cut
 
     @view
@@ -1122,7 +1124,12 @@ def test_the_first_round_of_a_level_is_completed_before_the_second(monkeypatch: 
 
 def test_memory_is_looked_at_once_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
-    monkeypatch.setattr(resources, "resident_memory", lambda: looks.append(search.TICK) or 0)
+
+    def resident_memory() -> int:
+        looks.append(search.TICK)
+        return 0
+
+    monkeypatch.setattr(resources, "resident_memory", resident_memory)
     for tick in (0.0, 1e9):
         monkeypatch.setattr(search, "TICK", tick)
         by_embedded(Talk(), max_depth=5)

@@ -42,7 +42,7 @@ CLASSES = [Options, SearchOptions, ReferenceOptions, EmbeddedOptions, SparkOptio
 class Counter(Protocol):
     """Counts to two."""
 
-    n = state(0)
+    n: int = state(0)
 
     @action
     def count(self) -> None:

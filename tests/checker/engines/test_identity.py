@@ -8,6 +8,7 @@ import enum
 import json
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,8 @@ def _module(name: str, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 def test_classes_of_two_modules_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = _module("one", monkeypatch), _module("other", monkeypatch)
-    for made in (lambda module: module.State.OPEN, lambda module: module.Entry(1)):
+    makers: list[Callable[[Any], object]] = [lambda module: module.State.OPEN, lambda module: module.Entry(1)]
+    for made in makers:
         assert encode(made(one)) != encode(made(other))
         assert order_key(made(one)) != order_key(made(other))
 
@@ -186,7 +188,7 @@ class Rights(enum.Flag):
     WRITE = 2
 
 
-def _made_twice() -> type[enum.Enum]:
+def _made_twice() -> Any:
     class Status(enum.Enum):
         OPEN = 1
 
@@ -219,7 +221,7 @@ class ByTopic(Message):
 
 
 class NumbersOnTheWay(Protocol):
-    kind = Numbered
+    kind: Any = Numbered
     net = network({Numbered: (A, B), ByTopic: (A, B)})
 
     @action(number=(1, 2))

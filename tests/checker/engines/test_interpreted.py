@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_agrees_on_evenly_distributed_protocols(sound_view: bool) -> None:
     for seed in range(SEEDS):
         random, options = seeded(30_000 + seed, sound_view), options_for(seed)
         if difference(random, options) is not None:
-            small = reduced(random, lambda smaller, o=options: difference(smaller, o) is not None)
+            small = reduced(random, partial(difference, options=options))
             pytest.fail(f"{options}: {difference(small, options)}\n{small!r}")
 
 

@@ -41,7 +41,7 @@ FIRST = 1 << 10
 MOST = 1 << 19
 
 
-@njit(cache=False)
+@njit(cache=False)  # type: ignore[untyped-decorator]
 def admitted(levels: Levels, w: Work, candidates: Candidates, n: int) -> int:
     """:func:`kernel.admit`, with room made before, as a round does it."""
     kernel.make_room(w, levels.wide, w.counts[USED] + n)
@@ -222,7 +222,7 @@ def test_a_gate_only_shuts_where_a_trie_ends_disabled(trie: Any, row: int) -> No
     assert is_open or ends == 0
 
 
-@njit(cache=False)
+@njit(cache=False)  # type: ignore[untyped-decorator]
 def walked(pool: Array, places: Array, cells: Array, word: int, out: Array, stack: Array) -> int:
     """:func:`native.walk`, over the only row."""
     return native.walk(pool, places, cells, np.int64(0), np.int64(word), out, np.int64(0), stack)  # type: ignore[no-any-return]

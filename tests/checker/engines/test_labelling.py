@@ -82,7 +82,7 @@ def test_what_refinement_can_not_tell_apart_is_told_apart_all_the_same() -> None
     two = [(NODES[i], NODES[i // 4 * 4 + (i + 1) % 4]) for i in range(8)]
     one = [(NODES[i], NODES[(i + 1) % 8]) for i in range(8)]
     draw = random.Random(1)
-    keys = []
+    keys: list[Any] = []
     for ring in (two, one):
         images = [dict(zip(NODES, draw.sample(NODES, 8), strict=True)) for _ in range(10)]
         found = {least([(swap[a], swap[b]) for a, b in ring], 8) for swap in images}

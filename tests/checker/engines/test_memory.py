@@ -29,7 +29,7 @@ def test_nothing_visited_stays_in_memory(
     made: list[weakref.ref[Any]] = []
     kind = getattr(module, name)
 
-    class Watched(kind):  # type: ignore[misc]
+    class Watched(kind):  # type: ignore[misc, valid-type]
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
             made.append(weakref.ref(self))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_agrees_with_the_naive_explorer_on_evenly_distributed_protocols(part: in
         random, keep_going, deadlock = seeded(seed), seed % 3 != 0, seed % 2 == 0
         found = difference(random, keep_going, deadlock)
         if found is not None:
-            small = reduced(random, lambda r, kg=keep_going, dl=deadlock: difference(r, kg, dl) is not None)
+            small = reduced(random, partial(difference, keep_going=keep_going, deadlock=deadlock))
             pytest.fail(
                 f"seed {seed}, {keep_going=}, {deadlock=}: {difference(small, keep_going, deadlock)}\n{small!r}"
             )

@@ -18,6 +18,8 @@ from checker.engines.random_refinements import seeded as refining
 
 from fencepost import (
     EmbeddedOptions,
+    ModelValue,
+    PerKey,
     Protocol,
     SystemFailure,
     action,
@@ -93,7 +95,7 @@ class Alike(Protocol):
     """Members that are alike, and move one by one."""
 
     members: Any = model_values("m", 3, symmetric=True)
-    at: Any = per_key(members, 0)
+    at: PerKey[ModelValue, int] = per_key(members, 0)
 
     @action(m=members)
     def go(self, m: Any) -> None:
@@ -228,18 +230,20 @@ def test_limits_below_what_is_saved_are_refused(protocol: type[Protocol], tmp_pa
     """A search with such a limit would have ended before."""
     by_embedded(protocol(), max_depth=4, checkpoint=tmp_path / "limited", checkpoint_every=0.0, keep_going=True)
     by_embedded(protocol(), checkpoint=tmp_path / "whole", checkpoint_every=1e9, keep_going=True)
-    for place, refused, why in (
+    refusals: list[tuple[str, dict[str, Any], str]] = [
         ("limited", {"max_depth": 3}, "has 4 levels already; give max_depth 4 or more"),
         ("limited", {"max_states": 6}, "has 6 states before its last level; give max_states 7 or more"),
         ("whole", {"max_depth": 7}, "has 8 levels already; give max_depth 8 or more"),
         ("whole", {"max_states": 16}, "has 16 states before its last level; give max_states 17 or more"),
-    ):
+    ]
+    for place, refused, why in refusals:
         with pytest.raises(SystemFailure, match=why):
             raise (
                 check(protocol(), engine="embedded", resume=tmp_path / place, keep_going=True, **refused).failure
                 or AssertionError
             )
-    for limit in ({"max_depth": 4}, {"max_states": 7}, {"max_states": 14}):
+    limits: list[dict[str, Any]] = [{"max_depth": 4}, {"max_states": 7}, {"max_states": 14}]
+    for limit in limits:
         expected = by_embedded(protocol(), keep_going=True, **limit)
         assert disagreement(expected, resumed(protocol, tmp_path / "limited", keep_going=True, **limit)) is None
 
@@ -256,8 +260,10 @@ class TestOneSearchAtATime:
         for held, wanted in (("resume", "resume"), ("checkpoint", "resume"), ("checkpoint", "checkpoint")):
             place = tmp_path / ("saved" if held == "resume" else wanted)
             said = f"the checkpoint in {place} is in use by another search: wait until that has ended, or end it"
-            with locked(EmbeddedOptions(**{held: place})), pytest.raises(SystemFailure, match=said):
-                check(Grid(), engine="embedded", **{wanted: place})
+            holder: dict[str, Any] = {held: place}
+            seeker: dict[str, Any] = {wanted: place}
+            with locked(EmbeddedOptions(**holder)), pytest.raises(SystemFailure, match=said):
+                check(Grid(), engine="embedded", **seeker)
         with locked(EmbeddedOptions(resume=tmp_path / "saved")):
             words = ["check", "two_phase.py", "--resume", str(tmp_path / "saved")]
             done = subprocess.run(

@@ -21,7 +21,9 @@ from checker.engines.random_protocols import seeded
 from checker.liveness.locks import Lock, LockOfFairProcesses, StrongLock, WeakLock
 
 from fencepost import (
+    ModelValue,
     OptionError,
+    PerKey,
     Protocol,
     action,
     check,
@@ -113,7 +115,7 @@ class Plain:
         bits, taste = random_bits(self.seed, number, step + 1), random_bits(self.seed, number, 1 << 62)
 
         def arrival(key: int, rarer: int) -> float:
-            return -math.log(((mixed(bits, key) >> 12) + 0.5) / (1 << 52)) * 8**rarer
+            return -math.log(((mixed(bits, key) >> 12) + 0.5) / (1 << 52)) * 8.0**rarer
 
         return (
             arrival(who, (mixed(taste, who) >> 62) + (mixed(taste, what) >> 62)),
@@ -370,7 +372,7 @@ class Counters(Protocol):
     clients: Any = model_values("c", 2)
     limit: int = constant(6)
     starts: int = constant(1)
-    count: Any = per_key(lambda p: p.clients, 0)
+    count: PerKey[ModelValue, int] = per_key(lambda p: p.clients, 0)
     colour: Any = state(Colour.RED)
     even: Any = state(True)
 
@@ -512,7 +514,8 @@ def test_what_raises_is_told_with_its_walk() -> None:
 
     def answer(**options: Any) -> Any:
         result = check(Raising(), engine="simulate", seed=1, **options)
-        assert (result.exit_code, result.error is not None and result.error.where) == (75, "divide")
+        assert result.error is not None
+        assert (result.exit_code, result.error.where) == (75, "divide")
         assert "ZeroDivisionError" in str(result.error) and result.error_trace is not None
         assert result.error_trace.states[-1] == result.error.state
         assert "The way to where it was raised" in str(result)

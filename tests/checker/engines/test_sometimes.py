@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from fencepost import (
+    ModelValue,
     Options,
+    PerKey,
     Protocol,
     Result,
     action,
@@ -47,7 +49,7 @@ class Walkers(Protocol):
     """Walkers on a line, one step at a time."""
 
     walkers: Any = model_values("w", 3, symmetric=True)
-    at: Any = per_key(walkers, 0)
+    at: PerKey[ModelValue, int] = per_key(walkers, 0)
 
     configurations = {"as it is": configuration()}
 

@@ -102,7 +102,7 @@ def classes(reached: dict[str, int]) -> dict[str, int]:
 
 def compare(protocol: Protocol, space: brute.Space, names: list[str], **options: Any) -> None:
     limit = None if space.complete else space.depth
-    asked = {"symmetry": True, "keep_going": True, "deadlock": True, "max_depth": limit, **options}
+    asked: dict[str, Any] = {"symmetry": True, "keep_going": True, "deadlock": True, "max_depth": limit, **options}
     expected = by_reference(protocol, **asked)
     assert expected["distinct"] == orbits(space, names)
     assert lengths(expected) == space.broken
@@ -299,7 +299,7 @@ def test_checking_finds_what_tells_members_apart(engine: str, flaw: str, told: s
 @pytest.mark.parametrize("seed", [11, 37, 74])
 def test_checking_finds_nothing_in_what_is_symmetric(seed: int) -> None:
     protocol = symmetric(seed).build()
-    asked = {"symmetry": True, "max_depth": 3, "keep_going": True}
+    asked: dict[str, Any] = {"symmetry": True, "max_depth": 3, "keep_going": True}
     for explore in (by_embedded, by_reference):
         assert disagreement(explore(protocol, **asked), explore(protocol, checking=True, **asked)) is None
 
@@ -501,7 +501,8 @@ def test_a_resumed_search_ends_as_if_nothing_had_happened(tmp_path: Path, bits: 
 
 
 def test_a_checkpoint_is_refused_with_another_symmetry(tmp_path: Path) -> None:
-    saved, asked = tmp_path / "saved", {"engine": "embedded", "workers": 1}
+    saved = tmp_path / "saved"
+    asked: dict[str, Any] = {"engine": "embedded", "workers": 1}
     check(Shop(), symmetry=["clients"], max_depth=3, checkpoint=saved, **asked)
     for other in (False, True):
         result = check(Shop(), symmetry=other, resume=saved, **asked)

@@ -8,6 +8,7 @@ one in which fairness gets all that it demands and the property fails. With six 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,11 @@ def protocol(small: Small, kind: str) -> Protocol:
     def expected(self: Any) -> Any:
         return (self.at in small.p, self.at in small.q) if kind == "leads_to" else self.at in small.p
 
-    declare = {"always_eventually": always_eventually, "eventually_always": eventually_always, "leads_to": leads_to}
+    declare: dict[str, Callable[..., Any]] = {
+        "always_eventually": always_eventually,
+        "eventually_always": eventually_always,
+        "leads_to": leads_to,
+    }
     actions = {name: taking(name) for name in ACTIONS}
     fairness = tuple(
         (strong if is_strong else weak)(*(actions[n] for n in sorted(names)), per=())

@@ -18,7 +18,7 @@ from fencepost.semantics import Stepper
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 SEEDS = 2_000 if THOROUGH else 40
 CAP = 400
-WAYS = ({"workers": 1}, {"workers": 2}, {"workers": 2, "bits": 128})
+WAYS: list[dict[str, Any]] = [{"workers": 1}, {"workers": 2}, {"workers": 2, "bits": 128}]
 
 
 def told(result: Result) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def test_an_action_that_a_constraint_cuts_is_enabled_all_the_same() -> None:
         fairness = (weak(Bounded.up),)
 
         @step_constraint
-        def few(self, after: Any) -> bool:
+        def few(self, after: StepBound) -> bool:
             return after.n < 2
 
     # Where n can go up no more inside the constraint, no behaviour is fair: there is nothing left to violate.
@@ -252,8 +252,8 @@ def test_safety_comes_first() -> None:
             return self.left != 1
 
     for engine in ENGINES:
-        for options in ({}, {"keep_going": True}):
-            result = check(Both(), engine=engine, **options)
+        for keep_going in (False, True):
+            result = check(Both(), engine=engine, keep_going=keep_going)
             assert (
                 [v.name for v in result.violations] == ["never_one"] and result.judged == () and result.exit_code == 12
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from checker.liveness.locks import Lock
 
@@ -75,7 +77,13 @@ def rows_of(stepper: Stepper, state: State) -> tuple[int, ...]:
 
 
 def test_a_walk_that_is_asked_for_is_told_whole() -> None:
-    options = {"engine": "simulate", "invariants": ["who_asks_gets_light"], "seed": 3, "depth": 80, "workers": 1}
+    options: dict[str, Any] = {
+        "engine": "simulate",
+        "invariants": ["who_asks_gets_light"],
+        "seed": 3,
+        "depth": 80,
+        "workers": 1,
+    }
     found = check(Noisy(), walks=300, **options).violation
     assert found is not None and found.walk is not None and found.trace is not None
     whole = check(Noisy(), walk=found.walk, **options).violation

@@ -137,5 +137,5 @@ def test_what_is_explored_is_the_roles_that_clients_and_bookies_run() -> None:
     from fencepost.ledger.bookie import server
     from fencepost.ledger.client import client, reader, writer
 
-    run = writer.Writer, client.Recoverer, reader.Reader, server.Bookie
-    assert run == (roles.Writer, roles.Recoverer, roles.Reader, roles.Bookie)
+    run = writer.Writer, client.Recoverer, reader.Reader, server.Bookie  # type: ignore[attr-defined]
+    assert run == (roles.Writer, roles.Recoverer, roles.Reader, roles.Bookie)  # type: ignore[attr-defined]
