@@ -1,4 +1,4 @@
-"""Which rows of a table of tests are campaigns."""
+"""Marks the slow rows of a table of tests as campaigns."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 MANY_STATES = 200_000
-"""A state space with more of them takes a second or longer."""
+"""A larger state space takes a second or longer."""
 
 
 def campaign_if(takes_long: Callable[[Any], object], rows: Iterable[Any]) -> list[Any]:
-    """The rows, with the mark of a campaign on those that take long."""
+    """The rows. Slow rows are marked as campaigns."""
     return [
         pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.campaign)
         if takes_long(row)

@@ -1,4 +1,4 @@
-"""Certificates for tests, of authorities that are made once in a session and are worth nothing anywhere else."""
+"""Certificates for tests. Their authorities are made once per test session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEW = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256
 
 
 def authority(name: str = "authority") -> str:
-    """The file of an authority's certificate."""
+    """The path of an authority's certificate."""
     file = _folder() / f"{name}.pem"
     if not file.exists():
         _openssl(*_NEW, "-subj", f"/CN={name}", "-keyout", f"{name}.key.pem", "-out", file.name)
@@ -37,7 +37,7 @@ def authority(name: str = "authority") -> str:
 
 @functools.cache
 def pair(name: str, host: str = "IP:127.0.0.1", by: str = "authority") -> tuple[str, str]:
-    """The files of a certificate that names a host, and of its key."""
+    """The paths of a certificate that names a host, and of its key."""
     authority(by)
     _openssl(
         *_NEW,
@@ -48,7 +48,7 @@ def pair(name: str, host: str = "IP:127.0.0.1", by: str = "authority") -> tuple[
 
 
 def together(name: str, host: str = "IP:127.0.0.1", by: str = "authority") -> str:
-    """The file of a certificate with its key."""
+    """The path of a file with a certificate and its key."""
     file = _folder() / f"{name}.both.pem"
     file.touch(0o600)
     file.write_text("".join(Path(each).read_text() for each in pair(name, host, by)))
@@ -56,18 +56,18 @@ def together(name: str, host: str = "IP:127.0.0.1", by: str = "authority") -> st
 
 
 def server(name: str = "server", **options: bool) -> Tls:
-    """The TLS of a server on 127.0.0.1, which knows the authority."""
+    """The TLS settings of a server on 127.0.0.1 that trusts the authority."""
     certificate, key = pair(name)
     return Tls(Files(certificate=certificate, key=key, trusted=authority()), is_server=True, **options)
 
 
 def client(name: str = "", **options: bool) -> Tls:
-    """The TLS of a client that knows the authority; with a name, it has a certificate."""
+    """The TLS settings of a client that trusts the authority. With a name, it has a certificate."""
     certificate, key = pair(name) if name else ("", "")
     return Tls(Files(certificate=certificate, key=key, trusted=authority()), is_server=False, **options)
 
 
 def replace(old: str, new: str) -> None:
-    """Put a file in the place of another, as those do who renew certificates."""
+    """Replace a file with another, as renewing a certificate does."""
     shutil.copy(new, f"{old}.new")
     os.replace(f"{old}.new", old)

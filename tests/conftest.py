@@ -1,5 +1,5 @@
-"""How much the generated tests try: enough for every day, and with FENCEPOST_THOROUGH=1 much more.
-Also who runs what.
+"""Settings of the whole suite: how many examples generated tests try (many more with FENCEPOST_THOROUGH=1), and how
+tests are divided among workers.
 """
 
 import os
@@ -15,7 +15,7 @@ settings.register_profile("everyday", max_examples=60, derandomize=True, databas
 settings.register_profile("thorough", max_examples=2_000, print_blob=True, **_QUIET)  # type: ignore[arg-type]
 settings.load_profile("thorough" if os.environ.get("FENCEPOST_THOROUGH") else "everyday")
 
-# A process that a shell started in the background ignores Ctrl-C, and so would those that the tests start.
+# A shell's background process ignores Ctrl-C, and its children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

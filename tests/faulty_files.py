@@ -1,4 +1,4 @@
-"""A layer of files with injected faults over another layer: for tests of whole bookies and of parts of them."""
+"""A file layer that injects faults into another. Tests of bookies and of their parts use it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from fencepost.files.folders import File, Files, Part, Room, ShortWrite
 
 Fault = Callable[[str, str], BaseException | None]
-"""The error that an operation on a file is to raise, given the names of both; None for no fault. The operations are
+"""From the names of an operation and a file, the error to raise, or None. The operations are
 ``append``, ``sync``, ``read``, ``truncate`` and ``preallocate`` of files, ``create``, ``open``, ``rename`` and
 ``remove``, and ``sync`` of the folder, whose name is empty.
 """
 
 
 def failing(operation: str, suffix: str, error: BaseException, times: int = 1, after: int = 0) -> Fault:
-    """Let an operation fail so many times on files whose names end with ``suffix``, after it has been done ``after``
-    times.
+    """Fail ``times`` calls of an operation on files whose names end with ``suffix``, after ``after`` calls that
+    succeed.
     """
     seen = 0
 
@@ -30,7 +30,7 @@ def failing(operation: str, suffix: str, error: BaseException, times: int = 1, a
 
 
 class FaultyFile:
-    """A file whose operations fail where ``fault`` says so. Of an append that fails, the first half is written."""
+    """A file whose operations fail when ``fault`` gives an error. An append that fails writes its first half."""
 
     def __init__(self, file: File, fault: Fault) -> None:
         self.name = file.name
@@ -39,7 +39,7 @@ class FaultyFile:
 
     @property
     def end(self) -> int:
-        """Where the next write goes."""
+        """The offset of the next write."""
         return self._file.end
 
     @end.setter
@@ -56,52 +56,52 @@ class FaultyFile:
         self._file.append(data)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes from an offset on."""
+        """Read bytes from an offset."""
         _raise(self._fault("read", self.name))
         return self._file.read(offset, size)
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer with bytes from an offset on."""
+        """Fill a buffer with bytes from an offset."""
         _raise(self._fault("read", self.name))
         return self._file.read_into(offset, buffer)
 
     def read_now(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer with bytes from an offset on, unless that has to wait for a disk."""
+        """Fill a buffer with bytes from an offset, unless that needs the disk."""
         return 0 if self._fault("read", self.name) is not None else self._file.read_now(offset, buffer)
 
     def sync(self) -> None:
-        """Come back when all that was written is durable."""
+        """Return when everything written is durable."""
         _raise(self._fault("sync", self.name))
         self._file.sync()
 
     def preallocate(self, end: int) -> None:
-        """Take room up to an offset."""
+        """Allocate space up to an offset."""
         _raise(self._fault("preallocate", self.name))
         self._file.preallocate(end)
 
     def truncate(self, length: int) -> None:
-        """Cut the file off."""
+        """Truncate the file."""
         _raise(self._fault("truncate", self.name))
         self._file.truncate(length)
 
 
 class FaultyFiles:
-    """A folder whose operations fail where ``fault`` says so."""
+    """A folder whose operations fail when ``fault`` gives an error."""
 
     def __init__(self, files: Files, fault: Fault) -> None:
         self._files = files
         self._fault = fault
 
     def names(self) -> list[str]:
-        """The files there are."""
+        """The names of the files."""
         return self._files.names()
 
     def size(self, name: str) -> int:
-        """The bytes of a file."""
+        """The contents of a file."""
         return self._files.size(name)
 
     def create(self, name: str) -> FaultyFile:
-        """Make a file."""
+        """Create a file."""
         _raise(self._fault("create", name))
         return FaultyFile(self._files.create(name), self._fault)
 
@@ -111,7 +111,7 @@ class FaultyFiles:
         return FaultyFile(self._files.open(name, writable), self._fault)
 
     def rename(self, name: str, new: str) -> None:
-        """Give a file another name."""
+        """Rename a file."""
         _raise(self._fault("rename", name))
         self._files.rename(name, new)
 
@@ -121,12 +121,12 @@ class FaultyFiles:
         self._files.remove(name)
 
     def sync(self) -> None:
-        """Come back when the names of the files are durable."""
+        """Return when the names of the files are durable."""
         _raise(self._fault("sync", ""))
         self._files.sync()
 
     def room(self) -> Room:
-        """How much room there is."""
+        """The free space."""
         return self._files.room()
 
 

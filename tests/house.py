@@ -1,4 +1,4 @@
-"""The rooms of the house and the floors that they are on: ``python tests/house.py`` draws ``docs/images/house.svg``."""
+"""The rooms of the package and their floors. ``python tests/house.py`` draws ``docs/images/house.svg``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FLOORS = (
     ("explorer",),
     ("cli",),
 )
-"""The rooms, from what everything rests on up to what a user asks for. A room imports those of floors below its own."""
+"""The rooms, from the foundations up to the user's interface. A room imports only from floors below its own."""
 
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
@@ -42,7 +42,7 @@ PRODUCTS = {
     "Run": ("ledger", "log", "quorum", "metadata", "simulation", "world"),
     "Hold": ("traces",),
 }
-"""What each room is for. The others serve all three."""
+"""The product that each room serves. The other rooms serve all three."""
 
 COLOURS = {"Check": "#dbe9fb", "Run": "#dff2e0", "Hold": "#fde9cf", "": "#eeeeee"}
 
@@ -53,7 +53,7 @@ def name_of(path: Path) -> str:
 
 
 def room_of(module: str) -> str:
-    """The room of a module: the folder of the package that it is in, or the file."""
+    """The room of a module: its folder or file at the top of the package."""
     return module.removeprefix("fencepost").strip(".").partition(".")[0]
 
 

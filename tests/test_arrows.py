@@ -1,4 +1,4 @@
-"""Which rooms import which: arrows run one way, from what a user asks for down to what everything rests on."""
+"""Rooms import only from floors below their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_every_folder_and_file_is_on_a_floor() -> None:
 
 
 def test_rooms_import_only_those_of_floors_below() -> None:
-    """But for the package itself, which imports whatever it gives, and which protocols are written with."""
+    """Except for the package itself: it imports what it exports, and protocols import it."""
     up = {
         f"{name} imports {other}"
         for name, others in arrows().items()
@@ -25,7 +25,7 @@ def test_rooms_import_only_those_of_floors_below() -> None:
 
 
 def test_published_protocols_share_no_code_with_what_is_checked_against_them() -> None:
-    """But for the names of statuses, which decide nothing."""
+    """Except for the names of statuses, which decide nothing."""
     own = ("store", "log", "quorum")  # over the rules that run
     files = [file for file in (SOURCE / "protocols").rglob("*.py") if file.parent.name not in (*own, "model_testing")]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]

@@ -1,4 +1,4 @@
-"""Storage: what a file replaces is there until the file is durable."""
+"""A file stays until the one that replaces it is durable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs beside the library: the demo, the benchmarks and the examination."""
+"""The programs beside the library: the demo, the benchmarks and the interoperability checks."""
 
 import pkgutil
 import subprocess
@@ -20,7 +20,7 @@ MODULES = [
 
 @pytest.mark.parametrize("package", ["bench", "demo", "interop"])
 def test_every_module_finds_what_it_imports(package: str) -> None:
-    """None of them is run by other tests, so that a name which is gone would be noticed late."""
+    """No other test runs these programs, so a removed name would be noticed late."""
     names = [name for name in MODULES if name.startswith(package)]
     assert names
     subprocess.run([sys.executable, "-c", f"import {', '.join(names)}"], cwd=Path(__file__).parents[1], check=True)

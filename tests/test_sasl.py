@@ -1,4 +1,4 @@
-"""DIGEST-MD5 against the examples of RFC 2831, both sides against each other, and files of users."""
+"""DIGEST-MD5 against the examples of RFC 2831, client and server against each other, and files of users."""
 
 from __future__ import annotations
 

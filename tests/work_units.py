@@ -1,5 +1,5 @@
-"""What of the tests goes to one worker: a file, or all that need a session of Spark, as each worker would start its
-own. Where tests take long, each goes by itself.
+"""How tests are divided among workers. A worker takes a file, or all files that need a Spark session, since each worker
+would start its own. Slow tests go to workers one at a time.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from typing import Any
 from xdist.scheduler import LoadFileScheduling
 
 WITH_SESSION = re.compile(r"^def \w+\(.*\bspark: |usefixtures\(.*\"spark\"", re.MULTILINE)
-"""A test or a fixture that asks for a session."""
+"""A test or a fixture that uses the session."""
 SPARK = "all with a session of Spark"
 BY_TEST = {"tests/docs/test_store_pages.py"}
-"""Files of which each test goes to any worker: it takes half a minute or longer, and shares nothing with the others."""
+"""Files whose tests go to workers one at a time: each takes half a minute or longer and shares nothing with the others.
+"""
 
 
 @cache
 def work_unit(file: str) -> str:
-    """Where a file of tests belongs."""
+    """The unit of work of a test file."""
     return SPARK if WITH_SESSION.search((Path(__file__).parents[1] / file).read_text()) else file
 
 
 class OneSession(LoadFileScheduling):  # type: ignore[misc]
-    """One worker has the session. It begins with it, as that takes longest."""
+    """One worker gets all tests of the session, and gets them first, since they take longest."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)

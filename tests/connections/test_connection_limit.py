@@ -1,4 +1,4 @@
-"""Connections that are silent longest make room for new ones."""
+"""A new connection takes the place of the one that has been silent longest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers and clients that a test gets, and that are gone after it."""
+"""Fixtures for servers and clients. They end with their test."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def connect() -> Iterator[Connect]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], int]]]:
-    """Starts the command and waits until it serves; the process and its port."""
+    """Starts the command and waits until it serves. Gives the process and its port."""
     processes: list[subprocess.Popen[str]] = []
 
     def started(*arguments: str) -> tuple[subprocess.Popen[str], int]:

@@ -1,4 +1,4 @@
-"""Metadata services of tests: in this process, each on a loop of its own thread, and on a folder of its own."""
+"""Metadata services for tests: in this process, each with its own thread, event loop and folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fencepost.quorum.driver.node import Limits, QuorumNode
 
 
 class Server:
-    """A service that serves from the moment that it is made; ``failure`` is why it ended, if its disk failed."""
+    """A service that runs from its construction. ``failure`` is the error of its disk, if that ended it."""
 
     def __init__(self, files: Files | Path, **settings: Any) -> None:
         self.files = OsFiles(str(files)) if isinstance(files, Path) else files
@@ -42,7 +42,7 @@ class Server:
         return self.service.node
 
     def do(self, call: Callable[[], Any]) -> Any:
-        """Have the service's loop do something."""
+        """Run a function on the service's event loop."""
 
         async def called() -> Any:
             return call()
@@ -50,13 +50,13 @@ class Server:
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(patience.PATIENCE)
 
     def stop(self) -> None:
-        """End cleanly, if it has not ended."""
+        """Shut down cleanly, unless it has ended."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
 
     def crash(self) -> None:
-        """End without a last word: nothing more is written."""
+        """End as a crash does: nothing more is written."""
 
         def crashed() -> None:
             self.node.stopped = True
@@ -102,9 +102,7 @@ Serve = Callable[..., Server]
 
 
 def state_of(files: Path | Files) -> Tree:
-    """The state that a folder gives: a service is started on it, and ends. Raises
-    :class:`fencepost.errors.SystemFailure`.
-    """
+    """The state that a service recovers from a folder. Raises :class:`fencepost.errors.SystemFailure`."""
     server = Server(files)
     patience.until(lambda: server.do(lambda: server.service._decides), "all that is committed")
     server.stop()

@@ -1,6 +1,6 @@
-"""What ZooKeeper 3.9.3 answered to random work, step by step, is what the service answers.
+"""The service answers random work as ZooKeeper 3.9.3 did, step by step.
 
-The file was written by ``interop/metadata_differential.py``, which also compares the two servers side by side.
+``interop/metadata_differential.py`` recorded ZooKeeper's answers. It also compares the two servers side by side.
 """
 
 from __future__ import annotations

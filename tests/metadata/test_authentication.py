@@ -1,4 +1,4 @@
-"""SASL: ZooKeeper's request for it, kazoo with the client of the store, ACLs, and who gets in nowhere."""
+"""SASL: ZooKeeper's request, the store's client, ACLs, and clients that are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def known(tmp_path: Path) -> str:
 
 
 def token(client: Client, data: bytes) -> tuple[int, bytes]:
-    """The error and the token with which a token is answered."""
+    """Send a token. Gives the error and the token of the answer."""
     client.send_frame(struct.pack(">ii", 5, 102) + zk.blob(data))
     answer = Bytes(client.frame())
     xid, _, error = answer.take("iqi")
@@ -39,7 +39,7 @@ def token(client: Client, data: bytes) -> tuple[int, bytes]:
 
 
 def authenticate(client: Client, user: str, password: str) -> int:
-    """The error in which it ends, 0 if the client is let in."""
+    """Authenticate. Gives the last error, or 0 on success."""
     mechanism = sasl.Client("zookeeper", "zk-sasl-md5", user, password, "a nonce")
     error, given = token(client, mechanism.step(b""))
     while not error and not mechanism.is_complete:
@@ -101,7 +101,7 @@ def test_where_it_is_required_nothing_else_comes_before(
     client = connect(server)
     assert client.call([zk.PING, []])[3] == 0
     half = connect(server)
-    assert token(half, b"")[0] == 0  # a challenge is nothing yet
+    assert token(half, b"")[0] == 0  # a challenge alone does not authenticate
     for each in (client, half):
         assert each.call(request_)[3] == -124 and each.ended()
     right = connect(server)

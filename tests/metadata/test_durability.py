@@ -1,4 +1,4 @@
-"""What a metadata service keeps: through kill -9, with damaged files, with a disk that fails."""
+"""What a metadata service keeps through kill -9, damaged files and a failing disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fencepost.metadata import snapshot
 
 
 def state(path: Path) -> Any:
-    """The state that a folder gives."""
+    """The state that a service recovers from a folder."""
     tree = state_of(path)
     return tree.zxid, tree.nodes, tree.sessions, tree.ephemerals, tree.containers, tree.size
 
@@ -151,7 +151,7 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one(
 
 
 class FailingFile:
-    """A file whose disk fails from a certain write or sync on."""
+    """A file whose disk fails all writes or syncs once :attr:`FailingFiles.fails` is set."""
 
     def __init__(self, file: File, disk: FailingFiles) -> None:
         self.file = file

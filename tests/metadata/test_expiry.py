@@ -1,4 +1,4 @@
-"""Which sessions are over, and when: the rule, and a server that was stopped in its tracks."""
+"""When sessions expire: the rule, and a server that was suspended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_time_in_which_nobody_was_heard_counts_for_nobody() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 500), st.integers(0, 90)), max_size=60))
 def test_nobody_is_over_early_and_everybody_is_within_a_tick(heard: list[tuple[int, int, int]]) -> None:
-    """A plain twin: when each session was heard, and for how long that is good."""
+    """Against a plain model: the deadline of each session since it was last heard."""
     alive: dict[int, int] = {}
     expiry, now, next_tick = Expiry(50, 0), 0, 50
     for session, timeout, passed in heard:

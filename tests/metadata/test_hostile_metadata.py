@@ -1,4 +1,4 @@
-"""Clients that mean no good, and limits that are reached: nobody else is hurt."""
+"""Hostile clients and exhausted limits do not harm other clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def raw(server: Server) -> socket.socket:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the server closes a connection, whatever it says before."""
+    """Whether the server closes a connection. Data before that is skipped."""
     try:
         while connection.recv(1 << 16):
             pass
@@ -136,11 +136,11 @@ def test_a_client_that_does_not_read_is_cut_off(serve: Serve, connect: Connect) 
             slow.socket.sendall(slow.request(zk.GET_DATA, ["/big", False]))
         except OSError:
             break
-    # It is not read from while it does not read, so it does not fill the server's memory.
+    # The server reads nothing from a client that does not read, so its answers do not fill the memory.
     connection = server.service.by_session.get(slow.session)
     transport = None if connection is None else connection.transport
     assert transport is None or transport.get_write_buffer_size() < 2_000_000
-    with contextlib.suppress(OSError):  # it may be closed by now
+    with contextlib.suppress(OSError):  # it may be closed already
         slow.socket.sendall(slow.request(zk.ADD_WATCH, ["/", 1]))
     assert works(client)
 
@@ -224,14 +224,14 @@ def test_a_small_request_becomes_no_large_record(serve: Serve, connect: Connect)
     client = connect(server)
     for number in range(50):
         assert client.call([zk.AUTH, [0, "digest", b"user%d:password" % number]])[3] == 0
-    # Each entry of the scheme auth stands for every identity.
+    # An entry with the scheme auth stands for all identities of the client.
     wide = [(perms, "auth", "") for perms in range(1, 31)]
     assert client.call([zk.CREATE, ["/wide", b"", wide, 0]])[3] == -125
     assert client.call([zk.MULTI, [[zk.CREATE, [f"/{each}", b"", wide[:1], 0]] for each in range(30)]])[3] == -125
     assert client.call([zk.CREATE, ["/narrow", b"", wide[:1], 0]])[3] == 0
     assert client.call([zk.SET_ACL, ["/narrow", wide, -1]])[3] == -125
     assert len(client.call([zk.GET_ACL, ["/narrow"]])[4][0]) == 50
-    # What is no UTF-8 becomes three bytes for one.
+    # Each byte that is not UTF-8 becomes three.
     client.kinds[7] = zk.CREATE
     path, acl = struct.pack(">i", 15_000) + b"/" + b"\xff" * 14_999, zk.acl(zk.OPEN)
     client.send_frame(struct.pack(">ii", 7, zk.CREATE) + path + zk.blob(b"") + acl + struct.pack(">i", 0))
@@ -247,7 +247,7 @@ def test_acls_count_among_the_bytes_that_are_held(serve: Serve, connect: Connect
     assert client.call([zk.CREATE, ["/b", b"", acl, 0]])[3] == -125
     assert client.call([zk.MULTI, [[zk.DELETE, ["/a", -1]], [zk.CHECK, ["/a", -1]]]])[3] == 0
     held = server.do(lambda: server.service.tree.acl_size)
-    assert 4_000 < held < 10_000  # as the multi was undone
+    assert 4_000 < held < 10_000  # the multi was undone
     assert client.call([zk.SET_ACL, ["/a", zk.OPEN, -1]])[3] == 0
     assert client.call([zk.CREATE, ["/b", b"", acl, 0]])[3] == 0
     assert server.do(lambda: server.service.tree.acl_size) == held

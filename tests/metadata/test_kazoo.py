@@ -1,4 +1,4 @@
-"""kazoo, a client of ZooKeeper that others wrote, on a metadata service: sessions, watches and recipes."""
+"""The independent ZooKeeper client kazoo on a metadata service: sessions, watches and recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fencepost metadata`` as a process: what it prints, how it ends, and what it leaves."""
+"""``fencepost metadata`` as a process: its output, its end, and the files that it leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Start = Callable[..., tuple[subprocess.Popen[str], int]]
 
 
 def complaint(*arguments: str) -> tuple[int, str]:
-    """The exit code and the complaint of a command that does not serve."""
+    """The exit code and the error message of a command that fails to start."""
     command = [sys.executable, "-m", "fencepost", "metadata", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience.PATIENCE)
     assert done.stdout == ""
@@ -46,7 +46,7 @@ def test_nothing_acknowledged_is_lost_when_it_is_killed_under_load(start: Start,
     settings = tmp_path / "settings.toml"
     settings.write_text("snapCount = 150\n")
     created: set[str] = set()
-    asked: set[str] = set()  # to be deleted
+    asked: set[str] = set()  # whose deletion was sent
     deleted: set[str] = set()
     for life in range(3):
         process, port = start(str(tmp_path / "data"), "--port", "0", "--settings", str(settings))

@@ -1,4 +1,4 @@
-"""A metadata service in which something goes wrong that must not: it ends, and nobody waits for it."""
+"""A metadata service ends after an internal error, and no client waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server does besides answering as ZooKeeper does: containers, the super user, reads that wait for nobody,
+"""Behaviour of the server beyond ZooKeeper's answers: containers, the super user, reads that need not wait, and
 sessions that move.
 """
 
@@ -32,8 +32,8 @@ def test_a_container_goes_with_its_last_child(serve: Serve, connect: Connect) ->
 
 
 def test_a_client_can_not_delete_containers_past_their_acl(serve: Serve, connect: Connect) -> None:
-    """ZooKeeper takes its own request to delete a container from anybody, for any persistent znode, and looks at no
-    ACL.
+    """ZooKeeper accepts its internal request to delete a container from any client, for any persistent znode, and
+    checks no ACL.
     """
     client, other = connect(server := serve()), connect(server)
     client.call([zk.CREATE, ["/mine", b"", [(1, "world", "anyone")], 0]])
@@ -101,7 +101,7 @@ def test_nothing_is_left_of_clients_that_are_gone(serve: Serve, connect: Connect
 
 
 class Slow:
-    """Holds the log up until it is let go."""
+    """Blocks writes of the log until ``go`` is set."""
 
     def __init__(self, log: ReplicatedLog) -> None:
         self.go = threading.Event()

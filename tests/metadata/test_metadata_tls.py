@@ -1,4 +1,4 @@
-"""The metadata service's port for TLS: where clients must have certificates, nothing else is served."""
+"""The metadata service's TLS port. Where certificates are required, a client without one is not served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fencepost.metadata.settings import MetadataSettings
 
 
 def secure(**changes: Any) -> dict[str, Any]:
-    """The settings of a port for TLS."""
+    """The settings of a TLS port."""
     return {
         "secureClientPort": 0,
         "ssl.keyStore.location": certificates.together("metadata"),
@@ -35,7 +35,7 @@ def secure(**changes: Any) -> dict[str, Any]:
 
 
 def under_tls(server: Any, name: str = "") -> ssl.SSLSocket:
-    """A connection to the port for TLS."""
+    """A connection to the TLS port."""
     there = socket.create_connection(server.service.secure_address, patience.PATIENCE)
     return certificates.client(name).context.wrap_socket(there, server_hostname="127.0.0.1")
 
@@ -51,7 +51,7 @@ def test_where_certificates_are_asked_for_there_is_nothing_but_tls(serve: Any, c
     server = serve(**secure())
     assert server.service.address == server.service.secure_address
     with pytest.raises((zk.Closed, OSError)):
-        connect(server)  # in the clear
+        connect(server)  # plaintext
     with under_tls(server) as stranger:
         assert is_closed(stranger)
     with under_tls(server, "client") as known:

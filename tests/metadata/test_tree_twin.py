@@ -1,4 +1,4 @@
-"""The state machine beside a plain slow twin: one dictionary, copied for each multi, searched for every child."""
+"""The state machine against a slow plain model: one dictionary, copied for each multi and searched for children."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 class Twin:
-    """What the state machine should do, said as plainly as possible. Paths are always valid here."""
+    """A model of the state machine, as plain as possible. Paths are always valid here."""
 
     def __init__(self) -> None:
         self.znodes: dict[str, dict[str, Any]] = {path: self.znode(b"", OPEN, 0, 0, 0) for path in SYSTEM}

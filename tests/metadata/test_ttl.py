@@ -1,4 +1,4 @@
-"""Znodes with a time to live: who may create them, and when they go. The clock is the test's."""
+"""Znodes with a time to live: when they may be created, and when they expire. The test sets the clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST = 1_099_511_627_775
 
 
 class Clock:
-    """The wall clock of a service, which stands still until it is told to go on."""
+    """The wall clock of a service. It stands still until :meth:`go_on`."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -33,7 +33,7 @@ class Clock:
         server.do(lambda: setattr(server.service, "wall_clock", lambda: self.now))
 
     def go_on(self, milliseconds: int) -> None:
-        """Let time pass, and have the service look at what is over."""
+        """Advance the clock, and have the service delete expired znodes."""
         self.now += milliseconds
         self.server.do(self.server.service._delete_due)
 
@@ -43,7 +43,7 @@ def create(path: str, ttl: int, flags: int = 5) -> list[Any]:
 
 
 def is_there(client: zk.Client, path: str) -> bool:
-    """Whether a znode is there after all that was asked for."""
+    """Whether a znode exists once all earlier requests are applied."""
     return bool(client.call([zk.SYNC, ["/"]], [zk.EXISTS, [path, False]])[3] == 0)
 
 
@@ -148,7 +148,7 @@ def test_those_of_before_a_restart_go_when_their_time_is_over_whatever_is_set(
 
 
 def state(*requests: Any) -> Tree:
-    """The state after requests of one session, each a second after the one before."""
+    """The state after requests of one session, one second apart."""
     tree = Tree()
     for request in (CreateSession(1_000, b""), *requests):
         entry = Transaction(tree.zxid + 1, 1_000 * tree.zxid, tree.last_session, (), request)
@@ -174,7 +174,7 @@ def test_one_that_changes_after_its_deletion_was_proposed_stays(change: SetData 
 
 
 def test_entries_of_before_there_were_any_mean_what_they_meant() -> None:
-    """A create that was refused is refused when the log is read again."""
+    """A create that was refused is refused again when the log is replayed."""
 
     def read(*request: Any) -> Transaction:
         entry = [tree.zxid + 1, 0, tree.last_session, [], request]

@@ -1,10 +1,9 @@
-"""Random work for a server of ZooKeeper's protocol, drawn from a seed alone, and what came of it in a form that can be
-compared.
+"""Random work for a server of ZooKeeper's protocol, drawn from a seed, and its results in a form that can be compared.
 
-Steps are plain values. Several clients take turns; the paths are few, so that they meet. A step waits for its answers
-before the next one begins, so everything but times, session ids and what is drawn at random is the same on every
-server, and so is where in the stream of a client an event comes. What ends a session deletes its ephemerals in an order
-that is nobody's promise, so these events are sorted.
+Steps are plain values. Several clients take turns. The paths are few, so clients contend for them. A step waits for its
+answers before the next one begins. So every server gives the same results, and each event comes at the same place in
+the stream of its client. Only times, session ids and random values differ. No server promises an order in which the end
+of a session deletes its ephemerals, so these events are sorted.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from metadata.zkclient import Client, Closed
 
 CLIENTS = 4
 LONG = 30_000
-"""The timeout of a session that is not to expire, in milliseconds."""
+"""The timeout of a session that must not expire, in milliseconds."""
 
 _ALONE = (zk.AUTH, zk.SET_ACL)
-"""What is not sent at once with other requests: ZooKeeper answers an AUTH before what was sent ahead of it, and takes
-the old ACL for changes that come while a new one is on its way to the disk (``ChangeRecord.acl``).
+"""Requests that are sent alone. ZooKeeper answers an AUTH before requests that were sent ahead of it, and checks the
+old ACL while a new one is being written (``ChangeRecord.acl``).
 """
 
 _NAMES = ("a", "b", "c", "s0000000000", "s0000000001", "s0000000003", "é", "a b")
@@ -49,7 +48,7 @@ class Workload:
         self.expiring = expiring
 
     def steps(self, operations: int) -> Iterator[list[Any]]:
-        """Steps with as many operations, and a few more."""
+        """Steps with at least that many operations in all."""
         random, done = self.random, 0
         for client in range(CLIENTS):
             yield ["open", client, LONG, False]
@@ -131,7 +130,7 @@ class Workload:
             return [kind, [self.path(), self.version()]]
         if kind == zk.SET_DATA:
             return [kind, [self.path(), self.data(), self.version()]]
-        # Nobody locks everybody out of everything.
+        # No client locks all others out of everything.
         return [kind, [path if (path := self.path()) != "/" else "/a", self.acl(), self.version()]]
 
     def operation(self) -> list[Any]:
@@ -173,17 +172,17 @@ class Workload:
         if dice < 0.985:
             return [zk.AUTH, [0, "digest" if random.random() < 0.9 else "ip", random.choice(_USERS)]]
         if dice < 0.99:
-            return [random.choice((zk.EXISTS, zk.CREATE, zk.SET_DATA, zk.GET_CHILDREN)), []]  # no record at all
+            return [random.choice((zk.EXISTS, zk.CREATE, zk.SET_DATA, zk.GET_CHILDREN)), []]  # without a record
         return [zk.PING, []]
 
 
 def written(step: list[Any], report: list[Any]) -> str:
-    """A step and what came of it as a line of a file."""
+    """A step and its results as a line of a file."""
     return json.dumps([_as_text(step), report], separators=(",", ":"))
 
 
 def read(line: str) -> tuple[list[Any], list[Any]]:
-    """The step of a line, and what came of it."""
+    """The step and the results of a line."""
     step, report = json.loads(line)
     return _as_bytes(step), report
 
@@ -201,16 +200,16 @@ def _as_bytes(value: Any) -> Any:
 
 
 class Run:
-    """Steps, done on a server; ``report`` is what came of each."""
+    """Runs steps on a server. ``report`` holds their results."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.clients: dict[int, Client] = {}
         self.ordered: set[int] = set()
-        """The zxids of changes whose events have a promised order."""
+        """The zxids of changes whose events have a defined order."""
 
     def run(self, steps: Iterable[list[Any]]) -> Iterator[list[Any]]:
-        """What came of each step: its own outcome, and what every client got meanwhile."""
+        """The results of each step: its outcome, and what every client received meanwhile."""
         for step in steps:
             try:
                 outcome = getattr(self, "_" + step[0])(*step[1:])
@@ -221,7 +220,7 @@ class Run:
             except Closed:
                 raise AssertionError(f"port {self.port} closed a connection in the step {step}") from None
             taken = {str(index): self._taken(client) for index, client in sorted(self.clients.items())}
-            # The last thing that everybody got is the answer to a ping, and so the zxid.
+            # Each client last received the answer to a ping, with the zxid.
             yield [
                 outcome,
                 {index: each[:-1] for index, each in taken.items() if each[:-1]},
@@ -250,7 +249,7 @@ class Run:
         client.call(*operations)
 
     def _reconnect(self, index: int, how: str, watches: bool) -> Any:
-        """Take a session up again, with a wrong password, or while its connection is still there."""
+        """Resume a session: after its connection, with a wrong password, or while its connection is still open."""
         old = self.clients[index]
         if how != "again":
             old.drop()
@@ -271,7 +270,7 @@ class Run:
         return answer
 
     def _expire(self, index: int, operations: list[Any]) -> Any:
-        """A session of a short timeout comes, does something, and is heard of no more."""
+        """Open a session with a short timeout, use it, and let it expire."""
         short = Client(self.port)
         granted = short.connect(1)
         short.call(*operations)
@@ -297,7 +296,7 @@ class Run:
         return [granted, taken, refused, again.ended()]
 
     def _taken(self, client: Client) -> list[Any]:
-        """What a client got since the last time, without what differs from run to run."""
+        """What a client received since the last call, without what differs from run to run."""
         stream, client.stream = client.stream, []
         for each in stream:
             if each[0] == "reply" and client.kinds[each[1]] not in (zk.CLOSE, zk.PING):

@@ -1,7 +1,6 @@
-"""A client of ZooKeeper's protocol that shares no code with the service: it sends what it is told to, and reads what it
-gets.
+"""A client of ZooKeeper's protocol that shares no code with the service.
 
-Answers and events are plain lists and numbers, so that what two servers say can be compared and written to a file.
+Answers and events are plain lists and numbers, so those of two servers can be compared and written to a file.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def acl(entries: list[Any] | None) -> bytes:
 
 
 def body(kind: int, arguments: list[Any]) -> bytes:
-    """The record of a request with these arguments, in the order of the record's fields."""
+    """The record of a request. ``arguments`` are in the order of the record's fields."""
     if kind in (MULTI, MULTI_READ):
         parts = [struct.pack(">ibi", each[0], False, -1) + body(each[0], each[1]) for each in arguments]
         return b"".join(parts) + struct.pack(">ibi", -1, True, -1)
@@ -115,7 +114,7 @@ class Bytes:
 
 
 def result(kind: int, data: Bytes) -> Any:
-    """What an answer without an error holds."""
+    """The result in an answer without an error."""
     if kind in (CREATE, SYNC):
         return data.text()
     if kind in (CREATE2, CREATE_CONTAINER, CREATE_TTL):
@@ -145,8 +144,8 @@ def result(kind: int, data: Bytes) -> Any:
 
 
 class Client:
-    """A connection. ``stream`` is all that came: ``["reply", xid, zxid, error, result]`` and ``["event", kind, path,
-    zxid]``.
+    """A connection. ``stream`` is everything received: ``["reply", xid, zxid, error, result]`` and ``["event", kind,
+    path, zxid]``.
     """
 
     def __init__(self, port: int, patience: float = 60.0) -> None:
@@ -163,7 +162,9 @@ class Client:
     def connect(
         self, timeout: int, session: int = 0, password: bytes = bytes(16), zxid: int = 0, read_only: bool | None = False
     ) -> list[Any]:
-        """Open a session or take one up again: the answer's timeout, and whether it has a session."""
+        """Open or resume a session. Gives the granted timeout, whether there is a session, and the bytes left in the
+        answer.
+        """
         record = struct.pack(">iqiq", 0, zxid, timeout, session) + blob(password)
         self.send_frame(record if read_only is None else record + struct.pack(">b", read_only))
         answer = Bytes(self.frame())
@@ -190,7 +191,7 @@ class Client:
         return struct.pack(">i", len(payload)) + payload
 
     def call(self, *requests: list[Any]) -> list[Any]:
-        """Send requests at once, each a kind and its arguments, and read up to the last answer; the last answer."""
+        """Send requests at once, each a kind and its arguments. Gives the last answer, once all have come."""
         self.send(*requests)
         return self.answers(len(requests))
 
@@ -203,7 +204,7 @@ class Client:
         return self.stream[-1]
 
     def read(self) -> list[Any]:
-        """The next reply or event, which is added to the stream too."""
+        """Read the next reply or event, and add it to the stream."""
         data = Bytes(self.frame())
         xid, zxid, error = data.take("iqi")
         if xid == -1:

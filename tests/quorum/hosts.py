@@ -1,4 +1,4 @@
-"""Hosts of tests: replicas of a log of plain records, in this process, on folders and ports of their own."""
+"""Hosts for tests: replicas of a log of plain records, in this process, each with its own folder and port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAST = QuorumSettings(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Free ports of 127.0.0.1."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -43,7 +43,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Records:
-    """A state machine: the records themselves, each once, though it may be proposed again and again."""
+    """A state machine that keeps each record once, however often it is proposed."""
 
     def __init__(self, records: Sequence[bytes]) -> None:
         self.records = list(records)
@@ -79,7 +79,7 @@ class Records:
 
 
 class TestHost:
-    """One host: it is started, ended, killed, and may lose its disk."""
+    """A host that can be started, stopped, killed and wiped."""
 
     __test__ = False
 
@@ -103,7 +103,7 @@ class TestHost:
         return self.host.node
 
     async def kill(self) -> None:
-        """End at once: nothing is said to anybody, and nothing more is written."""
+        """End as a crash does: nothing more is sent or written."""
         host, self.host = self.host, None
         node = host.node
         node.stopped = True
@@ -119,7 +119,7 @@ class TestHost:
 
 
 class TestCluster:
-    """Some hosts."""
+    """A cluster of hosts."""
 
     __test__ = False
 
@@ -147,7 +147,7 @@ class TestCluster:
         return [each for each in self.hosts.values() if each.host is not None and each.node is not None]
 
     async def leader(self) -> TestHost:
-        """The host that leads, and whose state is up to date."""
+        """Wait for a leader whose state is up to date."""
         found: list[TestHost] = []
 
         def leads() -> bool:
@@ -160,7 +160,7 @@ class TestCluster:
         return found[0]
 
     async def propose(self, *records: bytes) -> None:
-        """Have records committed, by whoever leads; again and again, so they may be there more than once."""
+        """Propose records to the leader until they are committed. A retry may commit them again."""
         while True:
             try:
                 await (await self.leader()).node.propose(records)
@@ -169,14 +169,14 @@ class TestCluster:
                 await asyncio.sleep(0.01)
 
     async def have(self, records: Sequence[bytes]) -> None:
-        """Wait until all that run have these records and no others."""
+        """Wait until all running hosts have exactly these records."""
         await until(
             lambda: all(each.machine.records == list(records) for each in self.running), f"{len(records)} records"
         )
 
 
 async def until(condition: Any, what: str) -> None:
-    """Wait until something is so."""
+    """Wait until ``condition`` is true."""
     import patience
 
     async with asyncio.timeout(patience.PATIENCE):

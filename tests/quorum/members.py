@@ -1,5 +1,5 @@
-"""Members of a metadata quorum, of tests: in this process, on a loop of their own thread, on folders and ports of their
-own.
+"""Members of a metadata quorum for tests: in this process, on an event loop in its own thread, with their own folders
+and ports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencepost.quorum.driver.node import Limits, QuorumNode
 
 
 class Members:
-    """The members of a quorum, by their ids, from 1."""
+    """The members of a quorum, by id from 1."""
 
     def __init__(self, path: Path, count: int, limits: dict[str, Any] | None = None, **settings: Any) -> None:
         self.path = path
@@ -39,20 +39,20 @@ class Members:
         self._thread.start()
 
     def be_patient(self) -> None:
-        """Take no leader for gone that is slow."""
+        """Use long timeouts, so that no slow leader is taken for dead."""
         self.times = replaced(FAST, fetch_timeout=60_000_000, request_timeout=60_000_000)
 
     @property
     def addresses(self) -> str:
-        """What a client is given."""
+        """The connection string of a client."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def do(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Have the members' loop do something."""
+        """Run a coroutine on the members' event loop."""
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(patience.PATIENCE)
 
     def start(self, *members: int) -> None:
-        """Start some members, or all, and wait until they serve."""
+        """Start these members, or all, and wait until they serve."""
 
         async def started(member: int) -> None:
             settings = MetadataSettings.of({"clientPort": self.ports[member], **self.settings})
@@ -73,7 +73,7 @@ class Members:
         return node
 
     def kill(self, member: int) -> None:
-        """End one at once: nothing is said to anybody, and nothing more is written."""
+        """End a member as a crash does: nothing more is sent or written."""
 
         async def killed() -> None:
             node, service = self.node(member), self.running.pop(member)
@@ -86,7 +86,7 @@ class Members:
         self.do(killed())
 
     def stop(self, member: int) -> None:
-        """End one cleanly."""
+        """Stop a member cleanly."""
 
         async def stopped() -> None:
             for each in self._servers.pop(member):
@@ -96,12 +96,12 @@ class Members:
         self.do(stopped())
 
     def wipe(self, member: int) -> None:
-        """Its disk is lost."""
+        """Delete a member's folder."""
         shutil.rmtree(self.path / str(member))
 
     @property
     def leader(self) -> int:
-        """The one that leads and decides, waited for."""
+        """Wait for a leader that decides. Gives its id."""
         patience.until(lambda: [each for each in list(self.running.values()) if each._decides], "a leader")
         return next(number for number, each in self.running.items() if each._decides)
 
@@ -111,7 +111,7 @@ class Members:
         return [number for number in self.running if number != leader]
 
     def ask(self, request: Any) -> Any:
-        """A request of an administrator to the leader."""
+        """Send an administrator's request to the leader."""
         service = self.running[self.leader]
 
         async def asked() -> Any:
@@ -135,7 +135,7 @@ class Members:
         patience.until(same, "the same state")
 
     def close(self) -> None:
-        """End all."""
+        """Stop all members."""
         for member in list(self.running):
             self.stop(member)
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,6 +1,4 @@
-"""Replicas for tests: driven event by event, with all that they want stored stored at once unless a test says
-otherwise.
-"""
+"""Replicas for tests, driven event by event."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def place(offset: int, epoch: int) -> OffsetAndEpoch:
 
 
 def log_of(voter_set: VoterSet, *epochs: int) -> LogIndex:
-    """A log with a record of each of these epochs, behind a first snapshot with the voters."""
+    """A log that begins with a snapshot of the voters, and then has one record of each of these epochs."""
     log = LogIndex(Snapshot(place(0, 0), voter_set))
     for offset, epoch in enumerate(epochs):
         log.append(Batch(offset, epoch, (b"%d" % offset,)))
@@ -56,7 +54,7 @@ def log_of(voter_set: VoterSet, *epochs: int) -> LogIndex:
 
 
 class Driven:
-    """A replica and everything that it has wanted done since :meth:`clear`."""
+    """A replica and its effects since :meth:`clear`."""
 
     def __init__(
         self,
@@ -89,7 +87,7 @@ class Driven:
         return self(TimerFired(timer))
 
     def asked(self, request: Request) -> Response | None:
-        """The answer to a request, if it comes at once."""
+        """Receive a request. Gives its answer, or None if that is delayed."""
         self.connections += 1
         for effect in self(RequestReceived(self.connections, request)):
             if (
@@ -103,11 +101,11 @@ class Driven:
         return self(ResponseReceived(response))
 
     def sent(self, kind: type[Any]) -> list[Any]:
-        """The requests of a kind that were sent since :meth:`clear`."""
+        """The requests of a kind sent since :meth:`clear`."""
         return [effect.request for effect in self.all(Send) if isinstance(effect.request, kind)]
 
     def stores(self) -> list[Effect]:
-        """All of its log becomes durable."""
+        """Report the whole log as durable."""
         return self(Stored(self.replica.log.end))
 
     def gets_votes(self, *numbers: int, pre_vote: bool = False) -> None:
@@ -115,7 +113,7 @@ class Driven:
             self.answered(VoteResponse(key(number), self.replica.epoch, None, Error.NONE, True, pre_vote))
 
     def is_elected(self, *by: int) -> None:
-        """It waits too long, is granted pre-votes and votes, and has stored its first records."""
+        """Let its election timeout pass, grant it pre-votes and votes, and store its first records."""
         self.fires(Timer.ELECTION)
         self.gets_votes(*by, pre_vote=True)
         self.gets_votes(*by)

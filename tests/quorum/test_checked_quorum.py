@@ -1,4 +1,4 @@
-"""The protocol ``quorum``: how many states its configurations have, and what each protection is there for."""
+"""The protocol ``quorum``: the states of its configurations, and the violation that each protection prevents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOLDS = {
 }
 
 LARGE = {"removal-at-any-time": (12, 5_835)}
-"""Those that are too large for a test, up to a depth."""
+"""Configurations that are too large for a test, with a depth limit and the states up to it."""
 
 VIOLATED = {
     "voted-twice": ("never_two_leaders_in_same_epoch", 9),

@@ -1,7 +1,7 @@
-"""Messages that no sound member sends: of strangers, of broken members, of disks that have forgotten what they stored.
+"""Messages that no sound member sends: from strangers, from broken members, and from members whose disks lost writes.
 
-A replica takes any of them in any state. None ends it, makes it forget a vote, a leader or what is committed, or has it
-send what others cannot read.
+A replica survives any of them in any state. It forgets no vote, no leader and no committed record, and sends nothing
+that others cannot decode.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ responses: Any = st.one_of(
 happenings = st.one_of(
     requests,
     responses,
-    # Answers of the leader of epoch 3 to what it was asked: without these, few get far.
+    # Plausible answers of the leader of epoch 3. Without them few sequences get far.
     st.builds(
         FetchResponse,
         st.just(key(2)),
@@ -204,7 +204,7 @@ _encode = msgspec.msgpack.encode
 
 
 class Watched:
-    """A replica, and what may never be undone."""
+    """A replica, and facts about it that may never be undone."""
 
     def __init__(self, driven: Driven) -> None:
         self.driven = driven
@@ -344,7 +344,7 @@ def test_batches_that_do_not_follow_are_not_taken(sent: tuple[Batch, ...]) -> No
     driven.answered(FetchResponse(key(2), 3, node(2), Error.NONE, place(3, 2), 3, sent))
     assert driven.replica.log.end == place(3, 2)
     assert len(driven.all(Distrusted)) == 1
-    assert driven.sent(Fetch) == []  # it asks again a little later
+    assert driven.sent(Fetch) == []  # it retries a little later
     driven.fires(Timer.RETRY)
     assert len(driven.sent(Fetch)) == 1
 

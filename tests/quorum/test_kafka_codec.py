@@ -1,4 +1,4 @@
-"""Kafka's binary format: against bytes that Kafka's own classes made, there and back, and what is malformed."""
+"""Kafka's binary format: against bytes of Kafka's own classes, round trips, and malformed bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fencepost.quorum.kafka.schema import (
 )
 
 FROM_KAFKA = json.loads((Path(__file__).parent / "kafka_bytes.json").read_text())
-"""Written by ``python -m interop.kafka_codec``, with Kafka's classes."""
+"""Written with Kafka's classes by ``python -m interop.kafka_codec``."""
 BY_NAME = {api.name: api for api in APIS.values()}
 EVERY = [(api, version) for api in APIS.values() for version in range(api.oldest, api.newest + 1)]
 
@@ -78,7 +78,7 @@ NUMBERS = {
 
 
 def values(fields: Struct, version: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Values of a structure; fields that the version does not have are at their defaults."""
+    """Values of a structure. Fields that the version lacks have their defaults."""
 
     def of(field: Field) -> st.SearchStrategy[Any]:
         if version < field.since:

@@ -1,6 +1,4 @@
-"""Members that are asked by Kafka's protocol: how the quorum stands, changes of its voters, Kafka's errors, and bad
-frames.
-"""
+"""Members that serve Kafka's protocol: the state of the quorum, changes of voters, Kafka's errors, and bad frames."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ QUORUM = {"Topics": [{"TopicName": "__cluster_metadata", "Partitions": [{"Partit
 
 
 class Client:
-    """A connection by Kafka's protocol."""
+    """A connection that speaks Kafka's protocol."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -77,7 +75,7 @@ class Client:
 
 
 class Clients:
-    """Listeners of hosts, and connections with them."""
+    """Listeners of hosts, and connections to them."""
 
     def __init__(self) -> None:
         self.listeners: list[KafkaListener] = []
@@ -141,7 +139,7 @@ def removing(node: Node, **changes: Any) -> dict[str, Any]:
 
 
 async def observer(cluster: TestCluster, host_id: int) -> TestHost:
-    """A host that joins as an observer."""
+    """Start a host as an observer."""
     cluster.hosts.setdefault(host_id, TestHost(cluster, host_id))
     cluster.endpoints.setdefault(host_id, f"127.0.0.1:{free_ports(1)[0]}")
     await cluster.start(host_id)
@@ -311,7 +309,7 @@ def test_who_adds_a_voter_need_not_wait_until_that_is_committed(run: Run, monkey
 
 
 def test_a_leader_that_was_removed_is_added_as_soon_as_it_follows_its_successor(run: Run) -> None:
-    """It waits for an election before it looks for a leader, and so does the request that adds it again."""
+    """It waits for an election timeout before it looks for the leader. The request that adds it again waits too."""
 
     async def test(cluster: TestCluster, clients: Clients) -> None:
         removed = await cluster.leader()
@@ -359,7 +357,7 @@ def test_changes_that_are_refused(run: Run, tmp_path: Path) -> None:
             Code.INVALID_REQUEST,
             "the last voter cannot be removed",
         )
-        # It belongs to the cluster, and never fetches.
+        # This host belongs to the cluster but never fetches.
         late = QuorumHost(
             OsFiles(str(tmp_path / "late")),
             7,
@@ -526,7 +524,7 @@ def test_connections_and_their_patience_are_limited(run: Run, caplog: pytest.Log
         assert (await first.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
         third = await clients.open(address)
         assert (await third.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
-        assert await second.is_closed()  # it was silent for the longest time
+        assert await second.is_closed()  # it was silent longest
         first.writer.write(struct.pack(">i", 20))
         assert await first.is_closed() and await third.is_closed()
         third = await clients.open(address)

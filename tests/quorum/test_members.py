@@ -1,4 +1,4 @@
-"""A metadata service of several members: clients see one service, whatever becomes of its members."""
+"""A metadata service of several members. Clients see one service, whatever happens to members."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     made: list[Members] = []
 
     def started(count: int = 3, alone: bool = False, **options: Any) -> Members:
-        """``alone``: the first one makes a quorum of itself, and the others may come later."""
+        """``alone``: the first member forms a quorum alone, and the others may join later."""
         members = Members(tmp_path, count, **options)
         made.append(members)
         if alone:
@@ -55,7 +55,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Connects clients of kazoo, which go to any member or to given ones."""
+    """Connects kazoo clients to any member, or to these ones."""
     clients: list[KazooClient] = []
 
     def connected(members: Members, *only: int, timeout: float = 20.0) -> KazooClient:
@@ -73,7 +73,7 @@ def connect() -> Iterator[Connect]:
 
 
 def disappear(client: KazooClient) -> None:
-    """A client is gone without a word: its session is not closed, and it does not come back."""
+    """Cut a client off: its session stays open, and it does not reconnect."""
     connection = client._connection
     connection._connect_attempt = lambda *_: STOP_CONNECTING
     connection._socket.shutdown(socket.SHUT_RDWR)
@@ -81,7 +81,7 @@ def disappear(client: KazooClient) -> None:
 
 
 def certainly(client: KazooClient, path: str) -> None:
-    """Create a znode, however often that takes."""
+    """Create a znode, with retries until it exists."""
     try:
         client.retry(client.create, path, b"")
     except NodeExistsError:
@@ -201,7 +201,7 @@ def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of
 
 
 class CreateTTL(Create2):  # type: ignore[misc]
-    """What kazoo has not: a create of a znode that lives for ``ttl`` milliseconds."""
+    """A create of a znode that lives for ``ttl`` milliseconds. kazoo has none."""
 
     type = 21
     ttl = 0
@@ -233,7 +233,7 @@ def test_a_new_leader_gives_every_session_its_whole_timeout(start: Start, connec
     disappear(lost)
     killed = members.running[members.leader].now()
     members.kill(members.leader)
-    # Nobody has said anything to the new leader about the session whose client is gone.
+    # The new leader has heard nothing of the lost client's session.
     assert members.running[members.leader].expiry.deadlines[session] >= killed + 6_000
     assert client.retry(client.exists, "/mine")
 
@@ -299,7 +299,7 @@ def test_what_the_leader_took_with_it_is_not_waited_for(start: Start, connect: C
     members = start()
     client = connect(members, members.followers[0], timeout=60.0)
     leader = members.leader
-    # What members send it gets lost.
+    # Requests that members forward to the leader are lost.
     members.running[leader].call_received = lambda *arguments: None  # type: ignore[method-assign]
     waiting = client.create_async("/lost", b"")
     patience.until(lambda: any(each._in_flight for each in members.running.values()), "the request to be sent")
@@ -311,7 +311,7 @@ def test_what_the_leader_took_with_it_is_not_waited_for(start: Start, connect: C
 def test_what_was_sent_to_the_leader_of_an_earlier_epoch_is_not_done_in_a_later_one(
     start: Start, connect: Connect
 ) -> None:
-    """What the same client sent ahead of it was lost, so it would be done out of its order."""
+    """An earlier request of the same client was lost, so this one would be out of order."""
     members = start()
     client = connect(members)
     leader = members.running[members.leader]

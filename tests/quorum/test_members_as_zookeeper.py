@@ -1,4 +1,4 @@
-"""What ZooKeeper 3.9.3 answered to random work is what a member of a quorum answers, be it the leader or a follower."""
+"""A member of a quorum, leader or follower, answers random work as ZooKeeper 3.9.3 did."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Faults planted in rules, roles, log and driver of a quorum, one at a time: the simulator finds every one of them.
+"""Faults planted in the rules, roles, log and driver of a quorum, one at a time. The simulator finds every one.
 
-A row of :data:`PLANTED` is a fault: what it is, the function or method that it is in, and what stands there in its
-place, which is given the original and the arguments. ``seed`` is one that tells it.
+An entry of :data:`PLANTED` names a fault, the function or method to replace, and its replacement, which is called with
+the original and the arguments. ``seed`` is the first seed to try.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fencepost.quorum.transitions import State
 from fencepost.simulation.disk import SimDisk, SimHandle
 
 SEEDS = 400
-"""Within so many seeds every fault is found."""
+"""Every fault is found within this number of seeds."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Unprotected:
-    """A protection that is left out."""
+    """A disabled protection."""
 
     protection: str
     seed: int = 0
@@ -325,13 +325,13 @@ UNSEEN: list[Planted | Unprotected] = [
     Planted("what was cut off is still the configuration", LogIndex, "truncate", _keeps_configurations),
     Planted("a snapshot leaves no configuration", Replica, "_snapshot_installed", _forgets_configuration),
 ]
-"""Faults that take more than some hundred seeds to show. The tests of a replica and of the rules tell each of them, and
-the traces of few seeds most of them (test_quorum_traces.py).
+"""Faults that need more than a few hundred seeds. The tests of the replica and of the rules find each of them, and
+traces of a few seeds find most (test_quorum_traces.py).
 """
 
 
 def plant(fault: Planted | Unprotected, monkeypatch: pytest.MonkeyPatch) -> Protections:
-    """Put a fault in its place; the protections to run with."""
+    """Plant a fault. Gives the protections to run with."""
     if isinstance(fault, Unprotected):
         return ALL.replace(**{fault.protection: False})
     original = getattr(fault.where, fault.function)
@@ -344,7 +344,7 @@ def plant(fault: Planted | Unprotected, monkeypatch: pytest.MonkeyPatch) -> Prot
 
 
 def found_by(fault: Planted | Unprotected, protections: Protections, seeds: int = SEEDS) -> tuple[int, str] | None:
-    """The first seed from ``fault.seed`` on that tells a fault, and the promise that is broken."""
+    """The first seed from ``fault.seed`` on that shows a fault, and the broken promise."""
     for seed in range(fault.seed, fault.seed + seeds):
         outcome = simulate(seed, protections)
         if outcome.promise:

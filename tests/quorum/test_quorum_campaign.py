@@ -1,4 +1,4 @@
-"""Members as processes behind a network that holds bytes up: a short campaign, and the network itself."""
+"""Member processes behind a network that delays bytes: a short campaign, and the network itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fencepost.quorum.roles.replica import Replica
 
 
 class Echo:
-    """A member that says what it hears."""
+    """A member that echoes what it receives."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -63,7 +63,7 @@ def network() -> Iterator[Network]:
 
 
 def connected(port: int, member: int | None) -> tuple[socket.socket, bytes]:
-    """A connection of a member, or of an administrator, and what it has said."""
+    """Connect as a member, or as an administrator. Gives the connection and the bytes of its greeting."""
     connection = socket.create_connection(("127.0.0.1", port), patience.PATIENCE)
     hello = encode(Hello() if member is None else Hello("cluster", ReplicaKey(member, "d")))
     connection.sendall(hello)
@@ -129,7 +129,7 @@ def test_a_wait_for_a_new_leader_ends_with_the_first_change_that_it_acknowledges
 
 @pytest.mark.campaign
 def test_a_planted_fault_turns_a_protection_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Replica, "__init__", Replica.__init__)  # so that it comes back
+    monkeypatch.setattr(Replica, "__init__", Replica.__init__)  # so that it is restored
     FAULTS["votes-twice"]()
     replica = Replica(Node(ReplicaKey(1, "a"), "h1:1"), traces=True)
     assert replica.traces
@@ -141,7 +141,7 @@ def test_a_short_campaign_finds_nothing(tmp_path: Path) -> None:
     kinds = (KILL, FREEZE, ISOLATE, DEAF, ALL)
     while True:
         seed = random.randrange(1 << 32)
-        if Schedule(seed, kinds).next().after < 2:  # others begin with a calm that is longer than this campaign
+        if Schedule(seed, kinds).next().after < 2:  # others begin with a pause longer than this campaign
             break
     options = Options(tmp_path, seed, seconds=8.0, clients=3, kinds=kinds, timeout=10_000)
     said: list[str] = []

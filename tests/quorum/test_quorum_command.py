@@ -45,7 +45,7 @@ def processes(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def quorum(capsys: pytest.CaptureFixture[str]) -> Quorum:
-    """Runs ``fencepost quorum`` in this process: exit code, output, complaints."""
+    """Runs ``fencepost quorum`` in this process. Gives its exit code, output and error output."""
 
     def ran(*arguments: str) -> tuple[int, str, str]:
         code = cli.main(["quorum", *arguments])
@@ -197,7 +197,7 @@ def test_one_service_grows_to_three_while_it_serves(tmp_path: Path, quorum: Quor
         assert client.client_id[0] == session and {"mine", "2", "3", "without the first"} <= set(
             client.get_children("/")
         )
-        # It comes back where it was, though nobody says so, and is told of the others by its folder.
+        # Without options it restarts at its old endpoint, and learns of the others from its folder.
         processes[1].wait()
         assert start(1) == endpoint
         _, out, _ = quorum("status", "--controllers", endpoint, "--json")

@@ -1,4 +1,4 @@
-"""Answers of our quorum and of a ZooKeeper ensemble are equal, but for what has to differ."""
+"""The comparison of a quorum with a ZooKeeper ensemble ignores only what must differ."""
 
 from __future__ import annotations
 

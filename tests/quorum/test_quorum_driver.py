@@ -1,4 +1,4 @@
-"""Replicas with sockets, clocks and disks: what is committed is kept through all that happens to hosts."""
+"""Replicas with sockets, clocks and disks. Committed records survive whatever happens to hosts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def numbered(first: int, last: int) -> list[bytes]:
 
 
 async def ask(cluster: TestCluster, request: Any) -> Any:
-    """Ask the leader, of whom any host says where it is."""
+    """Send a request to the leader."""
     host = await cluster.leader()
     return await host.host.links.ask(host.host.me.endpoint, request)
 
@@ -85,7 +85,7 @@ def test_three_hosts_make_a_cluster_and_have_the_same_records(run: Run) -> None:
         except NotLeader:
             pass
         else:
-            assert b"no" in leader.machine.records or follower.node.leads  # it leads meanwhile
+            assert b"no" in leader.machine.records or follower.node.leads  # it may lead by now
         assert await follower.host.links.call(leader.host.me.endpoint, b"abc") == b"cba"
 
     run(test)
@@ -278,7 +278,7 @@ def test_a_voter_that_is_started_at_another_endpoint_is_found_there(run: Run) ->
         )
         described = await ask(cluster, DescribeQuorum())
         assert {each.key.host_id: each.endpoint for each in described.voters} == cluster.endpoints
-        # A leader finds it there.
+        # A new leader finds it there.
         await leader.kill()
         await cluster.propose(b"on")
         await cluster.have([*numbered(0, 5), b"on"])
@@ -349,10 +349,10 @@ def test_times_of_fetches_are_of_one_epoch() -> None:
     fetched(4, 9)
     assert known_times() == ((1_000, 1_000), (1_000, -1))
     now = 2_000
-    fetched(8, 12)  # it does not have what there was at 1,000
+    fetched(8, 12)  # it lacks records that the leader had at 1,000
     assert known_times()[1] == (2_000, -1)
     now = 3_000
-    fetched(12, 15)  # it has what there was at 2,000
+    fetched(12, 15)  # it has all records that the leader had at 2,000
     assert known_times()[1] == (3_000, 2_000)
     now = 4_000
     fetched(15, 15)
@@ -415,7 +415,7 @@ def test_replicas_of_other_clusters_are_refused(run: Run, caplog: pytest.LogCapt
             await host.links.call(cluster[2].host.me.endpoint, b"")
         host.links.hello = lambda: (None, None)
         assert isinstance(await host.links.ask(cluster[2].host.me.endpoint, DescribeQuorum()), msgspec.Struct)
-        with pytest.raises(LinkError):  # administrators have nothing to say to state machines
+        with pytest.raises(LinkError):  # administrators may not call state machines
             await host.links.call(cluster[2].host.me.endpoint, b"")
 
     run(test)
@@ -475,7 +475,7 @@ def test_a_log_that_is_said_to_end_within_a_batch_ends_nobody(run: Run) -> None:
         answer = await links.ask(cluster[1].host.me.endpoint, fetch)
         assert answer.error is Error.INVALID_REQUEST
         await links.close()
-        # A leader that believes a voter which says so commits a part of the batch; nothing of it is applied yet.
+        # A leader that believes such a voter commits a part of the batch. Nothing of the batch is applied yet.
         node.applied = end - 3
         node._commit(Commit(end - 1))
         assert node.applied == end - 3
@@ -487,7 +487,7 @@ def test_a_log_that_is_said_to_end_within_a_batch_ends_nobody(run: Run) -> None:
 
 
 async def connected(cluster: TestCluster, *frames: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection with the first host, by which frames were sent."""
+    """Connect to the first host and send frames."""
     host, _, port = cluster[1].host.me.endpoint.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"".join(map(encode, frames)))
@@ -495,7 +495,7 @@ async def connected(cluster: TestCluster, *frames: Any) -> tuple[asyncio.StreamR
 
 
 async def ends(reader: asyncio.StreamReader) -> bool:
-    """Whether the other side ends a connection."""
+    """Whether the other side closes a connection."""
     async with asyncio.timeout(60):
         try:
             while await reader.read(1 << 16):

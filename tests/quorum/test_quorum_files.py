@@ -1,4 +1,4 @@
-"""What a replica keeps on disk: through losses of power at any moment, torn tails and flipped bits."""
+"""What a replica keeps on disk through power losses at any moment, torn tails and flipped bits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ META_OF_ME = Meta(ME.key, "cluster")
 
 
 class Model:
-    """A plain log beside the one on disk: all batches, and what has to be there after a loss of power."""
+    """A plain log beside the one on disk: all batches, and the state required after a power loss."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -35,17 +35,17 @@ class Model:
         self.election = self.next_election = ElectionState()
         self.snapshot = Snapshot(OffsetAndEpoch(0, 0), VOTERS)
         self.most = [0] * 3
-        """How often was a log cut, begun anew, shortened at its beginning."""
+        """How often a log was truncated, reset, and shortened at its beginning."""
         self.kept_start, self.kept = self.start, self.batches
         self.under_way: list[tuple[str, Any]] = []
-        """What was asked for and may or may not be on the disk, in order."""
+        """Changes that may or may not be on the disk, in order."""
 
     @property
     def end(self) -> OffsetAndEpoch:
         return OffsetAndEpoch(self.batches[-1].end_offset, self.batches[-1].epoch) if self.batches else self.start
 
     def check(self, contents: directory.Contents) -> None:
-        """What is there is what was durable, with the first few of the changes that were under way."""
+        """The disk has everything durable, and a prefix of the changes that were under way."""
         found = contents.log.read(contents.log.start.offset)
         end = contents.snapshot.end
         assert contents.log.start.offset <= end.offset <= contents.log.end.offset
@@ -67,7 +67,7 @@ class Model:
             if end == contents.log.end and batches[len(batches) - len(found) :] == found:
                 break
         else:
-            # A snapshot that was installed when its log had not begun anew.
+            # A snapshot was installed, and its log was not reset yet.
             assert self.under_way and contents.log.end == contents.snapshot.end and not found, (found, possible)
             start, batches = contents.snapshot.end, []
         self.batches, self.start = list(batches), start
@@ -76,12 +76,12 @@ class Model:
         self.keep()
 
     def keep(self) -> None:
-        """All that was asked for is durable."""
+        """All changes are durable."""
         self.kept_start, self.kept = self.start, list(self.batches)
         self.under_way = []
 
     def know(self, disk: SimDisk, epoch: int) -> None:
-        """An epoch is known before anything of it is stored."""
+        """An epoch is stored before any record of it."""
         if epoch > self.election.epoch:
             voted, leader = self.random.choice((None, ME.key)), self.random.choice((None, ME))
             self.next_election = ElectionState(epoch, voted, leader)
@@ -89,7 +89,7 @@ class Model:
             self.election = self.next_election
 
     def live(self, disk: SimDisk) -> None:
-        """A process, up to its end."""
+        """Run a process until it ends."""
         random = self.random
         if read_meta(disk) is None or not (read_meta(disk) or META_OF_ME).cluster_id:
             if read_meta(disk) is None:
@@ -113,7 +113,7 @@ class Model:
                 self.batches.append(batch)
                 log.append([batch])
             elif dice < 0.6 and self.batches:
-                # What a snapshot has is committed, and never cut off.
+                # Records in a snapshot are committed, and never truncated.
                 cut = random.choice(self.batches).base_offset
                 if cut >= max(self.start.offset, log.start.offset, contents.snapshot.end.offset):
                     self.under_way.append(("truncate", cut))
@@ -176,7 +176,7 @@ def test_whatever_was_synced_is_there_after_any_loss_of_power(seed: int) -> None
 
 
 def filled(path: Any, groups: int = 3) -> OsFiles:
-    """A folder with a log of some groups, of one batch each."""
+    """A folder with a log of ``groups`` groups of one batch each."""
     files = OsFiles(str(path))
     join_cluster(files, META_OF_ME, Snapshot(OffsetAndEpoch(0, 0), VOTERS), unit=SECTOR)
     log = open_replica(files, META_OF_ME, unit=SECTOR).log
@@ -199,7 +199,7 @@ def test_what_is_stored_is_said_of_the_log_as_it_is_now(tmp_path: Path) -> None:
     assert log.written() == OffsetAndEpoch(2, 1) and log.end == OffsetAndEpoch(5, 2) and log.has_unsynced
     log.write(log.take())
     assert log.written() == OffsetAndEpoch(5, 2) and not log.has_unsynced
-    log.reset(OffsetAndEpoch(3, 3))  # all ahead of it is in a snapshot that is durable
+    log.reset(OffsetAndEpoch(3, 3))  # everything before it is in a durable snapshot
     assert log.stored_end == log.start == log.end == OffsetAndEpoch(3, 3)
     log.append([Batch(3, 3, (b"h", b"i"))])
     assert log.stored_end == OffsetAndEpoch(3, 3)
@@ -315,7 +315,7 @@ def test_what_is_missing_is_said(tmp_path: Path, what: str) -> None:
 
 
 def test_a_vote_that_is_older_than_the_log_is_refused(tmp_path: Path) -> None:
-    """It is an older copy: who takes part with it votes once more in epochs in which it has voted."""
+    """It is an older copy. A member that uses it could vote twice in an epoch."""
     files = filled(tmp_path)
     store_election(files, ElectionState(0))
     with pytest.raises(Damage, match=f"{STATE} is an older copy"):

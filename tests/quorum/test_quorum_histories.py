@@ -1,4 +1,4 @@
-"""What the bench of quorums takes for a linearizable history is what the definition takes for one."""
+"""The quorum bench's check of linearizability agrees with the definition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.quorum.histories import ANY, BAD_VERSION, DONE, NO_NODE, NODE_EXISTS,
 
 
 def explained(calls: list[Call]) -> bool:
-    """Whether there is an order, by the definition: every order of every choice of calls is tried."""
+    """Whether a valid order exists, by the definition: try every order of every choice of calls."""
     known = [call for call in calls if call.result is not None]
     unknown = [call for call in calls if call.result is None and call.what != "read"]
     for count in range(len(unknown) + 1):
@@ -25,9 +25,7 @@ def explained(calls: list[Call]) -> bool:
 
 
 def fits(order: tuple[Call, ...]) -> bool:
-    """Whether calls happen one after another in this order, with what was answered, and no call before one that had
-    ended when it began.
-    """
+    """Whether calls in this order give their answers, and no call comes before one that had ended when it began."""
     if any(later.end < call.begin for number, call in enumerate(order) for later in order[number + 1 :]):
         return False
     znode = None
@@ -40,7 +38,7 @@ def fits(order: tuple[Call, ...]) -> bool:
 
 @st.composite
 def drawn(draw: Any) -> list[Call]:
-    """A few calls that overlap, whose answers some order gives, but for one that may be anything."""
+    """A few overlapping calls. Their answers follow from some order, except that any may be missing or arbitrary."""
     count = draw(st.integers(1, 6))
     times = draw(st.permutations(range(2 * count)))
     znode: Any = None

@@ -1,6 +1,4 @@
-"""Rules, transitions and roles of a quorum import nothing that does input or output, reads a clock or draws random
-numbers.
-"""
+"""Rules, transitions and roles of a quorum import nothing that does I/O, reads a clock or draws random numbers."""
 
 from __future__ import annotations
 

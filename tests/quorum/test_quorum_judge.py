@@ -1,6 +1,4 @@
-"""Whatever a quorum of processes could do wrong to its clients, the judge of a campaign says; and a right one it lets
-pass.
-"""
+"""The judge of a campaign reports every error that clients of a quorum can see, and accepts a correct quorum."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ THERE = {"/own": ["0-1"], "/order": ["0-2-0", "0-2-1"], "/lines": ["n0000000000"
 
 @pytest.fixture
 def records() -> list[Record]:
-    """What two clients may see: the first writes, the second reads; an ephemeral lives, and ends with its session."""
+    """A correct history of two clients. The first writes, the second reads. An ephemeral ends with its session."""
     one, other = Record(), Record()
     one.calls[PATH] = [Call(1, 2, "write", "a", ANY, 1, "one"), Call(3, 4, "write", "b", ANY, 2, "one")]
     one.wrote = [Wrote(1, 2, PATH, ("a", 1), 11, 1), Wrote(3, 4, PATH, ("b", 2), 13, 1)]

@@ -1,4 +1,4 @@
-"""The index of a log, against a log of which every record is there."""
+"""The index of a log, against a plain log that keeps every record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.quorum.log import Batch, LogIndex, OffsetAndEpoch, Snapshot, Vote
 
 
 class PlainLog:
-    """A log as the list of its records, from offset 0 on: epochs, and configurations where there are."""
+    """A log as the list of its records from offset 0: their epochs, and configurations if any."""
 
     def __init__(self, first: VoterSet) -> None:
         self.records: list[tuple[int, VoterSet | None]] = []

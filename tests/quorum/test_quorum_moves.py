@@ -1,6 +1,4 @@
-"""Simulated quorums whose hosts come back at other endpoints: what has to hold holds, and the voters say where all
-are.
-"""
+"""Simulated quorums whose hosts restart at other endpoints. All promises hold, and voters name the new endpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ SEEDS = range(25)
 
 
 class Moving(Cluster):
-    """Hosts that crashed are started at another endpoint, if a majority of every configuration is left at its own."""
+    """Crashed hosts restart at another endpoint, as long as a majority of every configuration keeps its endpoints."""
 
     moves = 0
 
@@ -55,7 +53,7 @@ class Moving(Cluster):
 
 @pytest.fixture(scope="module")
 def moved() -> list[int]:
-    """How often hosts moved, of each seed."""
+    """The number of moves of each seed."""
     return []
 
 

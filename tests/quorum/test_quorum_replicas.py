@@ -1,4 +1,4 @@
-"""`quorum-replica`: the role of a quorum's replicas itself, in every order of events."""
+"""`quorum-replica`: the role that quorum replicas run, in every order of events."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The decisions of a quorum, one by one; and the high watermark and the cutting of logs against what they mean, spelled
-out.
+"""The decisions of a quorum, one by one. The high watermark and the truncation of logs are compared with their plain
+definitions.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def test_whoever_led_an_epoch_does_not_lead_it_again_after_a_restart() -> None:
         (5, 2, 5, None, Learnt.NOTHING),
         (5, 2, 6, None, Learnt.UNATTACHED),
         (5, 2, 6, 3, Learnt.FOLLOW),
-        (5, None, 5, 1, Learnt.NOTHING),  # the others have not heard that 1 has resigned
-        (5, 2, 6, 1, Learnt.UNATTACHED),  # 1 never led that
+        (5, None, 5, 1, Learnt.NOTHING),  # the others do not know yet that 1 resigned
+        (5, 2, 6, 1, Learnt.UNATTACHED),  # 1 never led epoch 6
         (5, 2, 5 + rules.EPOCHS_AHEAD, 3, Learnt.FOLLOW),
         (5, 2, 5 + rules.EPOCHS_AHEAD + 1, 3, Learnt.CONTRADICTION),
         (5, 2, 5 + rules.EPOCHS_AHEAD + 1, None, Learnt.CONTRADICTION),
@@ -113,7 +113,7 @@ def test_a_log_is_up_to_date_by_its_last_epoch_and_then_by_its_length() -> None:
         ({1, 2}, set(), Election.WON),
         ({1}, {2}, Election.OPEN),
         ({1}, {2, 3}, Election.LOST),
-        ({1, 8, 9}, set(), Election.OPEN),  # 8 and 9 are no voters
+        ({1, 8, 9}, set(), Election.OPEN),  # 8 and 9 are not voters
     ],
 )
 def test_votes_of_voters_are_counted(granted: set[int], refused: set[int], election: Election) -> None:
@@ -144,13 +144,13 @@ def test_only_the_leader_of_the_same_epoch_answers_a_fetch() -> None:
 
 
 def end_of_epoch(log: list[int], epoch: int) -> tuple[int, int]:
-    """Where the records of a log end that are of no later epoch: offset, and the epoch of the last of them."""
+    """The end of the records up to an epoch: their end offset, and the epoch of the last one."""
     kept = [one for one in log if one <= epoch]
     return len(kept), kept[-1] if kept else 0
 
 
 def common(one: list[int], other: list[int]) -> int:
-    """How many records two logs share, given that a record is known by its offset and epoch."""
+    """The number of records that two logs share. Offset and epoch identify a record."""
     shared = 0
     while shared < min(len(one), len(other)) and one[shared] == other[shared]:
         shared += 1
@@ -171,7 +171,7 @@ def histories(draw: st.DrawFn) -> tuple[list[int], list[int]]:
         if draw(st.booleans()):
             other = logs[1 - source]
             shared = common(logs[source], other)
-            if shared == len(other):  # it fetched a part
+            if shared == len(other):  # the other log fetched a part
                 logs[1 - source] = logs[source][: draw(st.integers(shared, len(logs[source])))]
     return logs[0], logs[1]
 
@@ -200,12 +200,12 @@ def test_whoever_is_behind_the_start_of_the_log_has_to_fetch_the_snapshot() -> N
     start, snapshot, same = (10, 3), (12, 3), (20, 4)
     assert rules.position_of((9, 3), start, (20, 3), snapshot) is Position.SNAPSHOT
     assert rules.position_of((0, 0), start, start, snapshot) is Position.SNAPSHOT
-    assert rules.position_of((15, 2), start, start, snapshot) is Position.SNAPSHOT  # parted ahead of the start
+    assert rules.position_of((15, 2), start, start, snapshot) is Position.SNAPSHOT  # diverged before the start
     assert rules.position_of((10, 2), start, start, snapshot) is Position.SNAPSHOT
     assert rules.position_of((10, 3), start, (20, 3), snapshot) is Position.VALID
     assert rules.position_of((20, 4), start, same, snapshot) is Position.VALID
     assert rules.position_of((0, 0), (0, 0), (0, 0), (0, 0)) is Position.VALID
-    assert rules.position_of((0, 0), (0, 0), (0, 0), snapshot) is Position.SNAPSHOT  # that is faster
+    assert rules.position_of((0, 0), (0, 0), (0, 0), snapshot) is Position.SNAPSHOT  # a snapshot is faster
 
 
 # -- committing --------------------------------------------------------------------------------------------------------
@@ -299,5 +299,5 @@ def test_a_leader_that_no_majority_fetches_from_has_lost_it() -> None:
     assert rules.has_lost_majority(set(), {1, 2, 3}, 1)
     assert not rules.has_lost_majority({2}, {1, 2, 3}, 1)
     assert not rules.has_lost_majority(set(), {1}, 1)
-    assert rules.has_lost_majority({2}, {2, 3}, 1)  # 1 leads, and is no voter
+    assert rules.has_lost_majority({2}, {2, 3}, 1)  # 1 leads without being a voter
     assert rules.has_lost_majority({8}, {1, 2, 3}, 1)

@@ -1,4 +1,4 @@
-"""Runs of whole quorums: they keep their promises, and a seed gives the same run in every process."""
+"""Simulated quorums keep their promises, and a seed gives the same run in every process."""
 
 from __future__ import annotations
 

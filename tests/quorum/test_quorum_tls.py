@@ -1,4 +1,4 @@
-"""TLS among members of a quorum: all show certificates, and a voter's names the host by which others reach it."""
+"""TLS among members of a quorum. All show certificates, and a voter's certificate names the host of its endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fencepost.quorum.kafka.listener import KafkaListener
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a test on a cluster whose members speak TLS."""
+    """Runs a test on a cluster whose members use TLS."""
     both, trusted = certificates.together("member"), certificates.authority()
 
     class Host(hosts.QuorumHost):
@@ -48,7 +48,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def said(cluster: TestCluster, context: ssl.SSLContext | None, *frames: Any) -> bytes:
-    """All that a member says to who sends it some frames."""
+    """Everything that a member answers to some frames."""
     host, _, port = cluster[1].host.me.endpoint.rpartition(":")
     try:
         reader, writer = await asyncio.open_connection(host, int(port), ssl=context)

@@ -1,5 +1,5 @@
-"""Traces of simulated quorums are behaviours of `running-quorum`; those of quorums with a fault are not, and the step
-that is told is the wrong one.
+"""Traces of simulated quorums are behaviours of `running-quorum`. A trace of a faulty quorum is not, and the verdict
+names the wrong step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PROTECTIONS: list[tuple[str, int, str, str]] = [
     ("majority_is_heard", 17, "keep_leading", "require(not rules.has_lost_majority("),
     ("removed_voters_campaign", 5, "lose_leader", "require(not self._may_campaign(s))"),
 ]
-"""The protection that is off, a seed, the step that is told, and why it cannot be taken."""
+"""The disabled protection, a seed, the step that the verdict names, and why the step cannot be taken."""
 
 FAULTS: list[tuple[str, int, str, str]] = [
     ("half of the voters is a majority", 2, "send_request_vote", "require(self._has_won(s))"),
@@ -78,13 +78,12 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ("a snapshot leaves no configuration", 2, "snapshot_installed", "then, and the trace says {}"),
     ("the election state is stored later", 1, "become_leader", "require(not (self.stores_before_speaking and"),
 ]
-"""The same of faults that are planted while the trace is written; most of them take the simulator's judge many more
-seeds.
+"""The same for planted faults. The simulator's judge needs many more seeds for most of them.
 """
 
 
 def run(seed: int | Case, protections: Protections = ALL) -> tuple[str, list[Event]]:
-    """The promise that a run breaks, and its trace, as it is when it was written and read again."""
+    """The promise that a run breaks, and its trace after it was written and read."""
     events: list[Event] = []
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: object) -> None:
@@ -139,7 +138,7 @@ def test_traces_of_quorums_are_accepted() -> None:
 
 
 def test_a_replica_that_goes_on_from_an_older_snapshot_is_accepted() -> None:
-    """The last one is damaged."""
+    """The last one has a damaged line."""
     events = traced(29)
     taken, starts = (
         [event for event in events if event.action == action] for action in ("take_snapshot", "restart_with_state")

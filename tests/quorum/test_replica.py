@@ -1,6 +1,4 @@
-"""A replica, event by event: elections, fetching, committing, snapshots, reconfiguration, and what must be durable
-when.
-"""
+"""A replica, event by event: elections, fetching, committing, snapshots, reconfiguration, and durability."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ from fencepost.quorum.transitions import State
 
 
 def following(epoch: int = 1, leader: int = 2, me: int = 1, **arguments: object) -> Driven:
-    """A replica that follows a leader, and has asked it for more."""
+    """A replica that follows a leader and has sent it a fetch."""
     state = ElectionState(epoch, None, node(leader))
     driven = Driven(me, election=state, **arguments)  # type: ignore[arg-type]
     assert driven.replica.state is State.FOLLOWER
@@ -72,7 +70,7 @@ def following(epoch: int = 1, leader: int = 2, me: int = 1, **arguments: object)
 
 
 def leading(*epochs: int, of: tuple[int, ...] = (1, 2, 3), **settings: int) -> Driven:
-    """Replica 1, elected by 2, which has stored its first records and committed nothing yet."""
+    """Replica 1, elected by 2. It has stored its first records and committed nothing yet."""
     driven = Driven(epochs=epochs, of=voters(*of), **settings)  # type: ignore[arg-type]
     driven.is_elected(*[number for number in of if number != 1][: len(of) // 2])
     assert driven.replica.leads
@@ -80,7 +78,7 @@ def leading(*epochs: int, of: tuple[int, ...] = (1, 2, 3), **settings: int) -> D
 
 
 def fetch(driven: Driven, number: int, offset: int | None = None, epoch: int | None = None, hwm: int = 0) -> object:
-    """Replica ``number`` fetches from a place, by default from the end of the log; what it is answered at once."""
+    """Replica ``number`` fetches, by default from the end of the log. Gives the answer, or None if it is delayed."""
     log = driven.replica.log
     offset = log.end_offset if offset is None else offset
     epoch = log.epoch_ahead_of(offset) if epoch is None else epoch
@@ -88,7 +86,7 @@ def fetch(driven: Driven, number: int, offset: int | None = None, epoch: int | N
 
 
 def high_watermarks(driven: Driven) -> list[int]:
-    """The high watermarks of all answers, which are to fetches."""
+    """The high watermarks of all answers, which must be to fetches."""
     return [cast(FetchResponse, effect.response).high_watermark for effect in driven.all(Reply)]
 
 
@@ -392,10 +390,10 @@ def test_what_earlier_epochs_left_is_committed_with_the_first_record_of_the_lead
 def test_a_fetch_waits_for_something_new_and_is_answered_once() -> None:
     driven = leading(1)
     end = driven.replica.log.end_offset
-    assert isinstance(fetch(driven, 2, 1), FetchResponse)  # there is something
+    assert isinstance(fetch(driven, 2, 1), FetchResponse)  # there are records to send
     assert fetch(driven, 2, end, hwm=end) is None
     driven.clear()
-    assert fetch(driven, 2, end, hwm=end) is None  # it asks again, and the first is answered
+    assert fetch(driven, 2, end, hwm=end) is None  # the second fetch ends the wait of the first
     assert len(driven.all(Reply)) == 1
     driven.clear()
     driven(Proposed(1, (b"a",)))
@@ -412,7 +410,7 @@ def test_a_high_watermark_that_nobody_waits_for_is_told_a_little_later_or_with_t
     driven(Proposed(1, (b"a",)))
     driven.stores()
     driven.clear()
-    assert fetch(driven, 2, end + 1, hwm=end) is None  # this commits it
+    assert fetch(driven, 2, end + 1, hwm=end) is None  # this commits the record
     assert driven.all(Commit) == [Commit(end + 1)]
     assert driven.all(SetTimer)[-1] == SetTimer(Timer.HIGH_WATERMARK, 1_000, 1_000)
     assert fetch(driven, 3, end + 1, hwm=end) is None
@@ -421,7 +419,7 @@ def test_a_high_watermark_that_nobody_waits_for_is_told_a_little_later_or_with_t
     driven.fires(Timer.HIGH_WATERMARK)
     assert high_watermarks(driven) == [end + 1, end + 1]
     answer = fetch(driven, 2, end + 1, hwm=end)
-    # it was told already, and is told again
+    # it was sent before, and is sent again
     assert isinstance(answer, FetchResponse) and answer.high_watermark == end + 1
     assert fetch(driven, 2, end + 1, hwm=end + 1) is None
     driven(Proposed(2, (b"b",)))
@@ -446,7 +444,7 @@ def test_a_replica_with_clients_that_wait_is_told_at_once(asks_before: bool) -> 
         assert fetch(driven, 3, end + 1, hwm=end) is None
     driven.clear()
     driven(SendHighWatermark(key(3)))
-    driven(SendHighWatermark(key(9)))  # nobody knows it
+    driven(SendHighWatermark(key(9)))  # an unknown replica
     if asks_before:
         assert high_watermarks(driven) == [end + 1]
     else:
@@ -506,7 +504,7 @@ def test_a_follower_fetches_a_snapshot_piece_by_piece_and_goes_on_behind_it() ->
     driven.clear()
     driven.fires(Timer.RETRY)
     driven.fires(Timer.FETCH)
-    assert driven.sent(Fetch) == []  # it has no log to fetch for
+    assert driven.sent(Fetch) == []  # without a log it does not fetch
     driven(SnapshotInstalled(Snapshot(snapshot, voters(1, 2))))
     assert driven.sent(Fetch) == [Fetch(3, key(1), snapshot, 9)]
     assert driven.replica.voters == voters(1, 2)
@@ -522,7 +520,7 @@ def test_a_snapshot_of_what_is_not_committed_is_not_taken() -> None:
 
 
 def ready(*of: int, **settings: int) -> Driven:
-    """Replica 1 leads, and everything is committed."""
+    """Replica 1 leads, and all its records are committed."""
     driven = leading(of=of or (1, 2, 3), **settings)
     for number in of[1:] or (2, 3):
         fetch(driven, number)
@@ -627,7 +625,7 @@ def test_an_observer_joins_by_itself_after_it_has_its_predecessor_removed() -> N
 
 
 def moved(number: int, endpoint: str = "elsewhere:1") -> VoterSet:
-    """Three voters, of which one is at another endpoint than it says."""
+    """Three voters. The voter set has a wrong endpoint for ``number``."""
     return voters(1, 2, 3).without(key(number)).having(Node(key(number), endpoint))
 
 
@@ -649,9 +647,9 @@ def test_a_voter_that_has_moved_tells_its_leader_until_the_voters_say_so() -> No
     driven.clear()
     driven.fires(Timer.JOIN)
     assert driven.effects == []
-    # What said so is cut off again: it is told again.
+    # The record with its endpoint is truncated, so it asks again.
     driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 0, diverging=place(0, 0)))
-    assert Timer.JOIN not in [effect.timer for effect in driven.all(SetTimer)]  # it has asked for nothing since
+    assert Timer.JOIN not in [effect.timer for effect in driven.all(SetTimer)]  # it has sent no fetch since
     driven.stores()
     driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 0, diverging=place(0, 0)))
     assert Timer.JOIN in [effect.timer for effect in driven.all(SetTimer)]
@@ -670,7 +668,7 @@ def test_a_leader_writes_down_where_a_voter_is_reached() -> None:
     driven = ready()
     new = Node(key(3), "elsewhere:1")
     epoch = driven.replica.epoch
-    assert fetch(driven, 2, hwm=driven.replica.high_watermark) is None  # it waits for something new
+    assert fetch(driven, 2, hwm=driven.replica.high_watermark) is None  # this fetch waits
     driven.clear()
     answer = driven.asked(UpdateVoter(epoch, new))
     assert answer == UpdateVoterResponse(key(1), epoch, node(1), Error.NONE, key(3))
@@ -686,7 +684,7 @@ def test_a_leader_writes_down_where_a_voter_is_reached() -> None:
     fetch(driven, 2)
     driven.clear()
     assert driven.asked(UpdateVoter(epoch, new)).error is Error.NONE  # type: ignore[union-attr]
-    assert driven.all(Append) == []  # it says so already
+    assert driven.all(Append) == []  # the voters have this endpoint already
     assert following().asked(UpdateVoter(1, new)).error is Error.NOT_LEADER  # type: ignore[union-attr]
     driven = Driven(log=LogIndex(Snapshot(place(4, 1), voters(1, 2, 3))), election=ElectionState(1))
     driven.is_elected(2)

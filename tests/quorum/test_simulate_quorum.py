@@ -1,4 +1,4 @@
-"""The command simulate-quorum."""
+"""``fencepost simulate-quorum``."""
 
 from __future__ import annotations
 

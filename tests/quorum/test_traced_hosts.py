@@ -1,6 +1,4 @@
-"""What real drivers write into traces, in this process: what the role decides, when it is durable, and when it
-leaves.
-"""
+"""Traces of real drivers in this process: decisions of the role, and when they are durable and sent."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from fencepost.traces.validation.validate import Validator, Verdict
 
 @pytest.fixture
 def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Event]]:
-    """Runs something on three hosts; their events."""
+    """Runs a coroutine on three hosts. Gives their events."""
     events: list[Event] = []
     starts: dict[str, int] = {}
     begin = QuorumHost.begin

@@ -1,6 +1,4 @@
-"""Members of a metadata quorum, as processes that are killed, wiped, removed and added: what they write into traces is
-a behaviour of `running-quorum`.
-"""
+"""Traces of member processes that are killed, wiped, removed and added are behaviours of `running-quorum`."""
 
 from __future__ import annotations
 
