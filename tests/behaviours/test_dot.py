@@ -1,4 +1,4 @@
-"""The Graphviz graph: read back, it is the state space that an independent walk finds."""
+"""The Graphviz graph, read back, is the state space that an independent walk finds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fencepost.behaviours import to_dot
 
 
 class Clock(Protocol):
-    """Two hands that move on their own: nine states, eighteen steps, and one state that is outside."""
+    """Two independent hands: nine states, eighteen steps, and one state outside."""
 
     hands: tuple[ModelValue, ...] = model_values("h", 2)
     limit: int = constant(2)
@@ -59,7 +59,7 @@ class Graph:
 
 
 def read_dot(text: str) -> Graph:
-    """A reader of as much of the language as is written."""
+    """A reader of the parts of DOT that are written."""
     graph, lines = Graph(), text.splitlines()
     assert re.fullmatch(r'digraph "(?:[^"\\]|\\.)*" \{', lines[0])
     assert lines[-1] == "}"
@@ -85,7 +85,7 @@ def test_states_steps_and_labels() -> None:
         if label == "initial state":
             return 0, 0
         held = dict(part.split(" = ") for part in label.split("\\n"))
-        assert set(held) <= {"one", "two"}  # only what differs from the initial state
+        assert set(held) <= {"one", "two"}  # only differences from the initial state
         return int(held.get("one", 0)), int(held.get("two", 0))
 
     assert {place(name) for name in graph.nodes} == states
@@ -110,7 +110,7 @@ def test_the_behaviour_is_red_and_nothing_else_is() -> None:
     assert {n for n, at in graph.nodes.items() if at.get("color") == "red"} == {n for a, b, _ in red for n in (a, b)}
     filled = [at["label"] for at in graph.nodes.values() if "filled" in at["style"]]
     assert filled == ["two = 1"]
-    # The other step between the same two states keeps its own, black line.
+    # The other step between the same states keeps its own black line.
     assert ("second(h=h1)", None) in {(at["label"], at.get("color")) for _, _, at in graph.edges}
 
 

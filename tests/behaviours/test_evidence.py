@@ -1,4 +1,4 @@
-"""What a violated property looked at."""
+"""The parts of the state that a violated property read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON and ITF: what was written is read back and compared with the behaviour, value by value."""
+"""JSON and ITF: written behaviours are read back and compared value by value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fencepost.text.plain import decimal
 
 
 def back(written: Any, like: Value) -> Value:
-    """What JSON says, with the kinds of ``like``: equal to it only if nothing was lost or mixed up."""
+    """A JSON value with the types of ``like``. It equals ``like`` only if nothing was lost or mixed up."""
     if isinstance(like, enum.Enum):
         return type(like)[written]
     if isinstance(like, ModelValue):
@@ -36,7 +36,7 @@ def back(written: Any, like: Value) -> Value:
         assert len(written) == len(like)
         return tuple(back(w, v) for w, v in zip(written, like, strict=True))
     if isinstance(like, frozenset):
-        ordered = list(like)  # a Set is walked in canonical order
+        ordered = list(like)  # a Set iterates in canonical order
         assert len(written) == len(ordered)
         return frozenset(back(w, v) for w, v in zip(written, ordered, strict=True))
     if isinstance(like, Record):
@@ -234,7 +234,7 @@ def test_an_assumption_has_no_trace() -> None:
 
 
 def read_itf(written: Any) -> Any:
-    """A reader of the format as ADR-015 defines it, written for this test alone."""
+    """A reader of the format of ADR-015, for this test alone."""
     if isinstance(written, (bool, str)):
         return written
     assert isinstance(written, dict), f"{written!r} is no expression of the format"
@@ -257,7 +257,7 @@ def read_itf(written: Any) -> Any:
 
 
 def neutral(value: Value) -> Any:
-    """A value of a state in the terms of :func:`read_itf`."""
+    """A value of a state in the form of :func:`read_itf`."""
     if isinstance(value, (enum.Enum, ModelValue)):
         return value.name
     if isinstance(value, tuple):
@@ -272,9 +272,7 @@ def neutral(value: Value) -> Any:
 
 
 def has_twins(value: Value) -> bool:
-    """Whether the format cannot tell parts of this value apart: it knows no kinds of strings, and here 1 equals
-    True.
-    """
+    """Whether the format cannot distinguish parts of this value. It has one kind of string, and here 1 equals True."""
     if isinstance(value, (frozenset, Mapping)):
         if len({neutral(v) for v in value}) < len(value):
             return True
@@ -316,7 +314,7 @@ def test_a_behaviour_as_itf(protocol: Protocol) -> None:
         meta = entry.pop("#meta")
         assert meta["index"] == index
         assert meta.get("action") == (trace.steps[index - 1].action if index else None)
-        if index == 0:  # the parameters must be set in the initial state
+        if index == 0:  # the initial state must have the parameters too
             for name, value in protocol.constants.items():
                 assert read_itf(entry.pop(name)) == neutral(value)
         assert {name: read_itf(e) for name, e in entry.items()} == {

@@ -1,4 +1,4 @@
-"""Expressions along a behaviour, against the same question asked of the states themselves."""
+"""Expressions along a behaviour, against Python evaluated on the states themselves."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_what_can_not_be_evaluated_names_the_column(trace: Trace, expression: st
 
 
 ESCAPES = [
-    # What reads or changes the protocol, or what it is made of.
+    # Expressions that read or change the protocol or its parts.
     "self.constants.update(limit=99)",
     "self.constants.__setitem__('ack_quorum', 2)",
     "self.shapes",
@@ -154,7 +154,7 @@ ESCAPES = [
     "bookie[b1]._shape.parts.clear()",
     "network.forget_lost(AddEntry, w1, b1)",
     "(bookie := 3) and [self.bookie for self.bookie in [1]]",
-    # Text that is formatted reads attributes, and no filter sees them.
+    # Formatting text reads attributes, past any filter.
     "'{0.__class__}'.format(self)",
     "'{x.constants}'.format_map({'x': self})",
     "str.format('{0.__class__.__mro__}', self)",
@@ -208,7 +208,7 @@ ESCAPES = [
     "open('/etc/passwd')",
     "import_module('os')",
     "breakpoint()",
-    # What is too large.
+    # Too large.
     "9 ** 9 ** 9",
     "pow(9, 9 ** 9)",
     "1 << 10 ** 9",
@@ -243,7 +243,7 @@ def test_what_leads_out_of_the_state_is_refused_in_one_line(trace: Trace, expres
 
 
 class Leaky(Protocol):
-    """What it holds besides its state is mutable, and it hands that out."""
+    """It has a mutable attribute outside its state, and returns it."""
 
     limit: int = constant(2)
     count: int = state(0)

@@ -1,4 +1,4 @@
-"""Changes in words, and values laid out over lines."""
+"""Changes in words, and values over several lines."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def values() -> st.SearchStrategy[Value]:
 
 @given(values(), st.integers(10, 80))
 def test_lines_say_what_show_says(value: Value, width: int) -> None:
-    """The oracle is the one-line form: laid out, a value is the same text with other blanks."""
+    """The oracle is the one-line form: over several lines, a value is the same text with other blanks."""
 
     def bare(text: str) -> str:
         return re.sub(r"\s", "", text)
@@ -157,7 +157,7 @@ class Configurable(Protocol):
 
 
 def test_constants_are_told_as_the_command_line_takes_them() -> None:
-    """What is printed can be given back: the texts make the same constants."""
+    """Printed constants can be given back: they parse to the same values."""
     given = Configurable(bookies="x,y", colour="blue", fast="true", limit="3", sizes="{4}", order="(9, 8, 7)")
     again = Configurable(**{name: constant_text(value) for name, value in given.constants.items()})
     assert again.constants == given.constants

@@ -1,4 +1,4 @@
-"""What became of every message."""
+"""The fate of every message."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_of_equal_messages_the_oldest_is_received() -> None:
     "protocol", [SmallLedger(lossy=True), SmallLedger(), Post()], ids=["lossy", "reliable", "post"]
 )
 def test_every_message_has_one_fate(protocol: Protocol) -> None:
-    """Told from the events alone, the fates must add up to what the channels of the last state hold."""
+    """Fates are derived from events alone. They must add up to the channels of the last state."""
     for seed in range(12):
         trace = wander(protocol, seed)
         found = passages(trace)

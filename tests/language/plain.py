@@ -1,4 +1,4 @@
-"""A state in a plain dictionary, to try the language without an engine."""
+"""A state in a plain dictionary, to test the language without an engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.language.values import freeze
 
 
 class Plain:
-    """A state, and the options to take at the choices to come. ``log`` is what was read, written, chosen and told."""
+    """A state, and the options to take at the next choices. ``log`` has every read, write and choice."""
 
     disabled = False
 
@@ -48,12 +48,12 @@ class Plain:
         return self.protocol.bound_to(self)
 
     def names(self, what: str) -> list[Any]:
-        """The names of what was read or written, or the options of each choice, in order."""
+        """The names of slots read or written, or the options of each choice, in order."""
         return [subject for kind, subject in self.log if kind == what]
 
 
 def ways(plain: Plain, body: Callable[[Any], Any]) -> Iterator[Plain]:
-    """Every way ``body`` can go from ``plain``'s state, in the order of the choices; none if it is not enabled."""
+    """Every run of ``body`` from the state of ``plain``, in the order of the choices. None if it is not enabled."""
     script: list[int] = []
     while True:
         after = Plain(plain.protocol, plain.held, script)
@@ -74,13 +74,13 @@ def ways(plain: Plain, body: Callable[[Any], Any]) -> Iterator[Plain]:
 
 
 def run(plain: Plain, body: Callable[[Any], Any]) -> Plain:
-    """The one way ``body`` can go."""
+    """The only run of ``body``."""
     (after,) = ways(plain, body)
     return after
 
 
 def look(plain: Plain, question: Callable[[Any], Any]) -> Any:
-    """What ``question`` answers about this state."""
+    """The value of ``question`` in this state."""
     answers: list[Any] = []
     run(plain, lambda s: answers.append(question(s)))
     return answers[0]

@@ -41,7 +41,7 @@ class Put(msgspec.Struct, frozen=True):
 
 @dataclass
 class Note:
-    """Something that a role holds, and changes."""
+    """An object that a role holds and changes."""
 
     text: str = ""
     marks: list[int] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Role:
 
 
 class Roles(Protocol):
-    """Two roles that are given numbers."""
+    """Two roles that receive numbers."""
 
     nodes: tuple[ModelValue, ...] = model_values("n", 2, symmetric=True)
     most: int = constant(2)
@@ -193,7 +193,7 @@ def test_what_was_read_can_not_be_changed(change: Any) -> None:
 
 
 class Twice(Role):
-    """Roles that do what an actor may not."""
+    """Roles that do forbidden things."""
 
     def hold_twice(self) -> None:
         self.later = self.places

@@ -1,4 +1,4 @@
-"""Constants: from Python and from a command line's text, and what is said about a wrong one."""
+"""Constants from Python and from the command line, and the errors for wrong ones."""
 
 from __future__ import annotations
 

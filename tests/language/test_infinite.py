@@ -1,4 +1,4 @@
-"""What a protocol is declared over has an end: endless domains, keys and routes are refused in one line."""
+"""Infinite domains, keys and routes are refused in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories against a checker that knows nothing but the definition: every order of every choice of calls is tried."""
+"""Histories against a checker by definition, which tries every order of every choice of calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Event = tuple[Any, ...]
 
 
 def register(calls: Sequence[tuple[str, tuple[Any, ...]]]) -> tuple[Any, list[Any]]:
-    """A register's content after such calls one after the other, and what each returned."""
+    """A register's content after sequential calls, and the result of each."""
     value: Any = None
     returned: list[Any] = []
     for operation, arguments in calls:
@@ -72,9 +72,7 @@ def log(calls: Sequence[tuple[str, tuple[Any, ...]]]) -> tuple[Any, list[Any]]:
 
 
 def explained(events: Sequence[Event], run: Any) -> set[Any]:
-    """Every way in which a history can be explained: the content of the object, and the results of the calls that go
-    on.
-    """
+    """Every explanation of a history: the content of the object, and the results of pending calls."""
     calls: list[dict[str, Any]] = []
     for time, event in enumerate(events):
         if len(event) == 3:
@@ -116,7 +114,7 @@ OBJECTS: dict[str, tuple[Sequential, Any, list[tuple[str, tuple[Any, ...]]], lis
 
 @st.composite
 def events(draw: Any, of: str, most: int = 5) -> list[Event]:
-    """A history of at most so many calls. Results are mostly what a linearizable object could return."""
+    """A history of at most ``most`` calls. Most results could come from a linearizable object."""
     first, _, operations, results = OBJECTS[of]
     kept = begun(first)
     found: list[Event] = []
@@ -138,7 +136,7 @@ def events(draw: Any, of: str, most: int = 5) -> list[Event]:
 
 
 def begun(first: Sequential) -> Any:
-    """A history outside of a state: its methods work on whatever has the parts of one."""
+    """A history outside a state. Its methods work on any object with the parts of one."""
     return SimpleNamespace(calls={}, linearizations={Linearization(first)})
 
 
@@ -195,7 +193,7 @@ A, B, C = CLIENTS
 
 
 def test_figure_one_of_herlihy_and_wing() -> None:
-    """The four histories of a queue."""
+    """Four histories of a queue."""
     overlapping = [(A, "enqueue", ("x",)), (B, "enqueue", ("y",)), (B, None), (A, None)]
     assert linearizable(Queue(), *overlapping, (B, "dequeue", ()), (A, "dequeue", ()), (B, "x"), (A, "y"))
     assert linearizable(Queue(), *overlapping, (B, "dequeue", ()), (A, "dequeue", ()), (B, "y"), (A, "x"))
@@ -249,7 +247,7 @@ def test_misuse_is_told() -> None:
 
 
 class Racing(Protocol):
-    """Two clients add to a number: each reads it, and later writes what it read and one."""
+    """Two clients increment a number. Each reads it, and later writes it plus one."""
 
     clients: Any = model_values("c", 2, symmetric=True)
     tally: History = history(Register(0))
@@ -295,7 +293,7 @@ def test_a_quorum_that_writes_back_is_linearizable() -> None:
 
 
 def test_histories_with_one_future_are_one_state() -> None:
-    """However often the clients have read: what is kept is who is reading."""
+    """The number of past reads does not count. Only pending reads are kept."""
     assert check(Racing(), engine="reference").must_hold().distinct_states == 4
 
 

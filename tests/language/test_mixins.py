@@ -1,4 +1,4 @@
-"""What a protocol declares is what Python finds in its class: of plain bases, by decorators and by assignments."""
+"""A protocol declares what Python finds in its class, from plain bases, decorators and assignments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fencepost.report import describe
 
 
 class Bounded:
-    """A plain class with something of each kind."""
+    """A plain class with a declaration of each kind."""
 
     top: int = constant(3)
     who = model_values("w", 2)

@@ -1,4 +1,4 @@
-"""The names in a protocol's class: none is lost in silence, and none of Fencepost's own is hidden."""
+"""Names in a protocol's class: none is dropped silently, and none may hide a name of Fencepost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.language.values import NotAValue
 
 
 def defined(body: str, **more: Any) -> type[Protocol]:
-    """The protocol whose class has this body, after the variable ``n`` and the action ``tick``."""
+    """A protocol class with the variable ``n``, the action ``tick``, and this body."""
     text = "n: int = state(0)\n@action\ndef tick(self):\n    self.n = 1 - self.n\n" + textwrap.dedent(body)
     scope = {**vars(fencepost), **more, "__name__": __name__}
     exec("class P(more.get('base', Protocol)):\n" + textwrap.indent(text, "    "), scope | {"more": more}, scope)

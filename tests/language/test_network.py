@@ -58,7 +58,7 @@ Ends = tuple[type[Message], int, int]
 
 @dataclass(frozen=True)
 class Model:
-    """A network as a list of (channel, message) in flight, and two sets of the same. Ends are numbers of nodes."""
+    """A network as a list of (channel, message) in flight, and sets of lost and processed ones. Ends are numbers."""
 
     flags: dict[str, bool] = field(compare=False)
     nodes: int = 2
@@ -114,7 +114,7 @@ class Model:
         return [replace(self, cuts=self.cuts - {frozenset({one, other})})]
 
     def key(self) -> Any:
-        # Only the order within a channel is part of the state.
+        # Only the order within a channel belongs to the state.
         by_channel: dict[Ends, list[Message]] = {}
         for ends, message in self.flying:
             by_channel.setdefault(ends, []).append(message)
@@ -122,7 +122,7 @@ class Model:
         return channels, self.processed, self.lost, self.cuts
 
     def seen(self) -> dict[str, Any]:
-        """What can be asked of it."""
+        """The results of all its queries."""
         asked: dict[str, Any] = {}
         for kind, s, d in itertools.product(KINDS, range(self.nodes), range(self.nodes)):
             here = [m for ends, m in self.flying if ends == (kind, s, d)]
@@ -142,7 +142,7 @@ Operation = tuple[str, tuple[Any, ...]]
 
 
 def apply(operation: Operation, s: Any) -> None:
-    """The same operation on a real network."""
+    """The same operation on the real network."""
     name, given = operation
     net, nodes = s.net, s.nodes
     if name == "send":
@@ -176,7 +176,7 @@ def seen(plain: Plain, model: Model) -> dict[str, Any]:
 
 
 def step(plain: Plain, model: Model, operation: Operation) -> list[tuple[Plain, Model]]:
-    """Both after the operation, in each way it can go, in order; they must agree about each."""
+    """Both after each run of the operation, in order. They must agree on each."""
     expected: list[Model] = getattr(model, operation[0])(*operation[1])
     got = list(ways(plain, lambda s: apply(operation, s)))
     assert len(got) == len(expected), (operation, model)
@@ -202,7 +202,7 @@ def operations(count: int, flags: dict[str, bool]) -> list[Operation]:
 
 
 EVERY_WAY = [dict(zip(OPTIONS, on, strict=True)) for on in itertools.product((False, True), repeat=len(OPTIONS))]
-# which only matter on a lossy network
+# which matter only on a lossy network
 EVERY_WAY = [flags for flags in EVERY_WAY if flags["lossy"] or flags["timeouts"]]
 
 
@@ -222,7 +222,7 @@ def test_every_operation_in_every_nearby_state(flags: dict[str, bool]) -> None:
                 content = frozenset(
                     (path, held) for path, held in after.held.items() if held != plain_default(protocol, path)
                 )
-                # The state is the same exactly when the model's is: no two ways of holding the same messages.
+                # States are equal exactly when the models are: the same messages have one representation.
                 assert states.setdefault(content, wanted.key()) == wanted.key()
                 if wanted.key() not in known and len(todo) < 16:
                     known.add(wanted.key())
@@ -275,9 +275,7 @@ BOOKKEEPER = flags("lossy", "once", "remember")
 
 
 def test_bookkeeper_a_message_has_four_lives() -> None:
-    """Unknown, deliverable, lost, processed: as the published delivery counts (absent, 1, -1, 0), and never sent
-    again.
-    """
+    """Unknown, deliverable, lost, processed: the published delivery counts (absent, 1, -1, 0). Never sent again."""
     start = Plain(protocol_with(2, BOOKKEEPER))
     a, b = nodes_of(start)
 
@@ -338,7 +336,7 @@ def test_bookkeeper_sending_to_an_ensemble_loses_each_message_independently(coun
     fates = [look(p, lambda s: tuple(len(s.net.in_flight(Ping, writer, b)) for b in ensemble)) for p in after]
     assert len(fates) == 2**count and set(fates) == set(itertools.product((0, 1), repeat=count))
     assert fates[0] == (1,) * count and fates[-1] == (0,) * count
-    # One of them known already: the action that would send it again is not enabled.
+    # One of them is known already, so the action that would send it again is not enabled.
     assert list(ways(after[-1], lambda s: s.net.send_all([(Ping(7), b) for b in ensemble], writer))) == []
 
 
@@ -370,7 +368,7 @@ def test_kraft_a_message_can_be_sent_again_once_it_was_received() -> None:
     a, b = nodes_of(plain)
     for _ in range(3):
         plain = run(plain, lambda s: s.net.send(Ping(1), a, b))
-        plain = run(plain, lambda s: s.net.send(Ping(1), a, b))  # in flight already: nothing changes
+        plain = run(plain, lambda s: s.net.send(Ping(1), a, b))  # already in flight: no change
         assert look(plain, lambda s: s.net.in_flight(Ping, a, b)) == (Ping(1),)
         plain = run(plain, lambda s: s.net.receive(Ping, to=b))
         assert not look(plain, lambda s: s.net.is_known(Ping(1), a, b))
@@ -437,7 +435,7 @@ def asked_and_untold(count: int, flags: dict[str, bool]) -> Protocol:
 
 
 def held_by_kind(plain: Plain) -> tuple[dict[Any, str], dict[Any, str]]:
-    """What the channels of each of the two kinds hold, for comparison."""
+    """The contents of the channels of both kinds, for comparison."""
     found: tuple[dict[Any, str], dict[Any, str]] = ({}, {})
     for ends, channel in look(plain, lambda s: s.net.__value__()).items():
         if ends[0] in ("Answer", "Untold"):
@@ -447,7 +445,7 @@ def held_by_kind(plain: Plain) -> tuple[dict[Any, str], dict[Any, str]]:
 
 @given(st.data())
 def test_a_topic_changes_nothing_but_the_parts(data: st.DataObject) -> None:
-    """Whatever is done with messages that have a topic gives what it gives with the same messages without one."""
+    """Every operation has the same result for messages with a topic as without."""
     flags = {name: data.draw(st.booleans(), label=name) for name in OPTIONS if name != "ordered"}
     plain = Plain(asked_and_untold(2, flags))
     nodes = nodes_of(plain)

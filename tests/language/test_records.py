@@ -1,4 +1,4 @@
-"""Records and maps over constants: a part of the state per field and per key, read and assigned one by one."""
+"""Records and maps over constants: each field and key is a part of the state, read and assigned separately."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_whole_record_can_be_assigned_from_a_value_and_from_another_part() -> 
 
     after = run(fresh(), body)
     assert look(after, lambda s: (s.other.low, s.other.high, s.bookie[s.bookies[0]].high)) == (3, 4, 10)
-    # Assigned by value: changing the one does not change the other.
+    # Assignment copies: a change of one does not change the other.
     after = run(after, lambda s: setattr(s.writer.inner, "low", 0))
     assert look(after, lambda s: s.other.low) == 3
 

@@ -1,6 +1,4 @@
-"""What belongs to the source of a protocol: all of its author's code that it can reach, by whatever way of importing,
-and nothing else.
-"""
+"""The source of a protocol: all of its author's code that it can reach, by any kind of import, and nothing else."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {**REACHED, **OTHERS}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    # What another test has imported by one of these names is not meant.
+    # Another test may have imported modules of these names.
     for name in ("beside", "beside_too", "varied", "sourced", "sourced.helper", "sourced.inner", "sourced.inner.deep"):
         monkeypatch.delitem(__import__("sys").modules, name, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Tables: maps whose keys appear as they are written, against a dictionary."""
+"""Tables, maps whose keys appear on write, against a dictionary."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_table_is_a_dictionary(script: list[tuple[Any, ...]], has_initial: boo
             else:
                 with pytest.raises(KeyError, match=f"is not in {name}"):
                     held[key]
-    # One slot, one value: a state is the same however it came about.
+    # One value per slot: equal contents are equal states, whatever the history.
     assert Plain(Store(), plain.held).state.logs == plain.state.logs
 
 

@@ -1,4 +1,4 @@
-"""A condition is true or false. Anything else is an author's mistake that Python would take for one of the two."""
+"""A condition must be true or false. Python would accept any other value and hide the author's mistake."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_of_every_kind_of_property_on_every_engine(kind: str, engine: str) -> No
     declare = getattr(fencepost, kind)
     protocol = type("P", (Base,), {"fine": declare(lambda self, *after: (True, "text"))})
     if engine == "simulate" and kind in fencepost.language.declarations.TEMPORAL:
-        return  # which it does not judge
+        return  # which the simulator does not judge
     error = check(protocol(), engine=engine).error
     assert str(error).startswith(f"{kind.replace('_', ' ')} fine returned a tuple, which is neither true"), error
 

@@ -1,4 +1,4 @@
-"""A protocol with every construct of the language is clean under mypy, as strict as it gets."""
+"""A protocol with every construct of the language passes mypy in strict mode."""
 
 from __future__ import annotations
 

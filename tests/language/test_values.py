@@ -1,6 +1,4 @@
-"""Values: what can be one, in which order they are walked, and that their bytes tell them apart and are the same
-everywhere.
-"""
+"""Values: which objects are allowed, their order, and their encodings, which are unique and equal everywhere."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ B1, B2 = ModelValue("b1", 0), ModelValue("b2", 1)
 
 
 def tag(value: Any) -> Any:
-    """What makes a value: its type and content."""
+    """The identity of a value: its type and content."""
     if isinstance(value, (Set, frozenset)):
         return ("set", frozenset(map(tag, frozenset.__iter__(value))))
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""The recorder: what an evaluation read, chose and wrote, in order, and what it does not let through."""
+"""The recorder: the reads, choices and writes of an evaluation, in order, and what it refuses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from fencepost.semantics import stepper as stepper_module
 
 
 class Abc(Protocol):
-    """Three counters; tests put an action into it."""
+    """Three counters. Tests add an action."""
 
     a: Any = state(0)
     b: Any = state(0)
@@ -55,7 +55,7 @@ def stepper_of(
 
 
 def row(stepper: Stepper, **held: Any) -> tuple[int, ...]:
-    """The state in which the named slots hold something else than their defaults."""
+    """The state with these values in the named slots, and defaults elsewhere."""
     ids = [0] * len(stepper.store.slots)
     for index, slot in enumerate(stepper.store.slots):
         if slot.name in held:
@@ -65,7 +65,7 @@ def row(stepper: Stepper, **held: Any) -> tuple[int, ...]:
 
 
 def shape(tree: Branch, stepper: Stepper) -> Any:
-    """A tree as nested tuples: ("a", 0, then), [branches], or what each outcome writes."""
+    """A tree as nested tuples: ("a", 0, then), [branches], or the writes of each outcome."""
     if isinstance(tree, Read):
         return (
             stepper.store.slots[tree.slot].name,
@@ -401,7 +401,7 @@ def test_an_interrupt_is_let_through() -> None:
     stepper, root = stepper_of(body)
     with pytest.raises(KeyboardInterrupt):
         stepper.outcomes(root, ())
-    # And nothing is left behind by it.
+    # It leaves nothing behind.
     with pytest.raises(FencepostError, match="can only be asked inside an action"):
         one_of((1, 2))
 
@@ -410,7 +410,7 @@ def test_an_interrupt_is_let_through() -> None:
 
 
 def unsteady(*answers: Any) -> Callable[[], Any]:
-    """Answers with the next of ``answers`` each time; the last one from then on."""
+    """Gives the next of ``answers`` each time, and then the last one again."""
     given = iter(answers)
     last = [answers[-1]]
     return lambda: next(given, last[0])
@@ -419,14 +419,14 @@ def unsteady(*answers: Any) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     "make",
     [
-        # The number of options, before and at the choice that is looked into.
+        # The number of options, before and at the choice in question.
         lambda: lambda s, n=unsteady(3, 1): one_of(range(n())),
         lambda: lambda s, n=unsteady(3, 2): one_of(range(n())),
         lambda: lambda s, n=unsteady(2, 3): one_of(range(n())),
-        # What is read before a choice, and between two.
+        # Reads before a choice, and between two.
         lambda: lambda s, n=unsteady("a", "b"): (getattr(s, n()), one_of("xy")),
         lambda: lambda s, n=unsteady("a", "b"): (one_of("xy"), getattr(s, n()), one_of("xy")),
-        # Whether there is anything more.
+        # Whether a choice follows.
         lambda: lambda s, n=unsteady(True, False): (one_of("xy"), n() and one_of("xy")),
         lambda: lambda s, n=unsteady(False, True): (one_of("xy") if n() else s.a, one_of("xy")),
     ],

@@ -1,5 +1,5 @@
-"""Views: which states count as one. A view that only picks parts of the state hides the others; any other is a value of
-its own.
+"""Views decide which states count as one. A view that only selects parts of the state hides the others. Any other view
+is a computed value.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class Ping(Message):
 
 
 class Wide(Protocol):
-    """Every combination of what the cells can hold is an initial state, so that a view alone decides how many there
-    are.
-    """
+    """Every combination of values is an initial state, so the view alone decides the number of states."""
 
     nodes: Any = model_values("n", 2)
     a: Any = state(0)
@@ -98,7 +96,7 @@ class Wide(Protocol):
 
 
 def seen(look: Callable[[Any], Any], base: type[Protocol] = Wide) -> tuple[Result, bool]:
-    """What a check with this view finds, and whether the view was taken for a selection of slots."""
+    """The result of a check with this view, and whether the view counts as a selection of slots."""
     viewed = type("Viewed", (base,), {"seen": fencepost.view(look)})
     stepper = Stepper(viewed())
     return fencepost.check(viewed(), engine="reference"), stepper.view is None
@@ -169,7 +167,7 @@ def test_a_view_that_picks_parts_hides_the_others(look: Callable[[Any], Any], co
 
 
 class Ledger(Protocol):
-    """Steps of which a view sees those that change its table, and not the clock."""
+    """A view sees steps that change its table, and not those that change the clock."""
 
     log: Table[int, int] = table({0: 0})
     held: Part = state(Part)
@@ -228,7 +226,7 @@ def test_a_view_that_computes_is_a_value_of_its_own(look: Callable[[Any], Any], 
 
 def test_a_view_may_have_the_name_of_nothing_and_a_variable_that_of_the_view() -> None:
     class Numbered(Protocol):
-        """Views are numbered in half the literature."""
+        """Much of the literature numbers views."""
 
         view: int = state(0)
         noise: int = state(0)
@@ -252,7 +250,7 @@ def test_a_view_may_have_the_name_of_nothing_and_a_variable_that_of_the_view() -
 
 
 def test_with_a_view_the_first_step_to_reach_a_state_stands_for_it() -> None:
-    """Invariants see the state that stands for the others; a counterexample is a behaviour of the protocol."""
+    """Invariants read the state that represents the others. A counterexample is a behaviour of the protocol."""
 
     class Two(Protocol):
         shown: int = state(0)

@@ -1,4 +1,4 @@
-"""Reads a state space that was written down, and holds it against the plain explorer's own states."""
+"""Reads a saved state space, and compares it with the plain explorer's states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = list[dict[str, Any]]
 
 
 def written(protocol: Protocol, directory: Path, **options: Any) -> StateSpace:
-    """The state space of a protocol, with its steps."""
+    """Save the state space of a protocol, with its steps."""
     options = {"workers": 1, "engine": "embedded", "keep_going": True, **options}
     result = fencepost.check(protocol, states=directory, edges=True, **options)
     assert result.failure is None and result.table is not None, result.failure
@@ -27,13 +27,13 @@ def written(protocol: Protocol, directory: Path, **options: Any) -> StateSpace:
 
 
 def rows(space: StateSpace, table: str) -> Rows:
-    """All rows of a table in one order, as any reader gets them."""
+    """All rows of a table, sorted."""
     found = space.dataset(table).to_table().to_pylist()
     return sorted(found, key=lambda row: [str(value) for value in row.values()])
 
 
 class Kept(reference.Reference):
-    """The plain explorer, which forgets no state."""
+    """The plain explorer, which keeps every state."""
 
     def __init__(self, search: Search) -> None:
         super().__init__(search)
@@ -56,7 +56,7 @@ def states(protocol: Protocol, **options: Any) -> Iterator[tuple[int, int, State
 
 
 def steps(protocol: Protocol) -> set[tuple[int, int, str, str]]:
-    """Every step that changes something, by fingerprints, action and title, found without the search's own notes."""
+    """Every step that changes the state, by fingerprints, action and title. The search's own records are not used."""
     found = set()
     stepper = None
     for source, _, state, _ in states(protocol):

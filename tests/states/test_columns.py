@@ -1,4 +1,4 @@
-"""Columns as they are laid out and written, read by Arrow and DuckDB."""
+"""Columns in memory and in files, read by Arrow and DuckDB."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def column_of(values: Sequence[Any]) -> Column:
 
 
 def expected(column: Column) -> list[Any]:
-    """What Arrow makes of each value of a column without knowing what may be null."""
+    """Arrow's form of each value of a column, without knowledge of nulls."""
     held = [to_column(converted(value, kind, column.kind), column.kind) for kind, value in column.plain]
     found: list[Any] = pa.array(held, field_of("", column.kind).type).to_pylist()
     return found
@@ -40,7 +40,7 @@ def expected(column: Column) -> list[Any]:
 
 @contextmanager
 def file_of(schema: Any, tables: Sequence[Any]) -> Iterator[str]:
-    """A file with these tables, each of which is a row group."""
+    """A file with these tables, one row group each."""
     with tempfile.TemporaryDirectory() as directory:
         place = TableLocation(open_storage(directory), "states")
         place.storage.create()

@@ -1,4 +1,4 @@
-"""What is a question to a state space: judged without an engine, then by both, against what was asked of them."""
+"""Queries of a state space: judged without an engine, then run by both engines."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_nothing_else_is_a_question(sql: str, capfd: pytest.CaptureFixture[str])
 
 
 def test_comments_are_left_out() -> None:
-    """Spark goes on with a comment where its line ends in a backslash, and others do not."""
+    """In Spark a backslash at the end of a line continues a comment. Others end it there."""
     assert select.question(SPACE, "select 1 -- ' \\\n , 2 /* ' */+3") == "select 1 , 2 +3"
 
 
@@ -166,7 +166,7 @@ def test_and_nothing_is_left_over(sql: str) -> None:
 
 NAMES = st.sampled_from(["states", "edges", "p", "q", "/etc/p"])
 Query = tuple[list[tuple[str, Any]], list[Any], Any]
-"""CTEs, what is selected from (names and queries), and a query in the condition, if any."""
+"""CTEs, the sources (names and queries), and a query in the condition, if any."""
 QUERIES: st.SearchStrategy[Any] = st.recursive(
     st.tuples(st.just([]), st.lists(NAMES, min_size=1, max_size=2), st.none()),
     lambda inner: st.tuples(
@@ -188,7 +188,7 @@ def _sql(query: Query) -> str:
 
 
 def _stranger(query: Query, known: frozenset[str]) -> bool:
-    """Whether a query names a table that is not known where it stands."""
+    """Whether a query names a table that is out of scope."""
     ctes, sources, condition = query
     for name, inner in ctes:
         if _stranger(inner, known):
@@ -246,7 +246,7 @@ def test_a_table_is_described_by_nobody(space: StateSpace, monkeypatch: Any) -> 
 
 
 def test_names_that_differ_in_capitals_are_for_spark(space: StateSpace) -> None:
-    """To DuckDB both are one."""
+    """DuckDB does not distinguish them."""
     for sql in (
         "with A as (select 1 as x) select * from (with a as (select 2 as x) select * from A)",
         "with STATES as (select 1 as depth) select depth from states",

@@ -1,4 +1,4 @@
-"""The state space as a table: the plain explorer's states and steps, value by value, from any engine and number of
+"""The state space as a table: the plain explorer's states and steps, value by value, from any engine and any number of
 workers.
 """
 
@@ -52,7 +52,7 @@ SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
 
 
 class Zoo(Protocol):
-    """One part of each kind that a column can have, and parts that change their kind or appear on the way."""
+    """Variables of each kind of column, and variables that change their kind or appear during the search."""
 
     limit: int = constant(3)
     depth: int = state(0)
@@ -85,7 +85,7 @@ class Zoo(Protocol):
 
 
 def as_told(value: Any) -> Any:
-    """A value as a row of a table has it, in which nothing is mixed."""
+    """A value in the form of a row, in a column of one kind."""
     if isinstance(value, frozenset):
         return sorted((as_told(part) for part in value), key=repr)
     if isinstance(value, tuple):
@@ -121,7 +121,7 @@ def test_every_state_value_by_value(tmp_path: Path) -> None:
             assert (row["parent"], title) == (signed(link[0]), link[1].title)
         for slot, value in one.slots():
             told = row.get(slot.name)
-            if told is None:  # a channel that holds what it began with
+            if told is None:  # a channel with its initial contents
                 assert value is None or (not slot.constant and value in (slot.default, ())), slot.name
             elif isinstance(told, str):
                 assert told == show(value), slot.name
@@ -148,7 +148,7 @@ def test_every_step(tmp_path: Path) -> None:
 
 
 def test_pandas_groups_by_actions_and_by_nothing_else(tmp_path: Path) -> None:
-    """A column of text comes to pandas as a categorical, which counts every value that it could have."""
+    """pandas reads a column of text as a categorical, which lists every possible value."""
     protocol = shipped("ledger-chaining")(clients=1)
     space = written(protocol, tmp_path / "space")
     actions = {declared.name for declared in protocol.declared("action")}
@@ -210,11 +210,11 @@ def test_many_small_files_hold_the_same(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 class Empty(Record):
-    """A record without a field, which no reader of Parquet has a type for."""
+    """A record without fields. Parquet has no type for it."""
 
 
 class Nested(Protocol):
-    """Values with parts: known from the start, known late, and of kinds that do not go together."""
+    """Composite values: known from the start, known late, and of incompatible kinds."""
 
     ids: frozenset[int] = state(frozenset())
     log: Any = state(())
@@ -272,9 +272,7 @@ def test_values_with_parts_are_lists_structs_and_maps(tmp_path: Path) -> None:
 
 @given(st.lists(VALUES, min_size=1, max_size=6), st.integers(0, 6))
 def test_what_a_file_is_written_again_as_does_not_depend_on_when_it_was_written(values: list[Any], at: int) -> None:
-    """Some values are written when only those before them are known; in the end they are as if all had been known from
-    the start.
-    """
+    """Some values are written before later ones are known. The result is as if all had been known from the start."""
 
     def kind_of_all(some: list[Any]) -> Kind:
         return reduce(merged, (plain(value)[0] for value in some), None)
@@ -304,7 +302,7 @@ def test_what_was_unknown_becomes_known_without_looking_at_values(values: list[A
 
 
 class Later(Protocol):
-    """With columns that appear, and become others, on every level."""
+    """With columns that appear and change their kind on every level."""
 
     n: int = state(0)
     held: Any = state(frozenset())

@@ -1,8 +1,8 @@
-"""An explorer to hold the others against: naive on purpose, and with nothing of theirs.
+"""A naive explorer, to check the engines against. It shares only the language with them.
 
-It has its own cursor over a dictionary of slots, its own idea of when two values are one (nested tuples of type and
-content, not the encoding the fingerprints are made of), explicit sets of whole states and no fingerprints. It goes by
-what `engines/interface.py` says an exploration is, and shares only the language itself with the engines.
+It has its own cursor over a dictionary of slots. It compares values as nested tuples of type and content, not by the
+encoding under fingerprints. It keeps whole states in sets, without fingerprints. `engines/interface.py` defines an
+exploration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = Any
 
 
 def tag(value: Any) -> Tag:
-    """Equal exactly if type and content are: ``True``, ``1`` and ``1.0`` have three tags."""
+    """A key that is equal exactly if type and content are: ``True``, ``1`` and ``1.0`` have three tags."""
     if hasattr(value, "__value__"):
         value = value.__value__()
     if isinstance(value, enum.Enum):
@@ -46,7 +46,7 @@ def tag(value: Any) -> Tag:
 
 @dataclass(frozen=True)
 class Row:
-    """A whole state: what every slot holds that does not hold its default."""
+    """A whole state: the slots whose values are not their defaults."""
 
     held: dict[Tag, tuple[Slot, Any]]
 
@@ -63,7 +63,9 @@ class Row:
 
 
 class _Cursor:
-    """One run of an action with the options it is to take; ``widths`` notes how many there were at each choice."""
+    """One run of an action that takes the options of ``script``. ``widths`` records the number of options at each
+    choice.
+    """
 
     disabled = False
 
@@ -94,7 +96,7 @@ class _Cursor:
 def runs(
     protocol: Protocol, function: Callable[..., Any], row: Row, **parameters: Any
 ) -> Iterator[tuple[tuple[int, ...], Row]]:
-    """Every way ``function`` can go in ``row``: the options it took and the state after."""
+    """Every run of ``function`` in ``row``: the options it took and the state after."""
     todo: list[list[int]] = [[]]
     while todo:
         script = todo.pop()
@@ -109,7 +111,7 @@ def runs(
         finally:
             current.reset(token)
         taken = script + [0] * (len(cursor.widths) - len(script))
-        # Every other option of a choice that this script left open.
+        # All other options of the choices beyond this script.
         for at in range(len(script), len(cursor.widths)):
             todo.extend(taken[:at] + [option] for option in range(1, cursor.widths[at]))
         if after is not None:
@@ -117,15 +119,15 @@ def runs(
 
 
 def holds(protocol: Protocol, declared: Declared, *rows: Row) -> bool:
-    """Whether a property is true of a state, or of a step, for every binding of its parameters."""
+    """Whether a property holds in a state, or of a step, for every binding of its parameters."""
     views = [protocol.bound_to(_Cursor(row, ())) for row in rows]
     return all(declared.function(*views, **parameters) for parameters in declared.parameters(protocol))
 
 
 @dataclass
 class Space:
-    """What there is to find. ``broken``: names, each with the number of states of its shortest trace, the initial one
-    included; ``reached``: the same of what is to be sometimes true, by title.
+    """The result of an exploration. ``broken``: violated properties by name, with the number of states of the shortest
+    trace, including the initial one. ``reached``: the same for ``sometimes`` properties, by title.
     """
 
     states: dict[Key, Row] = field(default_factory=dict)
@@ -161,7 +163,7 @@ def explore(
     max_depth: int | None = None,
     cap: int | None = None,
 ) -> Space:
-    """Every reachable state, level by level. Past ``cap`` states no further level is begun."""
+    """Explore every reachable state, level by level. Past ``cap`` states no further level is begun."""
     space = Space()
     views = protocol.declared("view")
     actions = [(d, p) for d in protocol.declared("action") for p in d.parameters(protocol)]
@@ -173,7 +175,7 @@ def explore(
         return tag(freeze(views[0].function(protocol.bound_to(_Cursor(row, ()))))) if views else row.key
 
     def discover(row: Row, depth: int) -> Key | None:
-        """The key of a state that is new and inside the constraints."""
+        """Add a state. Gives its key if it is new and inside the constraints."""
         key = identity(row)
         if key in space.states or key in space.outside:
             return None

@@ -1,4 +1,4 @@
-"""One exploration against another: everything that must not depend on the engine."""
+"""Compares explorations in everything that must not depend on the engine."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fencepost.semantics import Stepper
 
 
 def told(found: Found | None) -> Any:
-    """A counterexample in terms that do not depend on how values were numbered."""
+    """A counterexample without the numbers of values."""
     if found is None:
         return None
     return found.kind, found.name, found.initial.fingerprint, [(root, tuple(choices)) for root, choices in found.path]
 
 
 def answer(stepper: Stepper, explored: Exploration) -> dict[str, Any]:
-    """What an exploration says, to be compared with ``==``."""
+    """The results of an exploration, to compare with ``==``."""
     actions = [root.index for root in stepper.of_kind("action")]
     return {
         "distinct": explored.distinct,
@@ -44,13 +44,13 @@ def answer(stepper: Stepper, explored: Exploration) -> dict[str, Any]:
 
 
 def by_reference(protocol: Protocol, **options: Any) -> dict[str, Any]:
-    """The plain explorer's answer."""
+    """The results of the plain explorer."""
     stepper = Stepper(protocol)
     return answer(stepper, reference.explore(stepper, ReferenceOptions(**{"workers": 1, **options})))
 
 
 def by_embedded(protocol: Protocol, prepare: Callable[[Stepper], None] | None = None, **options: Any) -> dict[str, Any]:
-    """The embedded engine's answer; ``prepare`` is given the stepper first."""
+    """The results of the embedded engine. ``prepare`` gets the stepper first."""
     stepper = Stepper(protocol)
     if prepare is not None:
         prepare(stepper)
@@ -58,7 +58,7 @@ def by_embedded(protocol: Protocol, prepare: Callable[[Stepper], None] | None = 
 
 
 def graph(explore: Callable[..., object], stepper: Stepper, **options: Any) -> Graph:
-    """The graph that an engine records, as it is before temporal properties are judged on it."""
+    """The graph that an engine records, before it judges temporal properties."""
     graphs: list[Graph] = []
 
     def conclude(search: Search) -> Exploration:
@@ -73,6 +73,6 @@ def graph(explore: Callable[..., object], stepper: Stepper, **options: Any) -> G
 
 
 def disagreement(expected: dict[str, Any], got: dict[str, Any]) -> str | None:
-    """What two answers disagree about, one line each; None if nothing."""
+    """The differences of two results, one line each, or None."""
     lines = [f"{what}: {expected[what]} expected, got {got[what]}" for what in expected if expected[what] != got[what]]
     return "\n".join(lines) or None

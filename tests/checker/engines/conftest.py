@@ -1,4 +1,4 @@
-"""What holds for the tests of all engines."""
+"""Fixtures for the tests of all engines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checking mode compares the first states with those of processes with other hash seeds, which `cli/test_checking`
-    is about.
-    """
+    """Turn off the comparison with processes of other hash seeds in checking mode. `cli/test_checking` tests it."""
     monkeypatch.setattr("fencepost.checker.engines.hashseeds.SEEDS", ())
     monkeypatch.setattr("fencepost.checker.engines.hashseeds.STATES", 5)

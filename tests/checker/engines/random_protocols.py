@@ -1,9 +1,9 @@
-"""Small random protocols, as Python source: what Hypothesis prints when something fails can be pasted into a file and
-run.
+"""Small random protocols, as Python source. When a test fails, the source that Hypothesis prints can be pasted into a
+file and run.
 
-Every cell of the state has a small domain of values, and expressions work on a value's place in its domain, so that any
-expression can be written to any cell and every state space is finite (a message can be resent without end on a network
-with duplicates: explore to a depth).
+Every cell of the state has a small domain of values. Expressions work on the index of a value in its domain. So any
+expression can be written to any cell, and every state space is finite, except that a network with duplicates can resend
+a message without end. Explore those to a depth.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ DOMAINS = (
     "(frozenset(), frozenset({0}), frozenset({0, 'a'}))",
 )
 KEYS = tuple(d for d in DOMAINS if "True, 1.0" not in d)
-"""To Python, and so to a table, the keys True and 1.0 are one."""
+"""Values without pairs that are equal in Python, such as True and 1.0: a table takes those for one key."""
 
 HEADER = "nodes: Any = model_values('n', 2)"
 
 
 def rank(domain: tuple[Any, ...], value: Any) -> int:
-    """The place of a value in its domain; 1, 1.0 and True are at different places."""
+    """The index of a value in its domain. 1, 1.0 and True have different indexes."""
     for place, known in enumerate(domain):
-        if known == value and isinstance(value, type(known)):  # sets come back as fencepost's own kind
+        if known == value and isinstance(value, type(known)):  # sets come back as fencepost's own class
             return place
     raise AssertionError(f"{value!r} is not in {domain!r}")
 
 
 @dataclass(frozen=True)
 class RandomProtocol:
-    """A protocol's source. ``sound_view``: the view, if there is one, hides only what nothing depends on."""
+    """A protocol's source. ``sound_view``: the view, if any, hides only what nothing depends on."""
 
     source: str
     has_view: bool = False
@@ -69,14 +69,14 @@ class RandomProtocol:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell as actions spell it, ``{s}`` being the state and ``{n}`` a node, and the name of its domain."""
+    """A cell as actions write it, with ``{s}`` for the state and ``{n}`` for a node, and the name of its domain."""
 
     path: str
     domain: str
 
 
 class _Writer:
-    """Draws one protocol. ``between`` draws a whole number from a range, both ends included."""
+    """Draws one protocol. ``between`` draws an integer from a range, both ends included."""
 
     def __init__(
         self, between: Callable[[int, int], int], sound_view: bool, large: bool = False, temporal: bool = False
@@ -255,7 +255,7 @@ class _Writer:
             names.append(name)
             return [line]
         if kind == "if":
-            # What is chosen inside a branch is not there after it.
+            # A variable chosen inside a branch is undefined after it.
             then = self.block(parametric, list(names), "    ", self.int(1, 2), depth + 1)
             other = self.block(parametric, list(names), "    ", self.int(1, 2), depth + 1) if self.flag() else []
             return [f"if {condition()}:", *then, *(["else:", *other] if other else [])]
@@ -274,7 +274,7 @@ class _Writer:
         return [f"{self.spell(cell.path, 'self', parametric)} = {cell.domain}[({number()}) % len({cell.domain})]"]
 
     def advance(self, parametric: bool) -> list[str]:
-        """Move some cell on, so that there is somewhere to go."""
+        """Advance some cell, so that there are new states."""
         if not self.cells:
             return self.statement(parametric, [], 1)
         cell = self.pick(self.cells)
@@ -334,7 +334,7 @@ class _Writer:
             self.expectations(actions)
         for kind, most in (("invariant", 2), ("constraint", 1), ("step_invariant", 1), ("step_constraint", 1)):
             if self.temporal and kind.endswith("invariant"):
-                continue  # with one violated, liveness would not be judged
+                continue  # liveness is not judged after a violated one
             for i in range(self.int(0, most)):
                 stepwise = kind.startswith("step")
                 each = kind.endswith("invariant") and self.int(0, 2) == 0
@@ -342,7 +342,7 @@ class _Writer:
                     parts = [f"{self.read('after', each)} != {self.int(0, 3)}"]
                 else:
                     parts = [self.condition("after" if stepwise else "self", each, [])]
-                    # Mostly true: a protocol that stops at once tells nothing.
+                    # Mostly true: a protocol that stops at once tests nothing.
                     if self.int(0, 2):
                         parts.append(self.condition("self", each, [], 1))
                     parts.append(f"{self.read('self', each)} != {self.int(1, 2)}")
@@ -394,14 +394,14 @@ def protocols(draw: Any, sound_view: bool = True) -> RandomProtocol:
 
 
 def seeded(seed: int, sound_view: bool = True, large: bool = False, temporal: bool = False) -> RandomProtocol:
-    """The random protocol number ``seed``: evenly distributed, which Hypothesis' are not. ``large`` ones have thousands
+    """The random protocol of ``seed``. Unlike Hypothesis', these are evenly distributed. ``large`` ones have thousands
     of states; ``temporal`` ones temporal properties and fairness, and neither invariants nor a view.
     """
     return _Writer(random.Random(seed).randint, sound_view, large, temporal).write()
 
 
 def reduced(protocol: RandomProtocol, fails: Callable[[RandomProtocol], object]) -> RandomProtocol:
-    """A smaller protocol of which ``fails`` is true too: lines are left out for as long as it stays so."""
+    """A smaller protocol that also ``fails``: lines are left out for as long as it does."""
     lines = protocol.source.splitlines()
     size = len(lines) // 2
     while size:

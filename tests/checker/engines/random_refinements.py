@@ -1,9 +1,9 @@
-"""Small random pairs of protocols and mappings, as Python source: a protocol, and another one that keeps the same in
-other ways.
+"""Small random pairs of protocols with mappings, as Python source. The second protocol keeps the state of the first in
+another form.
 
-Both have the same actions, written with accessors (``get_x``, ``set_x``, ...) that each of them defines for how it
-keeps its state. The second has actions of its own besides, which change nothing of what the first one sees, and perhaps
-a fault: then it is for brute force to say whether that can be seen.
+Both have the same actions, written with accessors (``get_x``, ``set_x``, ...) that each protocol defines for its own
+state. The second also has actions that change nothing visible to the first, and perhaps a fault. Brute force decides
+whether the fault is visible.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Letter(Message):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two protocols' source: ``Other``, and ``P``, which declares that it refines ``Other``."""
+    """The source of two protocols: ``Other``, and ``P``, which refines ``Other``."""
 
     source: str
 
     def build(self) -> Protocol:
-        """An instance of the one that refines the other."""
+        """An instance of the refining protocol."""
         scope: dict[str, Any] = {n: getattr(fencepost, n) for n in fencepost.__all__} | {
             "Any": Any,
             "__name__": __name__,
@@ -118,7 +118,7 @@ class _Writer:
                 "self.which = not self.which",
             ]
             self.quiet.append(turn if self.int(0, 5) else turn[-1:])
-            # What is not looked at yet, and will be.
+            # Later reads need this although nothing reads it yet.
             self.quiet.append(
                 ["if self.which:", "    self.one = (self.one + 1) % 3", "else:", "    self.two = (self.two + 1) % 3"]
             )
@@ -272,7 +272,7 @@ def pairs(draw: Any) -> Pair:
 
 
 def seeded(seed: int) -> Pair:
-    """The random pair number ``seed``: evenly distributed, which Hypothesis' are not."""
+    """The random pair of ``seed``. Unlike Hypothesis', these are evenly distributed."""
     return _Writer(random.Random(seed).randint).write()
 
 
@@ -280,7 +280,7 @@ def seeded(seed: int) -> Pair:
 
 
 def seen(protocol: Protocol, other: Protocol, row: Row) -> Row:
-    """The state of the other protocol that a state is: all of it is assigned anew, by what the accessors say."""
+    """The state of the other protocol that a state maps to. The accessors assign all of it anew."""
     cursor, into = brute._Cursor(row, ()), brute._Cursor(Row({}), ())
     mine: Any = protocol.bound_to(cursor)
     its: Any = other.bound_to(into)
@@ -301,7 +301,7 @@ def seen(protocol: Protocol, other: Protocol, row: Row) -> Row:
 
 
 def note(thing: Any) -> Any:
-    """A part of the network's state with letters as the notes that they stand for."""
+    """A part of the network's state, with each letter replaced by its note."""
     scope = getattr(thing, "__module__", None)
     if isinstance(thing, type):
         return NOTES[0] if thing.__name__ == "Letter" else thing
@@ -318,7 +318,7 @@ def note(thing: Any) -> Any:
 
 
 NOTES: list[Any] = []
-"""The class of the notes of the pair that is looked at."""
+"""The class of notes of the current pair."""
 
 
 def others(other: Protocol, row: Row) -> Iterator[Row]:
@@ -330,10 +330,10 @@ def others(other: Protocol, row: Row) -> Iterator[Row]:
 
 
 def shortest(protocol: Protocol, cap: int) -> tuple[int | None, int]:
-    """How many states the shortest behaviour has that is none of the other protocol, None if there is none; and how
-    many states there are.
+    """The number of states in the shortest behaviour that is not one of the other protocol, or None; and the number of
+    reachable states.
 
-    Past ``cap`` states no further level is begun: then the first is -1.
+    Past ``cap`` states no further level is begun, and the first number is -1.
     """
     declared: Any = protocol.declared("refinement")[0]
     other = declared.other()

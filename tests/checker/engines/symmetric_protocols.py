@@ -1,8 +1,7 @@
-"""Small random protocols whose nodes are alike: nothing in an action or a property singles one of them out.
+"""Small random protocols whose nodes are alike: no action or property singles one out.
 
-As in `random_protocols`, a protocol is Python source. Every way in which a state can hold a model value is there: as a
-key of a ``per_key``, of a table and of a map, in sets, tuples, records and messages, at the ends of channels and of
-connections.
+As in `random_protocols`, a protocol is Python source. States hold model values in every way: as keys of a ``per_key``,
+of tables and of maps, in sets, tuples, records and messages, and at the ends of channels and connections.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ NUMBERS = (
     "len({s}.log)", "{s}.log.get(n, 0)",
     "len({s}.net.in_flight(M, n, m))", "int({s}.net.is_known(M(0, n), m, n))", "int({s}.net.connected(n, m))",
 )  # fmt: skip
-"""What a node can ask of a state ``{s}``; ``n`` and ``m`` are two nodes."""
+"""Conditions on a state ``{s}`` and the nodes ``n`` and ``m``."""
 
 STEPS = (
     "self.cell[n] = ({e}) % 3", "self.cell[m] = (self.cell[m] + 1) % 2", "self.cell[n] = one_of((0, 1, ({e}) % 3))",
@@ -63,13 +62,12 @@ STEPS = (
 )  # fmt: skip
 
 STARTS = ("", "", "self.chief = self.nodes[0]", "self.chief = one_of(self.nodes)", "self.cell[self.nodes[-1]] = 1")
-"""How a protocol begins. It may single a node out: what is reached from there is the image of what is reached from
-another.
+"""Initial states. They may single a node out: states reached from one node are images of those reached from another.
 """
 
 
 def symmetric(seed: int, nodes: int = 3) -> RandomProtocol:
-    """The random symmetric protocol number ``seed``."""
+    """The random symmetric protocol of ``seed``."""
     draw = random.Random(seed)
 
     flags = [f for f in ("lossy", "once", "remember", "ordered", "can_be_cut") if draw.random() < 0.4]

@@ -1,4 +1,4 @@
-"""An action of many bindings: tables grow with their number, not with its square."""
+"""An action with many bindings. Tables grow with their number, not with its square."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_entries_grow_with_the_number_of_bindings() -> None:
 
 
 class Stepwise(Bound):
-    """Outcomes that leave the same behind, and differ in what was there before."""
+    """Outcomes with equal states after, and different states before."""
 
     last: int = state(0)
 

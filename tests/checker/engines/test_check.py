@@ -1,4 +1,4 @@
-"""``fencepost.check``: what it takes for a protocol, and what it raises for what is none."""
+"""``fencepost.check``: the protocols that it accepts, and its errors for other arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checkpoints are killed, truncated, damaged and swapped; whatever is resumed ends as if nothing had happened."""
+"""Searches are killed, and checkpoints truncated, damaged and swapped. A resumed search ends as if nothing had
+happened.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ def uninterrupted() -> Result:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """A checkpoint of a run that a limit ended."""
+    """The checkpoint of a run that a limit ended."""
     directory = tmp_path / "checkpoint"
     result = explore(protocol(), checkpoint=directory, max_depth=10)
     assert result.verdict == "not complete"
@@ -156,7 +158,7 @@ def test_a_truncated_checkpoint_is_refused(saved: Path, name: str) -> None:
 
 def test_any_flipped_bit_is_found_before_anything_is_believed(saved: Path) -> None:
     random = Random(1)
-    for file in sorted(saved.glob("*.*")):  # but the lock, which is empty
+    for file in sorted(saved.glob("*.*")):  # except the lock, which is empty
         whole = file.read_bytes()
         for _ in range(100):
             content = bytearray(whole)
@@ -212,7 +214,7 @@ def test_a_checkpoint_of_an_older_file_is_refused(saved: Path) -> None:
 
 
 def test_parts_of_the_state_that_appeared_late_come_back(tmp_path: Path) -> None:
-    """Messages that are remembered, and what is in flight on a topic: KRaft has both."""
+    """Messages that are remembered, and messages in flight on a topic. KRaft has both."""
     small = shipped("kraft-kip-853").configured("small")
     explore(small, max_depth=20, checkpoint=tmp_path / "saved")
     result = explore(small, resume=tmp_path / "saved")
@@ -221,9 +223,7 @@ def test_parts_of_the_state_that_appeared_late_come_back(tmp_path: Path) -> None
 
 
 def test_names_are_those_of_the_protocol_whatever_else_was_loaded(tmp_path: Path) -> None:
-    """Every protocol of BookKeeper has an ``Entry``, as has KRaft; and of a file that is loaded twice there is each
-    class twice.
-    """
+    """Every BookKeeper protocol and KRaft have an ``Entry``, and a file loaded twice has each class twice."""
     for name in ("bookkeeper-4.13", "bookkeeper-boot", "kraft-kip-853"):
         shipped(name)
     (tmp_path / "again.py").write_text((Path(__file__).parents[3] / "docs/examples/two_phase.py").read_text())
@@ -297,7 +297,7 @@ print(result.exit_code, result.distinct_states, result.failure)
 
 
 def read(directory: Path) -> None:
-    """All that a resumed run reads."""
+    """Everything that a resumed run reads."""
     reader = CheckpointReader(directory)
     for content in (reader.fingerprints, reader.links, reader.frontier):
         for _ in content():
@@ -313,7 +313,7 @@ def refused(directory: Path, why: str, **options: object) -> None:
 
 
 def fail(subject: object, directory: Path, **options: object) -> None:
-    """Resume, and raise what the machine is blamed for, wherever it was noticed."""
+    """Resume, and raise the system failure, if any."""
     failure = explore(subject, resume=directory, **options).failure
     if failure is not None:
         raise failure

@@ -1,6 +1,4 @@
-"""Actions with very many ways through their choices: as many as are allowed, one more, and no work that is done for
-each of them twice.
-"""
+"""Actions with very many ways through their choices: as many as allowed, one more, and no repeated work for each."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from fencepost.semantics import Stepper
 
 
 class Wide(Protocol):
-    """One choice after which every option reads on, so that each has a branch of its own in a trie."""
+    """One choice whose every option reads on, so each has its own branch in a trie."""
 
     options: int = constant(10)
     chosen: bool = state(False)
@@ -35,7 +33,7 @@ class Wide(Protocol):
 
 
 class Nested(Protocol):
-    """Two choices, of which the second one is made only where a part of the state says so."""
+    """Two choices. The second is made only where a part of the state allows it."""
 
     outer: int = constant(4)
     inner: int = constant(3)
@@ -84,7 +82,7 @@ def test_one_option_more_is_an_error_that_names_the_action_and_the_bound() -> No
 
 
 def test_ways_that_were_learned_one_by_one_are_counted_together() -> None:
-    # Every branch is known from the states in which one switch is on; where all are on there are too many at once.
+    # States with one switch on reveal every branch. With all switches on there are too many at once.
     result = fencepost.check(Nested(outer=8, inner=MAX_WAYS // 8 + 1), engine="embedded", workers=1)
     assert str(result.error) == f"action choose has more than {MAX_WAYS:,} ways through its choices: is one infinite?"
 

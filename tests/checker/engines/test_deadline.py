@@ -1,5 +1,5 @@
-"""Limits on time and memory, where the author's Python does not come back: every engine ends it, says which it was, and
-keeps what it counted.
+"""Limits on time and memory where the author's Python does not return. Every engine ends it, names it, and keeps its
+counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ENGINES = ("auto", "reference", "embedded", "simulate")
 
 
 class Endless(Protocol):
-    """Counts up by ones and twos; what ``where`` names never returns where the count is three."""
+    """Counts up by ones and twos. The function that ``where`` names never returns at three."""
 
     where: str = constant("action")
     count: int = state(0)
@@ -79,14 +79,14 @@ class EndlessView(Endless):
 
 @pytest.fixture(autouse=True, scope="module")
 def compiled() -> None:
-    """What is compiled for the first time would take more than any limit here."""
+    """Compile the loops first: that would exceed any limit here."""
     fencepost.check(Endless(where=""), engine="embedded", workers=1)
     fencepost.check(Endless(where=""), engine="simulate", workers=1, walks=10)
 
 
 @contextmanager
 def at_most() -> Iterator[None]:
-    """No test waits for ever for what it says ends."""
+    """No test waits without end for an evaluation that must end."""
 
     def late(*_: object) -> None:
         raise AssertionError("it did not end")
@@ -151,7 +151,7 @@ def test_an_author_s_except_does_not_keep_it_from_ending() -> None:
                         pass
                 except BaseException:
                     pass
-            self.count = 1  # what comes after is not believed
+            self.count = 1  # later results do not count
 
     for engine in ("reference", "embedded"):
         result = limited(Stubborn(), engine=engine, timeout=0.3)
@@ -189,7 +189,7 @@ def test_the_default_engine_keeps_to_the_time_where_single_calls_are_slow() -> N
             self.count = n
 
     result = limited(Slow(), timeout=0.5)
-    # Calls are made one by one, and each takes ten milliseconds at least.
+    # Calls run one by one and take at least ten milliseconds each.
     assert result.limit == "the time limit of 0.5 seconds" and 1 <= result.evaluations <= 200 and result.seconds < 100
 
 
@@ -198,7 +198,7 @@ def test_what_was_counted_is_kept() -> None:
     stepper = Stepper(Endless(where="action"))
     with at_most():
         explored = reference.explore(stepper, ReferenceOptions(timeout=0.5))
-    # 0; 1 and 2; 3 and 4: then one of the two is expanded.
+    # 0; 1 and 2; 3 and 4. Then 3 or 4 is expanded.
     assert explored.distinct in (5, 6) and explored.depth == 3
     assert sum(explored.taken.values()) + 1 == explored.generated
 
@@ -229,7 +229,7 @@ def test_interrupting_an_endless_action_says_which_it_was(monkeypatch: pytest.Mo
 
 
 def test_nothing_arrives_after_an_evaluation_has_ended() -> None:
-    # Evaluations that end just when they are told to: whatever comes first, the exception comes out of end() or not at
+    # Evaluations that return just as they are interrupted. In any order, the exception comes out of end() or not at
     # all.
     told = 0
     for n in range(300):
@@ -283,7 +283,7 @@ def test_domains_that_raise_are_still_told_as_such() -> None:
 
 
 class Crowd(Protocol):
-    """Many bindings of one action, each of which reads what all of them change."""
+    """Many bindings of one action. Each reads a variable that all of them change."""
 
     members: int = constant(40)
     holder: int = state(-1)
@@ -295,7 +295,7 @@ class Crowd(Protocol):
 
 
 def test_limits_are_looked_at_while_tables_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    # One entry at a time, and a limit that is reached once some are there: no later one is made.
+    # One entry at a time. The limit is reached after some, and no later one is made.
     monkeypatch.setattr(tables, "ENTRIES_AT_ONCE", 1)
     stepper = Stepper(Crowd())
     built = tables.Tables(stepper)
@@ -324,13 +324,13 @@ def test_tables_are_laid_out_anew_only_when_there_is_something_new(monkeypatch: 
 
     monkeypatch.setattr(native, "link", counted)
     result = limited(Crowd(), engine="embedded", timeout=None)
-    # 41 states with 40 questions each, 8 at a time: some 200 rounds.
+    # 41 states with 40 questions each, 8 at a time: about 200 rounds.
     assert (result.distinct_states, result.evaluations) == (41, 1 + 41 * 40)
     assert len(linked) < 30
 
 
 def test_what_is_traced_goes_on_after_a_limit() -> None:
-    # What was sent and not taken would keep an interpreter that traces its instructions where it is.
+    # An exception that was sent and not raised would stop an interpreter that traces its instructions.
     limited(Endless(), engine="reference", timeout=0.3)
     calls: list[str] = []
     before = sys.getprofile()

@@ -1,4 +1,4 @@
-"""The embedded engine against the plain explorer, and every rule that keeps its answers right by name."""
+"""The embedded engine against the plain explorer, and one test for each rule that keeps its results right."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from fencepost.semantics import state as states
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 SEEDS = 4_000 if THOROUGH else 75
 CAP = 300
-"""States of a random protocol past which no further level is compared."""
+"""Past this number of states no further level of a random protocol is compared."""
 WAYS: list[dict[str, Any]] = [{"workers": workers, "bits": bits} for workers in (1, 2) for bits in (64, 128)]
 
 
 def agreed(protocol: Protocol, ways: Any = WAYS, prepare: Any = None, **options: Any) -> dict[str, Any]:
-    """The answer of the plain explorer, which the embedded engine must give for every number of workers and bits.
+    """The plain explorer's results. The embedded engine must give the same for every number of workers and bits.
 
-    ``prepare`` is given the embedded engine's stepper before the engine is.
+    ``prepare`` gets the embedded engine's stepper first.
     """
     options = {"keep_going": True, **options}
     expected = {bits: by_reference(protocol, **options, bits=bits) for bits in sorted({way["bits"] for way in ways})}
@@ -74,7 +74,7 @@ def difference(random: RandomProtocol, options: dict[str, Any]) -> str | None:
         options = {**options, "max_depth": first["depth"]}
     expected = by_reference(random.build(), **{**options, "workers": 1})
     if expected["raised"]:
-        return None  # a reduced protocol that reads what it lost
+        return None  # a reduced protocol may read a variable that it lost
     return disagreement(expected, by_embedded(random.build(), **options))
 
 
@@ -85,7 +85,7 @@ def check(random: RandomProtocol, options: dict[str, Any]) -> None:
 
 
 def options_for(number: int) -> dict[str, Any]:
-    """The options of the random protocol of this number: every combination comes round."""
+    """The options of the random protocol of this number. Consecutive numbers give every combination."""
     return {
         "workers": 1 + number % 2,
         "bits": (64, 128)[number // 2 % 2],
@@ -144,7 +144,7 @@ class Counter(Protocol):
     ids=["zero", "one", "low ones", "ones", "low zero", "low zero high ones", "sign", "signs"],
 )
 def test_every_fingerprint_is_legal(fingerprint: int, value: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 above all: no fingerprint may stand for an empty place."""
+    """Fingerprint 0 above all: it must not mean an empty slot of the table."""
     usual = states.ValueTable._hash
 
     def forced(self: Any, slot: Any, held: Any) -> int:
@@ -157,7 +157,7 @@ def test_every_fingerprint_is_legal(fingerprint: int, value: int, first: int, mo
     assert (found["distinct"], found["complete"]) == (14, True)
 
 
-# With 64 bits x=3 passes for x=2, which was seen: nothing beyond it is found.
+# With 64 bits x=3 collides with x=2, which was seen, so nothing beyond it is found.
 @pytest.mark.parametrize(("bits", "distinct"), [(64, 3), (128, 14)])
 def test_the_high_half_tells_states_apart_if_asked_for(
     bits: int, distinct: int, monkeypatch: pytest.MonkeyPatch
@@ -165,7 +165,7 @@ def test_the_high_half_tells_states_apart_if_asked_for(
     usual = states.ValueTable._hash
 
     def forced(self: Any, slot: Any, held: Any) -> int:
-        # The states x=2 and x=3 differ in the high half alone.
+        # The states x=2 and x=3 differ only in the high half.
         return (
             (1 << 70) | 5
             if slot.name == "x" and held == 2
@@ -186,7 +186,7 @@ def test_the_high_half_tells_states_apart_if_asked_for(
 
 
 class Late(Protocol):
-    """What ``kind`` names reads y only from the fifth phase on, long after steps that change y were compiled."""
+    """The function that ``kind`` names reads y only from phase 5 on, long after steps that change y were compiled."""
 
     kind: str = constant("action")
     phase: int = state(0)
@@ -246,17 +246,17 @@ def test_a_path_that_reads_a_new_slot_late_is_followed_by_steps_compiled_before(
     if kind in ("nothing", "invariant", "step_invariant"):
         assert found["distinct"] == 7 * 9
     if kind == "action":
-        # What was seen: nothing (in all phases), (5, z) (from phase 5 on), or (6, z) (in phase 6).
+        # The view is nothing (in all phases), (5, z) (from phase 5 on), or (6, z) (in phase 6).
         assert found["distinct"] == 9 * 7 + 9 * 3 * 2 + 9 * 3
         # Taken with y = 2: in phase 4 (3 states), 5 (4 * 3) and 6 (7 * 3).
         assert found["taken"]["look"] == 3 + 12 + 21
     if kind == "constraint":
-        # Of the nine in phase 4, three are outside, and of those in the phases 5 and 6 the one with y = 2 and z = 1.
+        # Three of the nine states in phase 4 are outside, and in phases 5 and 6 the one with y = 2 and z = 1.
         assert found["distinct"] == 4 * 9 + 6 + 8 + 8
 
 
 class LateSlots(Protocol):
-    """The late slot does not exist before: keys of a table that are read by name long before they are written."""
+    """The late slot does not exist at first: keys of a table are read by name long before they are written."""
 
     size: int = constant(36)
     next: int = state(0)
@@ -297,9 +297,7 @@ def test_more_slots_appear_than_rows_had_room_for() -> None:
 
 
 class Forks(Protocol):
-    """A choice between options that read different slots: one action with several leaves, which come and go one by
-    one.
-    """
+    """A choice between options that read different slots: one action with several leaves that come and go."""
 
     nodes: Any = model_values("n", 3)
     up: Any = per_key(nodes, False)
@@ -345,7 +343,7 @@ class Repeats(Protocol):
 def test_steps_that_lead_nowhere_and_twice_to_the_same_state_are_counted() -> None:
     found = agreed(Repeats(), deadlock=True)
     assert found["distinct"] == 5
-    # Three states with five outcomes each, and a rest in all five.
+    # Three states with five outcomes each, and ``rest`` in all five.
     assert found["generated"] == 1 + 3 * 5 + 5
     assert found["taken"] == {"go": 15, "rest": 5} and found["new"] == {"go": 4, "rest": 0}
     assert not found["found"]
@@ -374,7 +372,7 @@ def test_hundreds_of_outcomes_of_one_action() -> None:
 
 
 class Bounded(Protocol):
-    """States beyond x = 5 are outside, and no action may be run in one."""
+    """States beyond x = 5 are outside. No action may run in one."""
 
     x: int = state(0)
     y: int = state(0)
@@ -401,7 +399,7 @@ class Bounded(Protocol):
 def test_constraints_are_evaluated_before_actions_and_outside_states_are_not_counted() -> None:
     found = agreed(Bounded())
     assert found["raised"] is None
-    # x from 0 to 5 and two values of y; three steps out of each, outside ones included.
+    # x from 0 to 5 and two values of y. Each state has three steps, those to states outside included.
     assert found["distinct"] == 12 and found["generated"] == 1 + 3 * 12 and found["complete"]
     # The shortest way to (5, 1) takes four steps.
     assert found["depth"] == 5
@@ -421,7 +419,7 @@ def test_states_outside_a_constraint_are_checked() -> None:
     found = agreed(BoundedAndChecked())
     assert found["distinct"] == 12
     assert [(name, len(path)) for _, name, _, path in found["found"]] == [("never_six", 3), ("never_seven", 4)]
-    # And without going on: the level is finished.
+    # Without keep_going the level is finished.
     stopped = agreed(BoundedAndChecked(), keep_going=False)
     assert [f[1] for f in stopped["found"]] == ["never_six"] and stopped["found"] == found["found"][:1]
 
@@ -491,7 +489,7 @@ def test_a_deadlock_is_found_where_it_is_nearest_and_only_if_asked_for() -> None
 
 
 class DeadEnds(Protocol):
-    """A second level of 4,500 states, more than one worker takes at a time, most of which lead nowhere."""
+    """A second level of 4,500 states, more than one worker takes at a time. Most lead nowhere."""
 
     x: int = state(0)
     y: int = state(0)
@@ -512,7 +510,7 @@ class DeadEnds(Protocol):
 
 
 def test_of_many_in_one_level_the_one_with_the_least_fingerprint_is_told() -> None:
-    """Whichever worker found it, and in whatever order."""
+    """Which worker found it, and in which order, makes no difference."""
     agreed(DeadEnds(), [WAYS[0], WAYS[2]], deadlock=True)
     stepper = Stepper(DeadEnds())
     explored = embedded.explore(stepper, EmbeddedOptions(deadlock=True, keep_going=True))
@@ -536,7 +534,7 @@ def test_of_many_in_one_level_the_one_with_the_least_fingerprint_is_told() -> No
 
 
 class Inherited(Protocol):
-    """Invariants of different slots; most steps leave most of them alone."""
+    """Invariants that read different slots. Most steps change nothing that most of them read."""
 
     limit: int = constant(4)
     nodes: Any = model_values("n", 4)
@@ -578,7 +576,7 @@ def test_an_invariant_that_a_step_does_not_touch_is_still_judged_where_it_is_tou
 
 
 class Values(Protocol):
-    """One slot takes every number below ``size`` within a few steps, next to slots that take few."""
+    """One slot takes every number below ``size`` within a few steps, beside slots with few values."""
 
     size: int = constant(600)
     other: int = state(0)
@@ -609,9 +607,7 @@ def test_a_slot_with_more_than_256_values() -> None:
 
 @pytest.mark.parametrize("already", [254, 255, 256, 65_534, 65_535, 70_000])
 def test_values_are_numbered_past_every_width_of_a_row(already: int) -> None:
-    """As if ``already`` other values had been seen in a slot before: rows widen before, or in the middle of, the
-    search.
-    """
+    """Pretend that a slot had ``already`` other values: rows widen before the search, or in the middle of it."""
 
     def prepare(stepper: Stepper) -> None:
         for number in range(already):
@@ -624,7 +620,7 @@ def test_values_are_numbered_past_every_width_of_a_row(already: int) -> None:
 
 
 class ManyActions(Protocol):
-    """All of ``nodes`` can go at first; then the one that went can come back, or one more can go."""
+    """Any of ``nodes`` can go at first. Then it can come back, or another one can go."""
 
     most: int = constant(1)
     nodes: Any = model_values("n", 65)
@@ -658,7 +654,7 @@ def test_many_actions_are_enabled_at_once(nodes: int, most: int) -> None:
 
 
 class FarApart(Protocol):
-    """Few of many actions do anything, and those are 64 apart: what is known of one must not be taken for another's."""
+    """Few of many actions are enabled, 64 apart. Facts about one must not be mistaken for another's."""
 
     nodes: Any = model_values("n", 130)
     at: Any = per_key(nodes, 0)
@@ -676,15 +672,13 @@ class FarApart(Protocol):
 
 def test_actions_and_properties_past_the_64th_are_told_apart() -> None:
     found = agreed(FarApart(), deadlock=True)
-    # Four that can be taken once and two that can be taken twice.
+    # Four can be taken once, and two twice.
     assert found["distinct"] == 2**4 * 3**2 and found["depth"] == 9
     assert [(name, len(path)) for _, name, _, path in found["found"]] == [("never_two", 2), ("deadlock", 8)]
 
 
 class Grid(Protocol):
-    """Independent counters, so that every count is known: size ** cells states, all of them ``cells * (size - 1)`` deep
-    at most.
-    """
+    """Independent counters, so every count is known: size ** cells states, at most ``cells * (size - 1)`` deep."""
 
     cells: int = constant(10)
     size: int = constant(4)
@@ -722,7 +716,7 @@ def test_the_same_with_any_number_of_workers() -> None:
 
 
 class Viewed(Protocol):
-    """The hidden slot decides what can be done, so it matters which state stands for those that look like it."""
+    """The hidden slot decides which actions are enabled, so it matters which state represents those that look alike."""
 
     shown: int = state(0)
     hidden: int = state(0)
@@ -767,7 +761,7 @@ def test_with_a_view_the_same_state_stands_for_those_that_look_like_it(protocol:
 
 
 class LooksAlike(Protocol):
-    """Steps that look the same and are not: a step constraint sees what the view hides."""
+    """Different steps that look the same: a step constraint reads what the view hides."""
 
     cut: int = constant(1)
     shown: int = state(0)
@@ -1041,7 +1035,7 @@ class Word(Message):
 
 
 class Talk(Protocol):
-    """Strings, sets and messages, whose hashes change from process to process."""
+    """Strings, sets and messages: their hashes change from process to process."""
 
     nodes: Any = model_values("n", 2)
     words: frozenset[str] = constant(frozenset({"one", "two", "three"}))
@@ -1093,7 +1087,7 @@ def test_the_same_in_every_process_whatever_the_hash_seed() -> None:
 
 
 def test_twice_with_the_same_stepper_of_values_already_seen() -> None:
-    """Values and slots that were numbered before, in another order, change nothing."""
+    """Values and slots that were numbered earlier, in another order, change nothing."""
     fresh = by_embedded(Talk(), keep_going=True, max_depth=5)
     stepper = Stepper(Talk())
     reference.explore(stepper, ReferenceOptions(max_depth=4))
@@ -1102,7 +1096,7 @@ def test_twice_with_the_same_stepper_of_values_already_seen() -> None:
 
 
 def test_a_whole_network_is_read_in_one_order() -> None:
-    """By a computed view, while its connections are still being met for the first time."""
+    """By a computed view, while its connections are still being discovered."""
     protocol = seeded(78, True).build()
     assert disagreement(by_reference(protocol, max_depth=6), by_embedded(protocol, max_depth=6)) is None
 

@@ -1,4 +1,4 @@
-"""Packed numbers: what is packed is read again, the same by Python, by NumPy and by compiled loops."""
+"""Packed numbers: Python, NumPy and compiled loops pack and read them alike."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TWO = {
     "meta": (43, 20, "first", "count"),
     "entry": (31, 32, "where", "node"),
 }
-"""What has two parts: their widths, and their names."""
+"""Packed numbers of two parts: the widths and the names of the parts."""
 
 
 @pytest.mark.parametrize("name", TWO)

@@ -1,4 +1,4 @@
-"""Options of each engine: which it has, what it refuses, and how an error names them."""
+"""The options of each engine: those it has, values it refuses, and their names in errors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Viewed(Returning):
 
 
 class Refining(Counter):
-    """Is held to another protocol."""
+    """Refines another protocol."""
 
     counter = refines(Counter, {"n": "n"})
 
@@ -178,7 +178,7 @@ def test_what_does_not_go_with_the_protocol(protocol: type[Protocol], options: O
 
 
 def test_options_are_validated_with_the_protocol() -> None:
-    """By ``auto`` and by name."""
+    """With ``auto`` and by name."""
     for engine in ("auto", "embedded", "reference", "simulate"):
         with pytest.raises(OptionError, match="take out the view"):
             check(Viewed(), engine=engine)
@@ -228,7 +228,7 @@ GIVEN: dict[str, Any] = {"symmetry": True, "edges": True, "debug": True, "conf":
 
 @pytest.mark.parametrize(("engine", "name"), misplaced())
 def test_an_option_of_another_engine_is_refused_by_the_name_of_one_that_has_it(engine: str, name: str) -> None:
-    """What is given its default value is as good as not given."""
+    """An option with its default value counts as not given."""
     with pytest.raises(OptionError) as refused:
         check(Counter(), engine=engine, **{name: GIVEN.get(name, 5)})
     assert refused.value.options[0] == name and str(refused.value).startswith(f"{name} is ")
@@ -283,7 +283,7 @@ LIBRARY = ("api", "behaviours", "checker", "files", "language", "semantics", "st
 
 @cache
 def messages() -> list[tuple[str, str, set[str]]]:
-    """Where an error is made, the fixed part of its message, and the options that it is given."""
+    """The place of an error, the fixed part of its message, and the options in it."""
     found = []
     for file in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -304,7 +304,7 @@ def test_errors_list_the_options_that_they_name() -> None:
 
 
 def test_only_the_command_line_speaks_of_dashes() -> None:
-    """Whole commands that the user may type are another thing."""
+    """Whole commands for the user to type are exempt."""
     for where, message, _ in messages():
         if where.startswith((*LIBRARY, "spark/engine", "spark/table", "spark/checkpoint", "spark/simulate")):
             assert not re.search(r"(?<![\w-])--[a-z]", re.sub(r"fencepost check[^\0]*", "", message)), where

@@ -1,5 +1,5 @@
-"""Values that look alike are different values: classes of one name, 1 and True. Every engine counts them apart, or says
-why it cannot.
+"""Values that look alike stay different: classes of one name, 1 and True. Every engine distinguishes them, or says why
+it cannot.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class Client:
 
 
 class Namesakes(Protocol):
-    """A value of each of two enums and of two records with one name: five states, of which the invariant is false in
-    two.
-    """
+    """Values of two enums of one name, and of two records of one name: five states. The invariant is false in two."""
 
     held: object = state(None)
 
@@ -84,7 +82,7 @@ class Namesakes(Protocol):
 
 
 class Zeros(Protocol):
-    """Two zeros, in every place where a value can be: each step turns one into the other."""
+    """Two zeros, in every place for a value. Each step turns one into the other."""
 
     zero: float = state(0.0)
     pair: object = state((1, 0.0))
@@ -113,9 +111,7 @@ class Zeros(Protocol):
 
 
 class NamesakesOnTheWay(Protocol):
-    """Two kinds of messages with one name, sent or not: four states. Both are in flight in one, which is not the
-    initial state.
-    """
+    """Two kinds of messages with one name, sent or not: four states. Both are in flight in one, not the initial one."""
 
     net = network({Bookie.Add: (A, B), Client.Add: (A, B)})
 
@@ -294,7 +290,7 @@ def test_a_checkpoint_keeps_keys_that_read_the_same_apart(tmp_path: Path) -> Non
 
 
 class Counted(Record):
-    """A record that checks itself, and does not say so to the class above."""
+    """A record with its own check, which does not call the check of its base class."""
 
     number: int = 0
 

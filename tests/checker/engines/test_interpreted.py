@@ -1,4 +1,4 @@
-"""The interpreted explorer remembers; the reference asks anew each time. Nothing else may set them apart."""
+"""The interpreted explorer remembers answers, and the reference evaluates each time. Results must not differ."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_notes_down_the_same_graph_for_liveness(seed: int) -> None:
 
 
 class Raising(Protocol):
-    """Counts, and fails at a number: in an action, or in an invariant."""
+    """Counts, and fails at a number, in an action or in an invariant."""
 
     where: str = constant("action")
     x: int = state(0)
@@ -116,7 +116,7 @@ def test_asks_python_once_for_what_a_root_reads() -> None:
 
 
 def test_a_small_check_imports_no_compiler(tmp_path: Path) -> None:
-    """Some thousand states, a violation and its counterexample."""
+    """A few thousand states, a violation and its counterexample."""
     source = tmp_path / "grid.py"
     source.write_text(
         "from fencepost import *\n"

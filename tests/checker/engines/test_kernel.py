@@ -1,4 +1,4 @@
-"""The compiled loops beside plain twins: the table of fingerprints, the order of a level, rows, gates."""
+"""The compiled loops against plain versions: the table of fingerprints, the order of a level, rows, gates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MOST = 1 << 19
 
 @njit(cache=False)  # type: ignore[untyped-decorator]
 def admitted(levels: Levels, w: Work, candidates: Candidates, n: int) -> int:
-    """:func:`kernel.admit`, with room made before, as a round does it."""
+    """:func:`kernel.admit`, with room made first, as in a round."""
     kernel.make_room(w, levels.wide, w.counts[USED] + n)
     return kernel.admit(levels, w, candidates, n)  # type: ignore[no-any-return]
 
@@ -62,7 +62,7 @@ def work_of(wide: bool) -> Work:
 
 
 def fingerprints(generator: np.random.Generator, count: int, kind: str) -> Array:
-    """Fingerprints that are even, or crowded into few lines of the table, or just before blocks that are moved."""
+    """Fingerprints that are evenly spread, crowded into a few lines of the table, or just before blocks that move."""
     fps = generator.integers(0, 1 << 64, count, np.uint64, endpoint=False)
     if kind == "crowded":
         fps = fps << np.uint64(32) | generator.integers(0, 1 << 27, count, np.uint64)
@@ -138,7 +138,7 @@ def test_a_level_is_put_in_the_order_of_fingerprints(count: int, wide: bool, wor
         base = t * region
         begin, end = (-(-(t << 64) // workers), -(-((t + 1) << 64) // workers) - 1)
         fps = generator.integers(begin, end, count, np.uint64, endpoint=True)
-        if wide and count > 1:  # many with one low half, told apart by the high one
+        if wide and count > 1:  # many with the same low half and different high halves
             fps[: count // 2] = generator.choice(fps, count // 2)
         else:
             fps = np.unique(fps)
@@ -192,7 +192,7 @@ TESTS = st.recursive(
     lambda word: st.tuples(st.integers(0, 5), st.lists(word, min_size=1, max_size=5)),
     max_leaves=12,
 )
-"""A trie: a word, or a slot (5 stands for a fork) with what comes at each of its values."""
+"""A trie: a word, or a slot (5 means a fork) with the trie of each of its values."""
 PLACES = np.array([pack_place(0, 0, 1), pack_place(0, 4, 2), pack_place(0, 8, 4), pack_place(0, 16, 16), 0], np.int32)
 
 
@@ -224,7 +224,7 @@ def test_a_gate_only_shuts_where_a_trie_ends_disabled(trie: Any, row: int) -> No
 
 @njit(cache=False)  # type: ignore[untyped-decorator]
 def walked(pool: Array, places: Array, cells: Array, word: int, out: Array, stack: Array) -> int:
-    """:func:`native.walk`, over the only row."""
+    """:func:`native.walk` over the only row."""
     return native.walk(pool, places, cells, np.int64(0), np.int64(word), out, np.int64(0), stack)  # type: ignore[no-any-return]
 
 

@@ -1,5 +1,5 @@
-"""Canonical labellings, forced on also where every permutation could be tried: against orbits that are counted one by
-one.
+"""Canonical labellings against orbits that are counted one by one. They are forced even where every permutation could
+be tried.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ NODES = [ModelValue(f"n{i}", i) for i in range(8)]
 
 
 def least(edges: Any, count: int, named: Any = ()) -> tuple[int, int, bool]:
-    """The key of a directed graph on the first ``count`` nodes: one term for each edge, and one for the set
-    ``named``.
-    """
+    """The key of a directed graph on the first ``count`` nodes: a term for each edge, and one for the set ``named``."""
     naming = Labelling([NODES[:count]])
     return naming.least([naming.term((("edge", a, b), True)) for a, b in edges] + [naming.term(("named", Set(named)))])
 
@@ -78,7 +76,7 @@ def test_graphs_have_one_key_exactly_if_they_are_the_same_up_to_names() -> None:
 
 
 def test_what_refinement_can_not_tell_apart_is_told_apart_all_the_same() -> None:
-    """Two rings of four and one of eight; all nodes look alike in both."""
+    """Two rings of four, and one of eight. All nodes look alike in both."""
     two = [(NODES[i], NODES[i // 4 * 4 + (i + 1) % 4]) for i in range(8)]
     one = [(NODES[i], NODES[(i + 1) % 8]) for i in range(8)]
     draw = random.Random(1)
@@ -92,7 +90,7 @@ def test_what_refinement_can_not_tell_apart_is_told_apart_all_the_same() -> None
 
 
 def test_a_labelling_counts_how_often_something_stands_in_a_set() -> None:
-    """Members of one colour are not one member."""
+    """Members of one colour stay different members."""
     naming = Labelling([NODES[:4]])
     a, b, c, d = NODES[:4]
     values = [
@@ -181,7 +179,7 @@ def test_a_resumed_search_ends_as_if_nothing_had_happened(tmp_path: Path, bits: 
 
 
 class Friends(Protocol):
-    """Everybody may once say who is a friend, in the end in rings: labellings have to be searched for."""
+    """Each member may name a friend once. The final states have rings, so labellings need a search."""
 
     people: tuple[ModelValue, ...] = model_values("p", 4, symmetric=True)
     friend: Table[ModelValue, ModelValue] = table()
@@ -193,15 +191,15 @@ class Friends(Protocol):
 
 
 def test_maps_of_a_set_into_itself_are_counted_up_to_names() -> None:
-    """Partial ones included."""
+    """Partial maps included."""
     result = check(Friends(), engine="reference", symmetry=True)
     space = brute.explore(Friends())
     assert result.exact and result.distinct_states == orbits(space, ["p1", "p2", "p3", "p4"]) == 45
 
 
 class Rings(Protocol):
-    """Two states up to names: a ring of three and one of four, and one of seven, in any order. Refinement sees no
-    difference.
+    """Two states up to names: rings of three and of four, and one ring of seven, in any order. Refinement cannot
+    distinguish them.
     """
 
     people: tuple[ModelValue, ...] = model_values("p", 7, symmetric=True)
@@ -245,7 +243,7 @@ def test_keys_never_join_two_orbits_even_where_labellings_are_cut_short(
 
 
 class Crowd(Protocol):
-    """Members wake, ask each other and are elected by a majority that is written down."""
+    """Members wake, request votes, and are elected by a recorded majority."""
 
     nodes: tuple[ModelValue, ...] = model_values("n", 9, symmetric=True)
     phase: PerKey[ModelValue, int] = per_key(nodes, 0)
@@ -277,11 +275,11 @@ class Crowd(Protocol):
 
 
 def census(count: int) -> int:
-    """The states of a crowd up to names, counted by what kinds of members there are: phase, and whether it votes."""
+    """The states of a crowd up to names, counted by the kinds of members: phase, and whether it votes."""
     found = 0
     kinds = [(phase, voting) for phase in range(3) for voting in (False, True)]
     for members in itertools.combinations_with_replacement(kinds, count):
-        # Who voted at first may be in any phase; the others were in phase 1 once.
+        # The first voters may be in any phase. The others were in phase 1 once.
         voters = sum(voting for _, voting in members)
         if voters < 1 or sum(phase == 0 and voting for phase, voting in members) > 1:
             continue

@@ -1,4 +1,4 @@
-"""Rows hold every slot's number, wherever growth has moved it."""
+"""Rows keep the number of every slot, wherever growth moves it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.checker.compiler.layout import Layout, packed, unpacked
 from fencepost.checker.compiler.native import move_fields, repack
 
 GROWTH = st.lists(st.lists(st.integers(1, 70_000), min_size=1, max_size=40), min_size=1, max_size=8)
-"""How many values each slot has, time after time; what is smaller than before stays as it was."""
+"""The number of values of each slot, at successive times. A smaller number than before changes nothing."""
 
 
 def grown(before: list[int], after: list[int]) -> list[int]:
@@ -21,7 +21,7 @@ def grown(before: list[int], after: list[int]) -> list[int]:
 
 
 def fields(layout: Layout, slots: int) -> list[tuple[int, int]]:
-    """The bits that each slot has, counted through the row."""
+    """The bits of each slot, counted through the row."""
     places = layout.places(slots).tolist()
     return [((p >> 12) * 64 + (p >> 6 & 63), p & 63) for p in places if p]
 
@@ -47,7 +47,7 @@ def test_rows_keep_what_they_hold_while_slots_grow(growth: list[list[int]], rand
         again = np.zeros_like(rows)
         repack(earlier, before, places, again)
         assert again.tolist() == rows.tolist(), "what is free must be zero"
-        # Whatever number a slot can have now fits, beside all the others.
+        # Every number that a slot can have now fits, beside all the others.
         ids = np.stack([generator.integers(0, n, len(rows)) for n in counts], axis=1)
         rows = packed(ids, places, layout.words)
         assert unpacked(rows, places).tolist() == ids.tolist() == [layout.numbers(row, len(counts)) for row in rows]

@@ -1,4 +1,4 @@
-"""What an exploration has visited is given back as soon as it is over, without a look for cycles."""
+"""An exploration frees its states as soon as it is over, without garbage collection of cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain explorer against the naive one: the yardstick itself is measured."""
+"""The plain explorer, against which engines are checked, is itself checked against the naive one."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def taken_by_title(stepper: Stepper, counts: dict[int, int]) -> Counter[str]:
 
 
 def difference(random: RandomProtocol, keep_going: bool, deadlock: bool) -> str | None:
-    """What the plain explorer and the naive one disagree about; None if nothing."""
+    """The difference between the plain explorer and the naive one, or None."""
     protocol = random.build()
     expected = brute.explore(protocol, keep_going=keep_going, deadlock=deadlock, cap=CAP)
     limit = None if expected.complete else expected.depth
     stepper, got = explored(random.build(), keep_going=keep_going, deadlock=deadlock, max_depth=limit)
-    if got.raised is not None and got.distinct:  # without any state, that is what is raised
+    if got.raised is not None and got.distinct:  # a protocol without any state raises that
         raise got.raised
     for what, ours, theirs in (
         ("distinct", expected.distinct, got.distinct),
@@ -65,7 +65,7 @@ def difference(random: RandomProtocol, keep_going: bool, deadlock: bool) -> str 
 
 
 def genuine(protocol: Protocol, stepper: Stepper, found: Found) -> bool:
-    """Whether a counterexample is one, walked with the naive explorer's steps."""
+    """Whether a counterexample is valid, by the naive explorer's steps."""
     slots = {brute.tag(slot.path): (slot, value) for slot, value in found.initial.slots()}
     row = brute.Row(
         {p: (s, v) for p, (s, v) in slots.items() if brute.tag(v) != brute.tag(s.default) and s.path != ("view()",)}
@@ -109,7 +109,7 @@ def test_agrees_with_the_naive_explorer_on_evenly_distributed_protocols(part: in
 
 
 class Field(Protocol):
-    """A square field that is walked over, every state looked at by so many invariants."""
+    """A walk over a square field. A number of invariants read every state."""
 
     side: int = constant(10)
     looks: int = constant(1)
@@ -137,7 +137,7 @@ class Field(Protocol):
 def test_which_engine_answers_depends_on_the_protocol_and_not_on_the_clock(
     side: int, looks: int, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every look at the clock takes an hour."""
+    """Every read of the clock takes an hour."""
     hours = itertools.count(step=3600)
     monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: float(next(hours))))
     result = check(Field(side=side, looks=looks), workers=1).must_hold()

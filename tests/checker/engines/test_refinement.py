@@ -1,4 +1,4 @@
-"""Refinement: every engine's verdict against brute force, what a violation tells, and what is refused."""
+"""Refinement: every engine's verdict against brute force, reports of violations, and refusals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from fencepost.report.json import to_json
 from fencepost.semantics import Stepper
 
 CAP = 300
-"""States after which brute force is given up."""
+"""Brute force gives up after this number of states."""
 
 ENGINES: dict[str, Callable[[Stepper], Any]] = {
     "reference": lambda stepper: reference.explore(stepper, SearchOptions(workers=1)),
@@ -64,8 +64,8 @@ ENGINES: dict[str, Callable[[Stepper], Any]] = {
 
 
 def agrees(pair: Pair) -> int | None:
-    """Holds every engine against brute force; how many states the shortest behaviour has that is none of the other
-    protocol.
+    """Check every engine against brute force. Gives the number of states in the shortest behaviour that is not one of
+    the other protocol.
     """
     length, _ = shortest(pair.build(), CAP)
     if length == -1:
@@ -149,7 +149,7 @@ def test_one_variable_is_two_of_the_other_protocol() -> None:
 
 
 class Counter(Protocol):
-    """It counts to a limit."""
+    """Counts to a limit."""
 
     limit: int = constant(9)
     value: int = state(0)
@@ -280,7 +280,7 @@ CALLS = [0]
 
 
 class Looking(Digits):
-    """Its mapping counts its calls, which is no part of the state."""
+    """Its mapping counts its calls outside the state."""
 
     def counted(self) -> int:
         CALLS[0] += 1
@@ -306,7 +306,7 @@ def test_several_refinements_are_judged_each_by_itself() -> None:
 
 
 class Viewed(Digits):
-    """A view that computes something is no part of the state that is mapped."""
+    """A computed view is no part of the mapped state."""
 
     @view
     def seen(self) -> Any:
@@ -323,7 +323,7 @@ def test_with_a_view_the_explored_steps_are_judged() -> None:
 
 
 class Late(Protocol):
-    """The mapping looks at ``later`` only at the end, when it was changed in many states that were judged before."""
+    """The mapping reads ``later`` only at the end, after it changed in many states that were judged before."""
 
     fault: bool = constant(False)
     clock: int = state(0)
@@ -451,7 +451,7 @@ SERVER = ModelValue("server")
 
 
 class Service(Protocol):
-    """A lock by messages, with places for faults."""
+    """A lock built on messages, with places for faults."""
 
     fault: str = constant("")
     clients: tuple[ModelValue, ...] = model_values("c", 2)
@@ -533,7 +533,7 @@ class Board(Protocol):
 
 
 def board(mapping: dict[str, Any], **constants: Any) -> type[Protocol]:
-    """A protocol with one variable, whose mapping of the others is complete but for what is said."""
+    """A protocol with one variable. ``mapping`` changes its complete mapping of the others."""
     whole = {
         "place.row": lambda self: self.at,
         "place.column": lambda self: 0,

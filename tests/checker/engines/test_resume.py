@@ -1,4 +1,4 @@
-"""A search that is resumed, with every option and at every level of small spaces, answers as one without a break."""
+"""A resumed search gives the results of an uninterrupted one: with every option, at every level of small spaces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 
 
 class Grid(Protocol):
-    """Steps to the right and up; ``stuck`` where both have come to an end."""
+    """Steps to the right and up. ``stuck`` where both have ended."""
 
     right: int = state(0)
     up: int = state(0)
@@ -67,7 +67,7 @@ class Harmed(Grid):
 
 
 class Raising(Grid):
-    """Its error is that of an action, in some of the states of a level."""
+    """An action raises in some states of a level."""
 
     @action
     def breaks(self) -> None:
@@ -92,7 +92,7 @@ class Sought(Grid):
 
 
 class Alike(Protocol):
-    """Members that are alike, and move one by one."""
+    """Symmetric members that move one by one."""
 
     members: Any = model_values("m", 3, symmetric=True)
     at: PerKey[ModelValue, int] = per_key(members, 0)
@@ -121,12 +121,12 @@ SPACES: dict[str, tuple[Callable[[], Protocol], dict[str, Any]]] = {
     "refinement": (refining(3).build, {"max_depth": 5}),
     "shipped": (shipped("ledger-chaining"), {"max_depth": 6}),
 }
-"""Each space with the options that it is explored with."""
+"""Each space with its options."""
 
 
 @contextmanager
 def every_save(writer: type, save: str, folder: Path) -> Iterator[list[Path]]:
-    """The checkpoint in a folder as it was after each time it was saved: what a kill leaves."""
+    """Keeps the checkpoint of a folder after each save, as a kill would leave it."""
     copies: list[Path] = []
     saved = getattr(writer, save)
 
@@ -152,14 +152,14 @@ def test_at_every_level_as_without_a_break(name: str, tmp_path: Path) -> None:
     least = {n: by_embedded(build(), **{**options, "max_depth": n}) for n in range(1, whole["depth"] + 2)}
     with every_save(checkpoint.Writer, "save", tmp_path / "killed") as copies:
         by_embedded(build(), **options, checkpoint=tmp_path / "killed", checkpoint_every=0.0)
-    assert len(copies) >= whole["depth"] - 2  # none of the initial states, nor of a level that raised
+    assert len(copies) >= whole["depth"] - 2  # none for the initial states, nor for a level that raised
     for depth, copy in enumerate(copies, 2):
         assert disagreement(whole, resumed(build, copy, **options)) is None, f"killed after level {depth}"
     for depth in range(1, whole["depth"]):
         place = tmp_path / f"limited-{depth}"
         at_limit = by_embedded(build(), **{**options, "max_depth": depth}, checkpoint=place)
         assert disagreement(least[depth], at_limit) is None
-        # One level further; then, from there, to the end.
+        # One level further, and from there to the end.
         further = resumed(build, place, **{**options, "max_depth": depth + 1})
         assert disagreement(least[depth + 1], further) is None, f"from level {depth} to {depth + 1}"
         assert disagreement(whole, resumed(build, place, **options)) is None, f"from level {depth} + 1 to the end"
@@ -182,7 +182,7 @@ CHANGED: dict[str, Any] = {
     "resume": "elsewhere",
     "checkpoint_every": 7.0,
 }
-"""Each option with another value than that which is the default."""
+"""Each option with a value other than its default."""
 OF_FOLDERS = {"states", "edges", "checkpoint", "resume"}
 REFUSED = {
     "deadlock": ("was made without deadlock; leave out deadlock,", "was made with deadlock; give deadlock again,"),
@@ -194,7 +194,7 @@ REFUSED = {
         "was made with symmetry members; give symmetry members again,",
     ),
 }
-"""What is said of an option that is added to a resumed search, and of one that is left out; None if it may be."""
+"""The error for an option that is added to a resumed search, and for one that is left out, or None."""
 
 
 @pytest.mark.parametrize("option", [name for name in CHANGED if name not in OF_FOLDERS])
@@ -227,7 +227,7 @@ def test_other_properties_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", [Grid, Harmed, Sought])
 def test_limits_below_what_is_saved_are_refused(protocol: type[Protocol], tmp_path: Path) -> None:
-    """A search with such a limit would have ended before."""
+    """A search with such a limit would have ended earlier."""
     by_embedded(protocol(), max_depth=4, checkpoint=tmp_path / "limited", checkpoint_every=0.0, keep_going=True)
     by_embedded(protocol(), checkpoint=tmp_path / "whole", checkpoint_every=1e9, keep_going=True)
     refusals: list[tuple[str, dict[str, Any], str]] = [

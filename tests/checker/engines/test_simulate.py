@@ -1,4 +1,4 @@
-"""Random walks: what they do, that they do the same again anywhere, and what is told of them."""
+"""Random walks: their steps, that they are reproducible everywhere, and reports about them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def leaves(branch: Branch) -> Iterator[Leaf]:
 
 
 class Plain:
-    """The walks of a seed, by the author's Python and the rule that `engines.walks` states."""
+    """The walks of a seed, by the author's Python and the rule in `engines.walks`."""
 
     def __init__(self, protocol: Protocol, seed: int, depth: int) -> None:
         self.stepper = Stepper(protocol)
@@ -91,8 +91,8 @@ class Plain:
         return not any(self.stepper.outcomes(c, row) for c in self.stepper.of_kind("constraint"))
 
     def steps(self, row: Row) -> Iterator[tuple[int, Outcome, Row]]:
-        """The steps that a walk may take: options of a choice that do the same are one, and those that do nothing are
-        none.
+        """The steps that a walk may take. Options of a choice with the same effect are one step, and those without
+        effect are none.
         """
         for root in self.stepper.of_kind("action"):
             for leaf in leaves(self.stepper.evaluate(root, row)):
@@ -107,7 +107,7 @@ class Plain:
                         yield root.index, outcome, after
 
     def time(self, number: int, step: int, root: int, choices: Sequence[int]) -> tuple[float, float]:
-        """What wins a race among actions, and then one among choices, wins the race of pairs."""
+        """The winner of a race among actions, and then of one among choices, wins the race of pairs."""
         who = simulate.key_of(self.stepper.roots[root], True)
         what = how = simulate.key_of(self.stepper.roots[root], False)
         for choice in choices:
@@ -136,7 +136,7 @@ class Plain:
         return rows, path
 
     def wrong(self, rows: Sequence[Row], path: Sequence[Link]) -> list[tuple[int, int, str]]:
-        """What a walk violates: after how many steps, the place of the property, its name."""
+        """The violations of a walk: the number of steps, and the index and the name of the property."""
         stepper = self.stepper
         found = []
         for n, row in enumerate(rows):
@@ -149,7 +149,7 @@ class Plain:
         return sorted(found)
 
     def reached(self, rows: Sequence[Row]) -> dict[str, int]:
-        """What is to be sometimes true and is so in a walk, by title: in which of its states first, counted from 1."""
+        """The ``sometimes`` properties that a walk reaches, by title: the number of the first state, from 1."""
         found: dict[str, int] = {}
         for n, row in enumerate(rows):
             for root in self.stepper.of_kind("sometimes"):
@@ -158,8 +158,8 @@ class Plain:
         return found
 
     def loops(self, rows: Sequence[Row]) -> Iterator[tuple[str, int, int]]:
-        """The temporal properties that a walk violates by a loop: the property, the step that closes the loop, the step
-        it begins at.
+        """The temporal properties that a walk violates by a loop: the property, and the steps that close and begin the
+        loop.
         """
         stepper = self.stepper
         terms = Terms(stepper)
@@ -205,7 +205,7 @@ def test_walks_of_random_protocols(number: int) -> None:
         for title, walked in plain.reached(rows).items():
             expected.setdefault(title, (n, walked))
     exploration = explored(protocol, seed=5, depth=12, walks=12, keep_going=True, deadlock=True)
-    # What is wrong with an initial state is told of that state, before any walk.
+    # A violation in an initial state is reported for that state, before any walk.
     told = [*exploration.found, *exploration.witnesses]
     initial = {f.name for f in told if f.walk is None}
     starts = [s.ids for s in plain.stepper.initial_states()]
@@ -287,9 +287,7 @@ def explored(protocol: Protocol, **options: Any) -> Exploration:
 
 
 def told(exploration: Exploration) -> Any:
-    """What must not depend on how a simulation is carried out. How far higher walks were when a lower one ended it
-    does.
-    """
+    """Results that must not depend on how a simulation runs, unlike how far later walks were when one ended it."""
     found = [(f.kind, f.name, f.walk, f.walked, list(f.path)) for f in [*exploration.found, *exploration.witnesses]]
     counts = exploration.taken, exploration.generated, exploration.distinct, exploration.depth, exploration.walks
     return found, str(exploration.raised), None if exploration.limit is None else counts
@@ -397,7 +395,7 @@ class Counters(Protocol):
 
 
 def test_every_step_is_taken_by_some_walk() -> None:
-    """From every state of a small space, a walk is found that goes on to each of its successors."""
+    """For every state of a small space and each of its successors, some walk takes that step."""
     plain = Plain(Counters(limit=1), 11, 8)
     wanted, todo = set(), list(plain.starts)
     known = set(todo)
@@ -563,7 +561,7 @@ def test_one_walk_is_shown() -> None:
 
 
 def test_time_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once some walks are done, five seconds go by at once."""
+    """After some walks, five seconds pass at once."""
     now = [0.0]
     monkeypatch.setattr(simulate, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(simulate, "TICK", 0.0)
@@ -614,7 +612,7 @@ def test_the_estimate_of_distinct_states(count: int) -> None:
     sketch = np.zeros(1 << 16, np.uint8)
     registers = (fingerprints >> np.uint64(48)).astype(np.int64)
     rest = (fingerprints << np.uint64(16)) | np.uint64(1 << 15)
-    # The place of the first bit that is set, from 1 on.
+    # The position of the first set bit, from 1.
     ranks = 64 - np.floor(np.log2(rest.astype(np.float64))).astype(np.int64)
     np.maximum.at(sketch, registers, ranks.astype(np.uint8))
     assert abs(simulate.estimate(sketch) - count) <= max(0.5, 0.012 * count)

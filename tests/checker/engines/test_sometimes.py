@@ -1,7 +1,6 @@
-"""What is to be sometimes true: the shortest way there, on every engine, and what is said where there is none.
+"""``sometimes`` properties: the shortest witness on every engine, and the report where there is none.
 
-Random protocols have such properties too: `test_reference` and those after it hold their witnesses against the naive
-explorer.
+Random protocols have such properties too. `test_reference` checks their witnesses against the naive explorer.
 """
 
 from __future__ import annotations

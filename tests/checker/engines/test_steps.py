@@ -1,4 +1,4 @@
-"""Recorded steps of random protocols: what the engines build on, against the naive explorer's steps."""
+"""Recorded steps of random protocols, on which engines build, against the naive explorer's steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATES = 25
 def ways(
     tree: Branch, reads: tuple[tuple[int, int], ...] = ()
 ) -> Iterator[tuple[tuple[tuple[int, int], ...], Outcome]]:
-    """Every outcome of a tree with what is read on the way to it."""
+    """Every outcome of a tree with the reads on the way to it."""
     if isinstance(tree, Read):
         yield from ways(tree.then, (*reads, (tree.slot, tree.value)))
     elif isinstance(tree, Fork):
@@ -72,7 +72,7 @@ def test_trees(part: int) -> None:
     for seed in range(part * SEEDS // 3, (part + 1) * SEEDS // 3):
         for stepper, root, ids, after, tree in evaluations(seeded(seed, sound_view=False)):
             found = list(ways(tree))
-            # The outcomes are those of a plain evaluation, each at the end of one way through the reads.
+            # The outcomes are those of a plain evaluation, each at the end of one path of reads.
             outcomes = stepper.outcomes(root, ids, after)
             assert sorted((o for _, o in found), key=lambda o: o.choices) == outcomes
             assert [o.choices for o in outcomes] == sorted({o.choices for o in outcomes})
@@ -136,7 +136,7 @@ def naive_starts(protocol: Protocol) -> list[brute.Row]:
 
 
 def same_row(state: State) -> brute.Row:
-    """A state as the naive explorer has it, without what a computed view made of it."""
+    """A state in the naive explorer's form, without a computed view."""
     slots = {brute.tag(slot.path): (slot, value) for slot, value in state.slots() if slot.path != ("view()",)}
     return brute.Row({p: (s, v) for p, (s, v) in slots.items() if brute.tag(v) != brute.tag(s.default)})
 
@@ -165,7 +165,7 @@ def test_fingerprints_follow_steps_and_content(part: int) -> None:
 
 
 def test_a_leaf_and_its_kind() -> None:
-    """A tree is nothing but reads, forks and leaves, and a fork has somewhere to go."""
+    """A tree has only reads, forks and leaves, and a fork has branches."""
 
     def walk(tree: Branch) -> None:
         assert isinstance(tree, (Read, Fork, Leaf))

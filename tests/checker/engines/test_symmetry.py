@@ -1,4 +1,4 @@
-"""States that differ only in who is who are one: against orbits that are counted by hand in the whole space."""
+"""States that differ only by a permutation of members count as one, against orbits counted in the whole space."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SEEDS = range(1_000) if THOROUGH else [11, 13, 21, 27, 37, 51, 58, 65, 74, 81, 8
 
 
 def exchanged(tag: Any, swap: Mapping[str, str]) -> Any:
-    """A slot's path or its value, as `brute` writes them, with model values exchanged."""
+    """A slot's path or value in the form of `brute`, with model values permuted."""
     if isinstance(tag, frozenset):
         return frozenset(exchanged(part, swap) for part in tag)
     if not isinstance(tag, tuple):
@@ -61,12 +61,12 @@ def exchanged(tag: Any, swap: Mapping[str, str]) -> Any:
     if len(tag) == 2 and tag[0] == "model":
         return ("model", swap.get(tag[1], tag[1]))
     parts = tuple(exchanged(part, swap) for part in tag)
-    # A connection is the same from both its ends.
+    # A connection is the same from both ends.
     return (*parts[:-2], *sorted(parts[-2:])) if ("str", "connected") in parts else parts
 
 
 def orbits(space: brute.Space, *sets: list[str]) -> int:
-    """How many classes of states there are once the members of each set are alike."""
+    """The number of classes of states when the members of each set are alike."""
     seen: set[Any] = set()
     classes = 0
     for key in space.states:
@@ -86,12 +86,12 @@ def swaps(*sets: list[str]) -> Iterator[dict[str, str]]:
 
 
 def lengths(got: dict[str, Any], what: str = "found") -> dict[str, int]:
-    """The number of states of each counterexample, or witness."""
+    """The number of states of each counterexample or witness."""
     return {name: len(path) + 1 for _, name, _, path in got[what]}
 
 
 def classes(reached: dict[str, int]) -> dict[str, int]:
-    """The same for each class of bindings, by whether its two nodes are one."""
+    """The same for each class of bindings: its two nodes are equal, or not."""
 
     def kind(title: str) -> str:
         name, n, m = title.replace("(n=", ",").replace(" m=", "").rstrip(")").split(",")
@@ -162,7 +162,7 @@ def test_values_are_permuted_wherever_they_hold_a_name() -> None:
 
 
 class Shop(Protocol):
-    """Clients take tickets from clerks; nobody is better than another unless ``partial`` says so."""
+    """Clients take tickets from clerks. All are alike unless ``partial``."""
 
     clients: tuple[ModelValue, ...] = model_values("c", 3, symmetric=True)
     clerks: tuple[ModelValue, ...] = model_values(
@@ -218,7 +218,7 @@ def test_in_a_configuration_where_one_constant_is_not_symmetric_the_other_can_be
 
 
 class Election(Protocol):
-    """Nodes wake up and one is elected. What singles one out is turned on by ``flaw``."""
+    """Nodes wake up and one is elected. ``flaw`` turns on something that singles a node out."""
 
     nodes: tuple[ModelValue, ...] = model_values("n", 3, symmetric=True)
     flaw: str = constant("")
@@ -308,7 +308,7 @@ def test_checking_finds_nothing_in_what_is_symmetric(seed: int) -> None:
 
 
 class Timed(Election):
-    """Every election leaves something behind that nobody looks at."""
+    """Every election leaves a value behind that nothing reads."""
 
     asked: PerKey[ModelValue, int] = per_key(Election.nodes, 0)
     last: ModelValue | None = state(None)
@@ -346,7 +346,7 @@ class Favouring(Timed):
 @pytest.mark.parametrize("most", [720, 1])
 @pytest.mark.parametrize("protocol", [Picking(flaw="some"), Computing(flaw="some")], ids=lambda p: type(p).__name__)
 def test_a_state_is_as_symmetric_as_its_view(protocol: Protocol, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is counted are orbits of what the view shows."""
+    """Orbits of the view are counted."""
     monkeypatch.setattr(symmetry, "MAX_PERMUTATIONS", most)
     space = brute.explore(protocol)
     for bits in (64, 128):
@@ -456,7 +456,7 @@ def test_the_story_says_what_was_counted() -> None:
 
 
 def test_seconds_are_those_that_the_user_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those of the engine that had the answer: the trial before it, tables and replay took theirs."""
+    """They include the trial, tables and replay, and not only the engine's own."""
     before = time.monotonic()
 
     class Slow(Election):

@@ -1,8 +1,8 @@
-"""Small graphs as protocols, and whether a property holds of them told in another way: set of states by set of states.
+"""Small graphs as protocols, and a second way to decide whether a property holds: by sets of states.
 
-A fair behaviour without end visits some set of states again and again, and can just as well take every step between
-them again and again. So a property is violated if some set of states that is strongly connected, and can be reached, is
-one in which fairness gets all that it demands and the property fails. With six states that is 63 sets to look at.
+An infinite fair behaviour visits some set of states infinitely often, and may take every step between them infinitely
+often. So a property is violated if some reachable, strongly connected set of states meets all fairness demands and
+fails the property. Six states have 63 such sets.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Demand = tuple[bool, frozenset[str]]
 
 @dataclass(frozen=True)
 class Small:
-    """States 0 to ``size`` - 1; for each action its steps; what is to be fair: (strong, actions); which states are
-    outside a constraint; and where the predicates ``p`` and ``q`` are true.
+    """States 0 to ``size`` - 1, the steps of each action, fairness demands as (strong, actions), the states outside a
+    constraint, and the states where the predicates ``p`` and ``q`` are true.
     """
 
     size: int
@@ -112,7 +112,7 @@ def stems(small: Small, kind: str) -> list[int]:
     inside = set(range(small.size)) - small.outside
     steps = {(x, y) for name in ACTIONS for x, y in small.steps[name] if x != y and x in inside and y in inside}
     enabled = {name: {x for x, y in small.steps[name] if x != y} for name in ACTIONS}
-    # A state and whether the first truth of leads-to has been, without the second since.
+    # A state, and whether the first predicate of leads-to was true without the second since.
     awaited = kind == "leads_to"
     distance: dict[tuple[int, bool], int] = {}
     fresh = {(s, False) for s in small.starts & inside}
@@ -164,7 +164,7 @@ def _wrong(small: Small, kind: str, chosen: set[int]) -> bool:
 
 
 def fair_loop(small: Small, loop: list[int]) -> bool:
-    """Whether a loop, its first state again at the end (or one state to stay in), is a fair one of the graph."""
+    """Whether a loop is a fair one of the graph. It ends with its first state, or is one state to stay in."""
     pairs = set(itertools.pairwise(loop))
     real = all(any(pair in small.steps[n] for n in ACTIONS) for pair in pairs)
     for is_strong, names in small.demands:

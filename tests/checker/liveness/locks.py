@@ -1,4 +1,4 @@
-"""A lock that two processes take in turn, under several kinds of fairness."""
+"""A lock that two processes contend for, under several kinds of fairness."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class At(enum.Enum):
 
 
 class Lock(Protocol):
-    """Whoever waits for the lock gets it some day, or not. Nothing is fair here."""
+    """A lock without fairness: a waiting process may never get it."""
 
     processes: tuple[Any, ...] = model_values("p", 2)
     held: bool = state(False)
@@ -55,7 +55,7 @@ class Lock(Protocol):
 
     @leads_to(p=processes)
     def whoever_waits_enters(self, p: Any) -> tuple[bool, bool]:
-        """Whoever waits gets in."""
+        """A waiting process gets the lock."""
         return self.at[p] is At.WAITING, self.at[p] is At.IN
 
     @always_eventually
@@ -68,24 +68,24 @@ class Lock(Protocol):
 
 
 class WeakLock(Lock):
-    """Each process enters if it can do so for as long as it takes, which it cannot while others come and go."""
+    """Each process enters if it can do so continuously. It cannot while others come and go."""
 
     fairness = (weak(Lock.enter), weak(Lock.leave))
 
 
 class StrongLock(Lock):
-    """Each process enters if it can do so again and again."""
+    """Each process enters if it can do so infinitely often."""
 
     fairness = (strong(Lock.enter), weak(Lock.leave))
 
 
 class LockOfFairProcesses(Lock):
-    """Processes that never stop of their own accord: what each can do next, whatever it is, it does at last."""
+    """Processes that never stop: each takes its next step eventually."""
 
     fairness = (weak(per=("p",)),)
 
 
 class LockThatGoesOn(Lock):
-    """Somebody does something, for as long as anybody can."""
+    """Some step is taken for as long as one is enabled."""
 
     fairness = (weak(per=()),)

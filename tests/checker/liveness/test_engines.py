@@ -1,4 +1,4 @@
-"""Liveness from the embedded engine against the plain explorer: the same graph, the same verdict, the same lasso."""
+"""Liveness of the embedded engine against the plain explorer: the same graph, verdict and lasso."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAYS: list[dict[str, Any]] = [{"workers": 1}, {"workers": 2}, {"workers": 2, "bi
 
 
 def told(result: Result) -> dict[str, Any]:
-    """What a result says, in terms that do not depend on how values were numbered."""
+    """A result without the numbers of values."""
     return {
         "verdict": result.verdict,
         "exit code": result.exit_code,

@@ -1,4 +1,4 @@
-"""The judge of liveness against another formulation, on random small graphs."""
+"""The liveness judge against a second formulation, on random small graphs."""
 
 from __future__ import annotations
 

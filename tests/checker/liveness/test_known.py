@@ -1,4 +1,4 @@
-"""Cases whose answer is known: what weak and strong fairness promise, staying for ever, constraints, many demands."""
+"""Cases with known answers: weak and strong fairness, stuttering, constraints, many demands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENGINES = ("reference", "embedded")
 
 
 def of(protocol: Protocol, name: str, **options: Any) -> Result:
-    """The result for one property, the same from both engines."""
+    """The result for one property, equal on both engines."""
     one, other = (check(protocol, engine=engine, invariants=[name], **options) for engine in ENGINES)
     assert (one.verdict, [len(v.trace or ()) for v in one.violations]) == (
         other.verdict,
@@ -45,7 +45,7 @@ def of(protocol: Protocol, name: str, **options: Any) -> Result:
 
 
 def titles(result: Result) -> tuple[list[str], list[str]]:
-    """The steps before the loop, and those of the loop."""
+    """The steps before the loop, and its steps."""
     assert result.violation is not None and result.violation.trace is not None
     trace = result.violation.trace
     assert trace.loop is not None and trace.states[trace.loop] == trace.states[-1]
@@ -81,7 +81,7 @@ def test_strong_fairness_does_not() -> None:
 
 
 def test_fairness_of_a_process_is_not_that_of_each_action() -> None:
-    # The waiting process can do nothing at all while the other one is in, and so is weakly fair too.
+    # The waiting process has no enabled step while the other one is in, so the behaviour is weakly fair too.
     assert not of(LockOfFairProcesses(), "whoever_waits_enters").holds
     assert of(LockOfFairProcesses(), "free_again").holds
 
@@ -101,7 +101,7 @@ def test_eventually_always_is_violated_by_coming_back() -> None:
 
 
 class Countdown(Protocol):
-    """Counts down to an end, where it idles."""
+    """Counts down, and idles at the end."""
 
     left: int = state(3)
 
@@ -152,7 +152,7 @@ def test_a_leads_to_that_holds_at_once_is_satisfied() -> None:
 
 
 class Bounded(Protocol):
-    """Counts up, which a constraint ends, or goes round."""
+    """Counts up to a constraint, or cycles."""
 
     n: int = state(0)
     hand: int = state(0)
@@ -185,7 +185,7 @@ def test_an_action_that_a_constraint_cuts_is_enabled_all_the_same() -> None:
         def few(self, after: StepBound) -> bool:
             return after.n < 2
 
-    # Where n can go up no more inside the constraint, no behaviour is fair: there is nothing left to violate.
+    # Once n cannot increase inside the constraint, no behaviour is fair, so none violates the property.
     assert of(StateBound(), "settles").holds
     assert of(StepBound(), "settles").holds
 
@@ -203,7 +203,7 @@ def test_without_that_demand_the_hand_turns() -> None:
 
 
 class Ring(Protocol):
-    """A token that goes round, past one member after the other; each passing it on is fair by itself."""
+    """A token that goes from member to member in a ring. Each passing has its own fairness."""
 
     size: int = constant(70)
     skips: bool = constant(False)

@@ -1,4 +1,4 @@
-"""How a lasso is told: text, page, drawing, sequence diagram, JSON, ITF, graph, and on the command line."""
+"""Reports of a lasso: text, page, drawing, sequence diagram, JSON, ITF, graph, and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lasso that a random walk met is shortened, and is still a lasso: fair, and a violation."""
+"""A lasso from a random walk is shortened. It stays fair and a violation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.semantics import State, Stepper
 
 
 class Noisy(Protocol):
-    """A light that can be lit, among much that has nothing to do with it."""
+    """A light that can be lit, among many unrelated actions."""
 
     lit: bool = state(False)
     asked: bool = state(False)
@@ -56,7 +56,7 @@ def test_no_step_of_a_shortened_lasso_can_be_left_out(name: str, seed: int) -> N
     result = check(Noisy(), engine="simulate", invariants=[name], seed=seed, walks=300, depth=80, workers=1)
     trace, violation = result.must_violate(name), result.violation
     assert violation is not None and trace.loop is not None
-    # Around the loop somebody spins there and back, and hums four times; before it somebody asks at most.
+    # The loop needs two spins and four hums. At most a request comes before it.
     assert len(trace.steps) - trace.loop == 6
     assert [step.title for step in trace.steps[: trace.loop]] in ([], ["ask"])
     assert len(violation.fairness) == 2
@@ -68,7 +68,7 @@ def test_no_step_of_a_shortened_lasso_can_be_left_out(name: str, seed: int) -> N
 
 
 def rows_of(stepper: Stepper, state: State) -> tuple[int, ...]:
-    """A state of another store as a row of this one."""
+    """A state of another store, as a row of this one."""
     ids = [0] * len(stepper.store.slots)
     for slot, value in state.slots():
         index = stepper.store.slot(slot)
