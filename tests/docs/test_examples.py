@@ -211,6 +211,7 @@ def test_configurations_do_what_they_say(given: str) -> None:
 
 LONG = {
     "engine.md", "simulator.md", "kraft-kip-853.md", "store.md", "ledger-chaining.md", "bookkeeper-4.13.md",
+    "bookkeeper-boot.md", "validate.md",
 }  # fmt: skip
 """Pages whose commands take seconds: they explore what they tell of."""
 

@@ -83,6 +83,7 @@ def test_a_shipped_protocol_is_found_by_its_trace(explorers: list[Any], tmp_path
     assert explorer.start[0].depth == len(trace_of(result).steps)
 
 
+@pytest.mark.campaign
 def test_the_command_in_a_report_leads_there(counter: Path, explorers: list[Any]) -> None:
     trace = trace_of(violated(counter, limit=9))
     command = explore_command(trace)

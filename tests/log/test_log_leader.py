@@ -57,6 +57,7 @@ def test_plain_python_agrees() -> None:
     assert plain.actions == compiled.actions
 
 
+@pytest.mark.campaign
 def test_it_depends_on_nothing_but_its_state() -> None:
     assert check(LogLeader.configured("one-client"), options=SearchOptions(checking=True)).holds
 

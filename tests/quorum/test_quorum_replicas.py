@@ -6,6 +6,7 @@ import os
 from functools import cache
 
 import pytest
+from campaigns import campaign_if
 from quorum.test_planted_quorum import UNSEEN, name_of, plant
 
 from fencepost import Result, SearchOptions, check
@@ -44,6 +45,16 @@ LARGE = {
     "two-changes",
     "change-before-commit",
 }
+SLOW = {
+    "succession",
+    "removal-of-two",
+    "removal-and-crash",
+    "removal-undone",
+    "removed-leader-waits",
+    "logs-not-compared",
+    "logs-not-matched",
+}
+"""These need many evaluations of the role."""
 
 
 @cache
@@ -51,7 +62,9 @@ def explored(name: str) -> Result:
     return check(Replicas.configured(name), options=SearchOptions(workers=1))
 
 
-@pytest.mark.parametrize("name", [name for name in Replicas.configurations if THOROUGH or name not in LARGE])
+@pytest.mark.parametrize(
+    "name", campaign_if(SLOW.__contains__, [name for name in Replicas.configurations if THOROUGH or name not in LARGE])
+)
 def test_configurations_come_to_what_they_are_declared_with(name: str) -> None:
     result = explored(name)
     assert result.verdict == Replicas.configurations[name].expect
@@ -80,11 +93,13 @@ def test_faults_that_take_a_simulator_many_seeds_are_told(
     assert result.violation is not None and result.violation.name == violated
 
 
+@pytest.mark.campaign
 def test_every_action_is_taken_in_some_configuration() -> None:
     taken = {action.name for name in COUNTS if name not in LARGE for action in explored(name).actions if action.taken}
     assert taken == {declared.name for declared in Replicas.declared("action")}
 
 
+@pytest.mark.campaign
 def test_plain_python_agrees() -> None:
     options = SearchOptions(workers=1, max_depth=6)
     plain, compiled = (check(Replicas(), engine=engine, options=options) for engine in ("reference", "embedded"))

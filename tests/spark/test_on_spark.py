@@ -91,6 +91,7 @@ def test_what_a_protocol_raised_is_raised_again_when_resumed(tmp_path: Path) -> 
     assert str(resumed.error) == str(saving.error) and resumed.distinct_states == saving.distinct_states
 
 
+@pytest.mark.campaign
 def test_nothing_that_was_sent_stays_behind(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     broadcast = SparkContext.broadcast

@@ -295,6 +295,7 @@ def test_nine_members_are_answered_at_once(engine: str) -> None:
     assert result.exact and result.distinct_states == census(9)
 
 
+@pytest.mark.campaign
 def test_checking_takes_a_sample_of_the_permutations() -> None:
     assert check(symmetric(37, 4).build(), symmetry=True, checking=True, workers=1, max_depth=3).error is None
     stepper = Stepper(Crowd())

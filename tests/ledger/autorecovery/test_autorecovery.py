@@ -371,6 +371,7 @@ def test_what_is_lost_of_its_znodes_is_published_again(tmp_path: Path, uri: str)
     run(main())
 
 
+@pytest.mark.campaign
 def test_a_bookie_does_auto_recovery_beside_its_work(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
         with bookies(
@@ -390,6 +391,7 @@ def test_a_bookie_does_auto_recovery_beside_its_work(tmp_path: Path, uri: str) -
     run(main())
 
 
+@pytest.mark.campaign
 def test_what_can_not_be_repaired_is_told_and_nothing_is_lost(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from ledger.cluster.standing import STAND_IN, Up, background, cluster, happened, is_there, part, plan
-from patience import until
+from patience import PATIENCE, until
 
 from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, OptionError
 from fencepost.ledger.cluster import control
@@ -373,7 +374,7 @@ def test_a_terminal_has_a_live_table(tmp_path: Path) -> None:
     asked = False
     while block := _block(mine):
         seen += block
-        if not asked and b"Ctrl-C ends it" in seen:
+        if not asked and b"Ctrl-C stops the cluster" in seen:
             asked = True
             running.process.send_signal(signal.SIGINT)
     os.close(mine)
@@ -390,8 +391,8 @@ def test_a_terminal_that_is_closed_ends_the_cluster_cleanly(tmp_path: Path) -> N
     running = Up(tmp_path / "store", "--bookies", "1", stdout=theirs)
     os.close(theirs)
     seen = b""
-    while b"Ctrl-C ends it" not in seen:
-        seen += os.read(mine, 1 << 16)
+    while b"Ctrl-C stops the cluster" not in seen:
+        seen += _block(mine)
     os.close(mine)
     running.process.send_signal(signal.SIGHUP)
     assert "Traceback" not in running.ended()[2]
@@ -417,6 +418,7 @@ def _start(directory: Path) -> str:
 
 
 def _block(terminal: int) -> bytes:
+    assert select.select([terminal], [], [], PATIENCE)[0], "the cluster prints nothing more"
     try:
         return os.read(terminal, 1 << 16)
     except OSError:  # nobody has the other end any more

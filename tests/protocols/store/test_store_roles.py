@@ -59,7 +59,7 @@ def explored(name: str) -> Result:
 @pytest.mark.parametrize(
     "name",
     campaign_if(
-        lambda name: COUNTS.get(name, (0, 0))[0] > MANY_STATES / 2,
+        lambda name: COUNTS.get(name, (0, 0))[0] > MANY_STATES / 5,
         [name for name in StoreRoles.configurations if THOROUGH or name not in LARGE],
     ),
 )
@@ -129,6 +129,7 @@ def test_plain_python_agrees() -> None:
     assert plain.actions == compiled.actions
 
 
+@pytest.mark.campaign
 def test_it_depends_on_nothing_but_its_state() -> None:
     assert check(StoreRoles(entries=1), options=SearchOptions(checking=True)).holds
 

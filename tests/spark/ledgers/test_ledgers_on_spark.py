@@ -179,6 +179,7 @@ def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(
     assert len({(row.ledger, row.entry) for row in rows}) == len(rows)
 
 
+@pytest.mark.campaign
 def test_a_stream_reads_as_many_bytes_at_once_as_it_may_and_ends_with_what_there_was(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
