@@ -1,4 +1,4 @@
-"""Clusters of KRaft servers, and behaviours of theirs that are told step by step."""
+"""Clusters of KRaft servers, and behaviours that take given steps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fencepost.semantics import State, Stepper
 
 
 def cluster(count: int, **constants: Any) -> KRaft:
-    """So many voters, to which nothing happens but what ``constants`` allow; two epochs and one value."""
+    """A cluster of ``count`` voters, with two epochs, one value, and only the events that ``constants`` allow."""
     return KRaft(**voters(count, **constants).constants)
 
 
 class Behaviour:
-    """A behaviour, told step by step."""
+    """A behaviour that takes given steps."""
 
     def __init__(self, protocol: Protocol) -> None:
         self.stepper = Stepper(protocol)
@@ -26,14 +26,14 @@ class Behaviour:
         return bool(self.stepper.outcomes(self.roots[title], self.state.ids))
 
     def take(self, *titles: str) -> Self:
-        """Take these steps; each must be possible in one way only."""
+        """Take these steps. Each must have exactly one outcome."""
         for title in titles:
             (outcome,) = self.stepper.outcomes(self.roots[title], self.state.ids)
             self.state = State(self.stepper.store, self.stepper.apply(self.state.ids, outcome))
         return self
 
     def disconnect(self, *pairs: tuple[str, str]) -> Self:
-        """From now on these pairs are disconnected, and no others."""
+        """Disconnect exactly these pairs."""
         wanted = {frozenset(pair) for pair in pairs}
         for outcome in self.stepper.outcomes(self.roots["change_network_connectivity"], self.state.ids):
             (chosen,) = outcome.labels
@@ -43,18 +43,18 @@ class Behaviour:
         raise AssertionError(f"{pairs} cannot be disconnected")
 
     def violated(self) -> set[str]:
-        """The invariants that are false here."""
+        """The invariants that are false in this state."""
         invariants = self.stepper.of_kind("invariant")
         return {root.name for root in invariants if self.stepper.outcomes(root, self.state.ids)}
 
     def __getitem__(self, server: str) -> Any:
-        """A server as it is now."""
+        """The state of a server."""
         found: Any = self.state.variables()["server"]
         return found[next(s for s in found if s.name == server)]
 
 
 def fetches(follower: str, leader: str, kind: str = "voter") -> list[str]:
-    """A fetch, and its answer."""
+    """The steps of a fetch and its answer."""
     return [
         f"send_fetch_request(s={follower}, peer={leader})",
         f"accept_fetch_request_from_{kind}(s={leader}, peer={follower})",
@@ -63,7 +63,7 @@ def fetches(follower: str, leader: str, kind: str = "voter") -> list[str]:
 
 
 def is_voted_for(candidate: str, *voters: str) -> list[str]:
-    """The vote requests are answered, and the answers counted."""
+    """The steps that answer vote requests and count the answers."""
     asked = [f"handle_vote_request(s={voter}, peer={candidate})" for voter in voters]
     return asked + [f"handle_vote_response(s={candidate}, peer={voter})" for voter in voters]
 

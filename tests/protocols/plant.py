@@ -1,6 +1,6 @@
-"""Plants mutants in protocols, and prints what is said of each, as JSON lines: by a configuration, ``small``, perhaps
-with other constants, ``small clients=1``, about all or about one property, ``small:type_ok``, or by the simulator,
-``seed 2``.
+"""Plants mutants in protocols, and prints the verdict on each as JSON lines. The judge is a configuration (``small``),
+perhaps with other constants (``small clients=1``) or for one property only (``small:type_ok``), or the simulator
+(``seed 2``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost.language.loading import shipped
 
 
 def said_by(protocol: str, who: str) -> str:
-    """The property that is violated or the promise that is broken; or ``holds``."""
+    """The violated property or the broken promise, or ``holds``."""
     if who.startswith("seed "):
         seed = int(who.removeprefix("seed "))
         runs = simulate(SUBJECTS[protocol], range(seed, seed + 1), 0)
@@ -33,7 +33,7 @@ def said_by(protocol: str, who: str) -> str:
 
 
 def main() -> None:
-    """Plant what standard input tells: protocol, who is asked, changes as (module, old, new)."""
+    """Plant the mutants of standard input: the protocol, the judge, and changes as (module, old, new)."""
     warm()
     for protocol, who, changes in json.load(sys.stdin):
 

@@ -1,6 +1,4 @@
-"""The BookKeeper protocol against what TLC says of ``BookKeeperProtocol.tla``, and what each of its rules is there
-for.
-"""
+"""The BookKeeper protocol against TLC's results for ``BookKeeperProtocol.tla``, and the need for each of its rules."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper.md"
 DATA_LOSS = "no_divergence_between_client_and_meta_data"
 UNREADABLE = "all_acked_entries_are_readable"
 
-# What TLC counts: bookies, clients, write quorum, ack quorum, send limit, inflight limit, distinct states, depth.
+# TLC's counts: bookies, clients, write quorum, ack quorum, send limit, inflight limit, distinct states, depth.
 HOLDS = [
     (5, 1, 2, 2, 1, 1, 725, 12),
     (5, 1, 2, 1, 1, 1, 789, 12),
@@ -38,7 +36,7 @@ HOLDS = [
     (2, 3, 1, 1, 1, 1, 1_895_575, 40),
 ]
 
-# The same of the specification without needless waits: a response that decides sets the messages once, timeouts are of
+# The same for the specification without needless waits: a deciding response sets the messages once, timeouts concern
 # the current entry, and confirmations count from the LAC on.
 GOES_ON = [
     (1, 2, 1, 1, 2, 1, 2_179, 22),
@@ -46,7 +44,7 @@ GOES_ON = [
     (2, 2, 2, 1, 1, 1, 712_085, 28),
 ]
 
-# What TLC counts of the levels up to a depth: bookies, clients, write quorum, ack quorum, send limit, inflight limit,
+# TLC's counts of the levels up to a depth: bookies, clients, write quorum, ack quorum, send limit, inflight limit,
 # distinct states, depth.
 BEGINNINGS = [
     (3, 2, 2, 1, 1, 1, 9_637, 9),
@@ -54,8 +52,8 @@ BEGINNINGS = [
     (2, 3, 2, 2, 2, 2, 49_900, 7),
 ]
 
-# What is violated first and in how many states, if anything is; else the distinct states. The four with a protection
-# switched off and message loss are as long as TLC's for the specification without it, with needless waits and without.
+# The first violation and its number of states, or else the distinct states. The four with a disabled protection and
+# message loss are as long as TLC's for the specification without it, with and without needless waits.
 CONFIGURATIONS: dict[str, Any] = {
     "small": 285_773,
     "one-copy": 6_123,
@@ -80,7 +78,7 @@ RESULTS: dict[str, Result] = {}
 
 
 def result_of(protocol: BookKeeper) -> Result:
-    """What a check of ``protocol`` says; each configuration is checked once, however many tests ask."""
+    """The result of checking ``protocol``. Each configuration is checked once."""
     if repr(protocol) not in RESULTS:
         RESULTS[repr(protocol)] = check(protocol)
     return RESULTS[repr(protocol)]
@@ -101,7 +99,7 @@ def protocol(
 
 
 def by_states(rows: Sequence[tuple[int, ...]]) -> list[Any]:
-    """The rows, those of many states as campaigns."""
+    """The rows. Those with many states are campaigns."""
     return [pytest.param(row, marks=[pytest.mark.campaign] if row[6] > MANY_STATES else []) for row in rows]
 
 
@@ -188,7 +186,7 @@ def test_fragments_told_at_once_lose_what_the_next_recovery_does_not_find() -> N
     "protection", ["recovery_reads_fence", "strict_negative_reads", "recovery_reads_stay", "recovery_keeps_fragments"]
 )
 def test_every_protection_is_switched_off_somewhere_and_needed_there(protection: str) -> None:
-    """What is violated without it holds with it, all else being equal."""
+    """A property violated without it holds with it, all else equal."""
     off = [name for name, c in BookKeeper.configurations.items() if c.constants.get(protection) is False]
     for name in off:
         assert BookKeeper.configurations[name].expect != "holds"
@@ -223,9 +221,7 @@ def test_needless_waits_hide_the_data_loss_where_nothing_is_lost_on_the_way() ->
 
 
 class FinishesBeyondItsFirstLac(BookKeeper):
-    """To show that a client which begins recovery after the first entry can write back the second and close the
-    ledger.
-    """
+    """Shows that a client that begins recovery after the first entry can write back the second and close the ledger."""
 
     @invariant(c=BookKeeper.clients)
     def never_so(self, c: ModelValue) -> bool:
@@ -257,7 +253,7 @@ def test_entries_are_striped() -> None:
 
 
 class Watched(BookKeeper):
-    """A protocol that says what fencing is for."""
+    """Adds the property that fencing ensures."""
 
     @invariant(c=BookKeeper.clients)
     def reads_begin_when_no_ack_quorum_is_unfenced(self, c: ModelValue) -> bool:
@@ -268,7 +264,7 @@ class Watched(BookKeeper):
 
 
 class FencesAWriteSet(Watched):
-    """Recovery waits for quorum coverage where it has to wait for ensemble coverage."""
+    """Recovery waits for quorum coverage where it must wait for ensemble coverage."""
 
     def _covers(self, bookies: Bookies, cohort: Ensemble) -> bool:
         return len(bookies) > self.write_quorum - self.ack_quorum
@@ -284,9 +280,7 @@ def test_fencing_covers_the_ensemble() -> None:
 
 
 def test_reads_that_fence_make_up_for_it() -> None:
-    """Fencing less than the ensemble first loses nothing, as long as no bookie can change its mind about what it was
-    asked.
-    """
+    """Fencing fewer bookies than the ensemble needs loses nothing, as long as recovery reads fence."""
     given = {**STRIPED, "send_limit": 1}
     others = [i.name for i in BookKeeper.declared("invariant")]
     assert check(FencesAWriteSet(**given), invariants=others)
@@ -294,7 +288,7 @@ def test_reads_that_fence_make_up_for_it() -> None:
 
 
 class KeepsPlaces(BookKeeper):
-    """To show that a change of ensemble leaves everybody else where they are."""
+    """Shows that a change of ensemble keeps the positions of all other bookies."""
 
     @invariant(c=BookKeeper.clients)
     def everybody_else_stays(self, c: ModelValue) -> bool:
@@ -333,7 +327,7 @@ def test_every_ensemble_is_chosen_somewhere() -> None:
 
 
 class BelievesTheFirst(BookKeeper):
-    """A reader that takes one bookie's word that there is no such entry."""
+    """A reader that trusts one bookie that an entry does not exist."""
 
     @action(r=BookKeeper.readers, b=BookKeeper.bookies)
     def reader_receives_read_response(self, r: ModelValue, b: ModelValue) -> None:
@@ -405,7 +399,7 @@ def test_a_rule_left_out_is_found(broken: type[BookKeeper], constants: dict[str,
 
 
 def test_counts_up_to_symmetry() -> None:
-    """As TLC counts with its SYMMETRY over clients and bookies."""
+    """TLC's count with SYMMETRY over clients and bookies."""
     small = BookKeeper(bookies=2, clients=2, write_quorum=2, ack_quorum=1)
     result = check(small, symmetry=True).must_hold()
     assert (result.distinct_states, result.depth) == (71_528, 28)

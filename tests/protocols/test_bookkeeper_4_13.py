@@ -1,4 +1,4 @@
-"""The BookKeeper 4.13 protocol against what TLC says of ``BookKeeperProtocol_v4_13.tla``."""
+"""The BookKeeper 4.13 protocol against TLC's results for ``BookKeeperProtocol_v4_13.tla``."""
 
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper-4.13.md"
 DATA_LOSS = "no_divergence_between_writer_and_meta_data"
 INVALID_FRAGMENT = "only_valid_fragments"
 
-# What TLC counts: bookies, write quorum, ack quorum, send limit, recovery reads fence, message loss, distinct states,
+# TLC's counts: bookies, write quorum, ack quorum, send limit, recovery reads fence, message loss, distinct states,
 # depth. Without message loss: the published specification with the lost copies of messages struck out. The last row is
-# from an independent port, as TLC does not get to its end in reasonable time.
+# from an independent port, as TLC does not finish it in reasonable time.
 HOLDS = [
     (1, 1, 1, 1, False, True, 259, 19),
     (1, 1, 1, 2, False, True, 2_475, 28),
@@ -33,8 +33,8 @@ HOLDS = [
     (3, 3, 2, 1, True, True, 3_505_063, 38),
 ]
 
-# What TLC finds, with one worker: bookies, write quorum, ack quorum, send limit, recovery reads fence, recover from
-# current fragment, message loss, what is violated, states in the shortest trace. Not from the current fragment: the
+# TLC's findings with one worker: bookies, write quorum, ack quorum, send limit, recovery reads fence, recover from
+# current fragment, message loss, violated property, states in the shortest trace. Not from the current fragment: the
 # published specification with 0 for the minimum LAC.
 VIOLATED = [
     (2, 2, 2, 1, False, True, True, DATA_LOSS, 16),
@@ -45,7 +45,7 @@ VIOLATED = [
     (3, 2, 1, 1, True, False, True, INVALID_FRAGMENT, 21),
 ]
 
-# What TLC counts of the levels up to a depth: bookies, write quorum, ack quorum, send limit, depth, distinct states.
+# TLC's counts of the levels up to a depth: bookies, write quorum, ack quorum, send limit, depth, distinct states.
 BEGINNINGS = [
     (3, 2, 1, 1, 11, 14_549),
     (4, 2, 1, 1, 11, 14_549),
@@ -71,7 +71,7 @@ RESULTS: dict[str, Result] = {}
 
 
 def result_of(protocol: BookKeeper413) -> Result:
-    """What a check of ``protocol`` says; each configuration is checked once, however many tests ask."""
+    """The result of checking ``protocol``. Each configuration is checked once."""
     if repr(protocol) not in RESULTS:
         RESULTS[repr(protocol)] = check(protocol)
     return RESULTS[repr(protocol)]
@@ -95,7 +95,7 @@ def test_counts(bookies: int, wq: int, aq: int, sends: int, fence: bool, loss: b
 
 
 def test_plain_python_agrees() -> None:
-    """With one bookie to the end, with two to some depth."""
+    """With one bookie completely, with two to a depth."""
     result = check(protocol(1, 1, 1), engine="reference").must_hold()
     assert (result.distinct_states, result.depth) == (259, 19)
     shallow = SearchOptions(workers=1, max_depth=6)
@@ -147,7 +147,7 @@ def test_the_page_has_these_numbers_and_every_constant() -> None:
 
 
 def shown(value: Any) -> str:
-    """A value of a table as a page shows it."""
+    """A value of a table in the form of the page."""
     return ("no", "yes")[value] if isinstance(value, bool) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -165,7 +165,7 @@ def test_named_configurations(name: str) -> None:
 
 
 def test_every_action_but_one_is_taken() -> None:
-    """The one is unreachable: its docstring says why, and no configuration of this file takes it."""
+    """The exception is unreachable. Its docstring says why."""
     result = result_of(BookKeeper413.configured("defect-2-one-entry"))
     assert len(result.actions) == 25
     assert [a.name for a in result.actions if not a.taken] == ["w1_tries_invalid_ensemble_change"]

@@ -1,4 +1,4 @@
-"""The boot sequence of BookKeeper without the journal: what it protects from, and what breaks without each
+"""The boot sequence of BookKeeper without the journal: the losses it prevents, and the violation without each
 protection.
 """
 
@@ -42,8 +42,7 @@ NO_COPY = "every_acknowledged_entry_has_a_copy"
 DENIED = "no_acknowledged_entry_is_denied"
 
 
-# Every named configuration: how many states it has if it holds, how many the shortest counterexample has if it does
-# not.
+# Every named configuration: its states if it holds, or else those of the shortest counterexample.
 CONFIGURATIONS: dict[str, int] = {
     "default": 249_860,
     "small": 59_489,
@@ -51,7 +50,7 @@ CONFIGURATIONS: dict[str, int] = {
     "fenced-once-more": 55_468,
     "older-lacs": 15_316,
     "two-recoverers": 796_102,
-    "three-bookies": 42_002_648,  # it takes minutes, and is checked up to symmetry
+    "three-bookies": 42_002_648,  # takes minutes, so it is checked up to symmetry
     "two-crashes": 1_268_844,
     "two-entries": 1_023_460,
     "striped": 1_635_616,
@@ -64,7 +63,7 @@ CONFIGURATIONS: dict[str, int] = {
     "reader": 337_092,
     "reader-in-limbo": 96_228,
     "cookies-not-fixed": 195_972,
-    "operator-fixes": 249_860,  # as many as "default": it makes no difference who lets the bookie boot
+    "operator-fixes": 249_860,  # as many as "default": who lets the bookie boot makes no difference
     "operator-deletes": 266_772,
     "operator-deletes-all": 132_047,
     "new-bookie": 20_878,
@@ -98,7 +97,7 @@ CONFIGURATIONS: dict[str, int] = {
 
 LARGE = {"three-bookies"}
 
-# The protections that a configuration is to show are missed, and the configuration that is the same with them.
+# The protections whose absence a configuration shows, and the rest of its constants.
 WITH_IT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "marked-late": ({"mark_before_serving": True}, {}),
     "mark-lost": ({"clean_end_is_marked": True}, {"mark_loss": True, "disk_loss": False}),
@@ -154,7 +153,7 @@ RESULTS: dict[str, Result] = {}
 
 
 def result_of(protocol: BookKeeperBoot) -> Result:
-    """What a check of ``protocol`` says; each is checked once, however many tests ask."""
+    """The result of checking ``protocol``. Each is checked once."""
     if repr(protocol) not in RESULTS:
         RESULTS[repr(protocol)] = check(protocol, engine="embedded", options=Options(workers=1))
     return RESULTS[repr(protocol)]
@@ -180,7 +179,7 @@ def test_named_configurations(name: str) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", WITH_IT)
 def test_what_a_configuration_shows_is_missed_is_enough(name: str) -> None:
-    """The same configuration with the one protection that it lacks holds."""
+    """A configuration that lacks one protection holds with it."""
     protection, rest = WITH_IT[name]
     assert configured(name) == BookKeeperBoot(**rest, **dict.fromkeys(protection, False)).constants
     result_of(BookKeeperBoot(**rest, **protection)).must_hold()
@@ -203,7 +202,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper-boot.md")
 
 
 def rows(table: str) -> dict[str, list[str]]:
-    """The cells of the rows of a table of the page by their first cell; ``table`` is how its first row begins."""
+    """The rows of a table of the page, by first cell. ``table`` is the beginning of its header."""
     lines = PAGE[PAGE.index(table) :].split("\n\n")[0].splitlines()[2:]
     cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
     return {name: rest for name, *rest in cells}
@@ -246,8 +245,8 @@ def test_counts_in_plain_python() -> None:
 
 
 def test_every_action_is_taken() -> None:
-    """Those of an operator and of a reader, and a fence that fails, where there are any; a mark is set late only if it
-    is not set before; phase one fences by itself only if it is done in steps.
+    """Actions of an operator and a reader, and failing fences, need configurations that have them. A late mark needs
+    that none is set earlier. Phase one fences in its own step only if it is done in steps.
     """
     named = ("default", "as-the-store", "fences-fail", "reader", "operator-fixes", "operator-deletes-all", "not-needed")
     found = [a for name in named for a in result_of(BookKeeperBoot.configured(name)).actions]
@@ -262,7 +261,7 @@ BROADER: dict[str, bool] = {
     "mark_tells_of_journaling": True,
     "mark_on_every_disk": False,
 }
-"""What a real bookie may do besides: `booting-store` refines this."""
+"""Further behaviour of a real bookie. `booting-store` refines this."""
 
 
 @pytest.mark.campaign
@@ -287,14 +286,14 @@ def test_limbo_cuts_nothing_off_whatever_is_destroyed(ack_quorum: int) -> None:
 
 
 def test_a_reader_may_be_denied_what_always_had_a_copy() -> None:
-    """By two bookies that crash in turn, of which the first has been repaired."""
+    """By two bookies that crash in turn. The first has been repaired."""
     told = result_of(BookKeeperBoot.configured("reader-denied")).must_violate(DENIED)
     assert all(any(1 in bookie.entries for bookie in at.variables()["bookie"].values()) for at in told.states)
     assert "bookie_copies_entry" in [step.action for step in told.steps]
 
 
 def test_what_readers_are_told_when_everything_is_destroyed() -> None:
-    """That there is no such entry, unless closed ledgers are in limbo as well."""
+    """They learn that the entry does not exist, unless closed ledgers are in limbo too."""
     reckless = {"readers": 1, "max_crashes": 2, "copies_at_risk": 2, "clean_shutdown": False}
     for off in ({}, {"limbo_of_closed_ledgers": True, "limbo_answers_unknown": False}):
         check(BookKeeperBoot(**reckless, **off), invariants=[DENIED], options=Options(workers=1)).must_violate(DENIED)
@@ -318,7 +317,7 @@ def test_scenario_1_an_entry_is_taken_after_the_ledger_was_closed(name: str, end
     assert (last["meta"].last_entry, last["writer"].lac) == (end, end + 1)
     down = "bookie_crashes" if name == "scenario-1" else "bookie_loses_disk"
     assert actions.index("recovery_closes_ledger") < actions.index(down) < actions.index("bookie_stores_entry")
-    # Of three bookies, one was never reached by the fencing, one was and refuses, and one was and has forgotten it: it
+    # Fencing never reached the first bookie. The second is fenced and refuses. The third has forgotten its fence, and
     # has the entry.
     assert sorted(bookie.fenced for bookie in last["bookie"].values()) == [False, False, True]
     assert [end + 1 in bookie.entries for bookie in last["bookie"].values() if not bookie.fenced] == [True, True]
@@ -337,12 +336,12 @@ def test_recovery_by_an_ack_quorum_of_copies_can_wait_for_ever() -> None:
     recovery = last["recovery"][ModelValue("r1")]
     assert recovery.phase is RecoveryPhase.READING
     assert (recovery.found, recovery.denied, recovery.unknown) == (1, 1, 1)
-    # Nobody changes its mind: every bookie is fenced, so no entry comes from the writer any more.
+    # No answer can change: every bookie is fenced, so none stores another entry of the writer.
     assert all(bookie.fenced for bookie in last["bookie"].values())
 
 
 class AsWritten(Behaviour):
-    """A behaviour told step by step, with crashes that take what they are told to take."""
+    """A behaviour that takes given steps, with crashes that lose given entries."""
 
     def crash(self, b: str, loses: frozenset[int], fence: bool | None = None) -> Self:
         wanted = (loses,) if fence is None else (loses, fence)
@@ -383,7 +382,7 @@ def test_scenario_1_with_phase_one() -> None:
 
 
 def scenario_2(**constants: Any) -> AsWritten:
-    """Steps 1 to 5 of scenario 2 in BP-46, with the change of the ensemble that is refused."""
+    """Steps 1 to 5 of scenario 2 in BP-46, with the refused change of the ensemble."""
     told = AsWritten(BookKeeperBoot(bookies=3, **constants)).take("writer_sends_entry")
     for b in ("b1", "b3"):
         told.take(f"bookie_stores_entry(b={b})", f"writer_receives_confirmation(b={b})")
@@ -413,7 +412,7 @@ def test_scenario_2_with_limbo() -> None:
 
 
 class Watched(BookKeeperBoot):
-    """The same, with promises that are implied, and with what must be reachable denied."""
+    """Adds implied properties, and denies states that must be reachable."""
 
     @step_invariant(b=BookKeeperBoot.bookies)
     def nobody_leaves_limbo_incomplete(self, after: "BookKeeperBoot", b: ModelValue) -> bool:
@@ -466,7 +465,7 @@ class Watched(BookKeeperBoot):
 
     @step_invariant(b=BookKeeperBoot.bookies)
     def no_copy_is_lost_again(self, after: "BookKeeperBoot", b: ModelValue) -> bool:
-        """A copy that phase two has made is in no danger while limbo lasts."""
+        """No copy that phase two made is lost while limbo lasts."""
         repaired = self.bookie[b].limbo and self.meta.status is LedgerStatus.CLOSED and self.bookie[b].entries
         return not (repaired and after.bookie[b].lost)
 
@@ -543,7 +542,7 @@ def test_what_can_happen_is_found(never: str) -> None:
 
 
 class Impatient(BookKeeperBoot):
-    """What would be too much to ask, and a fairness that is too little."""
+    """A property that is too strong, and fairness that is too weak."""
 
     fairness = [weak()]
 
@@ -588,7 +587,7 @@ class LeavesLimboBeforeRecovery(BookKeeperBoot):
 
 
 class ClosesWithoutWritingBack(BookKeeperBoot):
-    """Recovery takes one copy for as good as an ack quorum."""
+    """Recovery treats one copy as an ack quorum."""
 
     @action(r=BookKeeperBoot.recoverers, b=BookKeeperBoot.bookies, by="r")
     def recovery_counts_read(self, r: ModelValue, b: ModelValue) -> None:

@@ -1,4 +1,4 @@
-"""BookKeeper without the journal, against what TLC says of ``BookKeeperProtocolWithLimbo.tla``."""
+"""BookKeeper without the journal, against TLC's results for ``BookKeeperProtocolWithLimbo.tla``."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 DATA_LOSS = "no_divergence_between_client_and_meta_data"
 
-# What TLC counts: bookies, clients, write quorum, ack quorum, send limit, when bookies may crash (o: while the ledger
+# TLC's counts: bookies, clients, write quorum, ack quorum, send limit, when bookies may crash (o: while the ledger
 # is open, r: in recovery, c: closed), distinct states, depth.
 HOLDS = [
     (1, 2, 1, 1, 1, "", 499, 19),
@@ -34,7 +34,7 @@ HOLDS = [
     (3, 2, 1, 1, 1, "orc", 19_457, 28),
 ]
 
-# The same, where it takes more than a second.
+# The same, for those that take more than a second.
 LARGER = [
     (2, 2, 2, 2, 1, "orc", 295_445, 30),
     (3, 2, 2, 1, 1, "", 473_781, 33),
@@ -45,7 +45,7 @@ LARGER = [
 
 SMALL = [row for row in HOLDS if row[6] < 1_000]
 
-# What TLC counts of the levels up to a depth: bookies, clients, write quorum, ack quorum, send limit, depth, distinct
+# TLC's counts of the levels up to a depth: bookies, clients, write quorum, ack quorum, send limit, depth, distinct
 # states.
 BEGINNINGS = [
     (2, 2, 2, 1, 2, 11, 260_397),
@@ -54,8 +54,8 @@ BEGINNINGS = [
     (3, 2, 2, 1, 2, 9, 326_307),
 ]
 
-# With one protection taken away: bookies, write quorum, ack quorum, when bookies may crash, the protection that is
-# left, the states in the shortest trace that TLC finds, or None where it finds none.
+# With one of two protections disabled: bookies, write quorum, ack quorum, when bookies may crash, the remaining
+# protection, and the states in TLC's shortest trace, or None.
 ONE_PROTECTION = [
     (1, 1, 1, "orc", "limbo", 13),
     (1, 1, 1, "orc", "fence", 13),
@@ -73,7 +73,7 @@ RESULTS: dict[str, Result] = {}
 
 
 def result_of(protocol: BookKeeperLimbo) -> Result:
-    """What a check of ``protocol`` says; each configuration is checked once, however many tests ask."""
+    """The result of checking ``protocol``. Each configuration is checked once."""
     if repr(protocol) not in RESULTS:
         RESULTS[repr(protocol)] = check(protocol, options=Options(workers=1))
     return RESULTS[repr(protocol)]
@@ -136,7 +136,7 @@ def test_one_protection_is_not_enough(
 
 
 def test_scenario_1_is_not_found_in_the_size_that_bp_46_tells_it_in() -> None:
-    """A recovery read that finds nothing waits for all three, and fences them: one that forgets so is no ack quorum."""
+    """A recovery read that finds nothing waits for all three and fences them. One that forgets is no ack quorum."""
     told = protocol(3, 2, 3, 2, 1, "c", fence_on_unclean_shutdown=False)
     assert check(told, symmetry=True).must_hold().distinct_states == 582_083
 
@@ -188,7 +188,7 @@ def test_the_page_shows_what_is_tested() -> None:
 
 
 def test_every_action_is_taken() -> None:
-    """The ensemble can only be changed where there is a bookie to spare, and a bookie can only crash where it may."""
+    """A change of ensemble needs a spare bookie, and a crash needs a configuration that allows it."""
     spare, crashing = (result_of(protocol(bookies, 2, 2, 1, 1, crashes)) for bookies, crashes in ((3, ""), (2, "orc")))
     assert len(spare.actions) == 26
     taken = {a.name for result in (spare, crashing) for a in result.actions if a.taken}
@@ -196,7 +196,7 @@ def test_every_action_is_taken() -> None:
 
 
 def test_python_is_rarely_called() -> None:
-    """Once for each path and not for each state: with 97,065 states, about a thousand times."""
+    """Once for each path, not for each state: about a thousand times for 97,065 states."""
     assert result_of(BookKeeperLimbo.configured("protected")).evaluations < 2_000
 
 
@@ -244,7 +244,7 @@ def test_scenario_2_an_entry_is_denied_that_was_acknowledged() -> None:
 
 
 def test_with_a_crash_a_committed_entry_may_have_too_few_copies() -> None:
-    """So the original says, and so the rule is off by default where bookies may crash."""
+    """The original says so too. So the rule is off by default where bookies may crash."""
     crashing, safe = protocol(2, 2, 2, 2, 1), protocol(2, 2, 2, 2, 1, crashes="")
     name = "all_committed_entries_reach_ack_quorum"
     assert check(crashing, invariants=[name], options=Options(workers=1)).must_violate(name)

@@ -1,4 +1,4 @@
-"""Fingerprints are a file format: those of shipped protocols stay what they are, wherever their modules stand."""
+"""Fingerprints are a file format. Those of shipped protocols never change, even if modules move."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NEAR = {
     ("quorum", 3): (31, 0x83C9AA29CDB5B9F0A60CCCDF29076170),
     ("quorum-replica", 2): (22, 0x72E9087B4B7E217EB5F61E118C1A576B),
 }
-"""By protocol, in its first configuration, and number of steps: the states that are as near as that to an initial one,
-and the XOR of their fingerprints.
+"""By protocol, in its first configuration, and number of steps: the number of states within that many steps of an
+initial one, and the XOR of their fingerprints.
 """
 
 

@@ -1,4 +1,4 @@
-"""KRaft with KIP-853 against what TLC says of ``kraft_kip_853.tla``, checked without its view."""
+"""KRaft with KIP-853 against TLC's results for ``kraft_kip_853.tla``, without its view."""
 
 import os
 from typing import Any
@@ -24,7 +24,7 @@ from fencepost.protocols.kraft.server import (
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
-# What TLC counts, with one worker: voters at the beginning, other constants, distinct states, depth.
+# TLC's counts with one worker: voters at the beginning, other constants, distinct states, depth.
 COUNTS: list[tuple[int, dict[str, Any], int, int]] = [
     (2, {"max_epoch": 1, "max_crashes": 1, "max_connectivity_changes": 2, "max_disconnected_pairs": 1}, 542, 19),
     (2, {"max_epoch": 1, "max_connectivity_changes": 2, "max_disconnected_pairs": 1}, 296, 19),
@@ -83,7 +83,7 @@ def test_counts_in_plain_python(voters: int, constants: dict[str, Any], distinct
     assert (result.distinct_states, result.depth) == (distinct, depth)
 
 
-# What the named configurations that end give.
+# The results of named configurations that complete.
 CONFIGURATIONS = {
     "small": (11_852, 35),
     "restart": (232_925, 41),
@@ -115,7 +115,7 @@ CONFIGURATIONS = {
     "one-of-three-rejected": (852, 24),
 }
 LARGE = {"disk-loss", "disk-loss-elections"}
-# What those that are violated have by then, and how many states the shortest counterexample has.
+# Violated configurations: distinct states until then, the property, and the states of the shortest counterexample.
 VIOLATED = {
     "removed-follower-ignored": (12, "reconfiguration_not_stuck", 3),
     "removed-follower-rejected": (42, "reconfiguration_not_stuck", 8),
@@ -165,7 +165,7 @@ def test_values_are_alike() -> None:
 
 
 def test_hosts_are_alike() -> None:
-    """Of those on which no server was started first, one is as good as two."""
+    """Of hosts without an initial server, one gives as many states as two."""
     counts = [
         check(
             KRaft.configured("addition", hosts=hosts), options=SearchOptions(symmetry=symmetry, max_depth=9)
@@ -190,7 +190,7 @@ def test_nothing_tells_hosts_or_values_apart() -> None:
 
 
 def test_every_action_is_taken() -> None:
-    """All but three, which are taken below: where logs part, where liveness is tested, and pair by pair."""
+    """All except three that other tests take: diverging logs, liveness, and changes pair by pair."""
     cut = {"max_crashes": 1, "max_connectivity_changes": 1, "max_disconnected_pairs": 1}
     added = {"max_cluster_size": 3, "max_spawned_servers": 3, "max_add_reconfigs": 1}
     protocols = [
@@ -246,9 +246,7 @@ FOUR_VOTERS: dict[str, Any] = {"init_cluster_size": 4, "max_cluster_size": 5, "m
 
 
 def contested(**constants: Any) -> Behaviour:
-    """The first leader has added a voter, which nobody else has heard of, and the second server leads the next
-    epoch.
-    """
+    """The first leader has added a voter and told no one. The second server leads the next epoch."""
     return Behaviour(KRaft(**FOUR_VOTERS, **constants)).take(
         "start_new_server(s=s5, host=h1, leader=s1)",
         "accept_add_voter_request(s=s1, add_server=s5)",
@@ -279,7 +277,7 @@ def test_a_leader_that_commits_first_does_not_have_it() -> None:
 
 
 def test_the_contested_beginning_is_what_leads_to_it() -> None:
-    """All of it but the messages, and that two servers have heard from each other."""
+    """Equal except for messages, and the contact of two servers."""
     short = Behaviour(KRaft(**FOUR_VOTERS, start=Start.CONTESTED, commit_before_reconfig=False))
     long = contested()
     for s in ("s1", "s2", "s3", "s4", "s5"):
@@ -292,9 +290,7 @@ def test_the_contested_beginning_is_what_leads_to_it() -> None:
 
 
 def test_the_bug_of_the_raft_thesis_elects_two_leaders() -> None:
-    """Two majorities without anybody in common, if a leader may resign and be elected again, although no observer votes
-    twice.
-    """
+    """Two disjoint majorities, if a leader may resign and be elected again, although no observer votes twice."""
     behaviour = Behaviour(KRaft.configured("early-reconfiguration", leaders_resign=True))
     behaviour.take("send_request_vote(s=s1)", *is_voted_for("s1", "s4", "s5"))
     behaviour.take(REMOVES_THE_FIRST.replace("s1", "s4"), "handle_vote_request(s=s3, peer=s1)")
@@ -304,7 +300,7 @@ def test_the_bug_of_the_raft_thesis_elects_two_leaders() -> None:
 
 
 def test_random_walks_find_the_bug_of_the_raft_thesis() -> None:
-    """Whatever the seed, it shows in the same way."""
+    """Every seed shows it the same way."""
     result = check(KRaft.configured("early-reconfiguration"), engine="simulate", options=SimulationOptions(seed=1))
     assert [violation.name for violation in result.violations] == ["no_log_divergence"]
 
@@ -357,7 +353,7 @@ def test_an_observer_that_leads_and_voted_for_itself_does_not_restart_as_publish
 
 
 def test_a_leader_that_was_removed_and_takes_a_write_never_leaves_as_published() -> None:
-    """The only voter left is not the leader, and yet the leader's high watermark moves as if it were."""
+    """The leader is not the only voter left, yet its high watermark advances as if it were."""
     behaviour = Behaviour(cluster(2, min_cluster_size=1, max_remove_reconfigs=1))
     behaviour.take("accept_remove_voter_request(s=s1, remove_server=s1)", "client_request(s=s1, v=v1)")
     assert behaviour["s1"].hwm == len(behaviour["s1"].log) == 3
@@ -394,7 +390,7 @@ def test_of_three_voters_a_removed_one_does_no_harm_without_elections(answer: st
 
 
 def test_the_last_configuration_is_looked_at() -> None:
-    """The second configuration is the last one possible, and the one that is not committed; the first one is."""
+    """The second configuration is the last possible one, and is not committed. The first one is."""
     protocol = KRaft.configured("removed-follower-ignored")
     assert list(reconfigurations(protocol)) == [1, 2]
     (violation,) = check(protocol, invariants=["reconfiguration_not_stuck"]).violations
@@ -416,7 +412,7 @@ def test_the_network_changes_pair_by_pair() -> None:
 
 
 def test_pair_by_pair_as_many_states_are_reached_as_at_once() -> None:
-    """With one pair there is no difference."""
+    """With one pair both are the same."""
     constants = {"max_epoch": 1, "max_crashes": 1, "max_connectivity_changes": 2, "max_disconnected_pairs": 1}
     assert check(cluster(2, **constants, pair_by_pair=True)).must_hold().distinct_states == 542
 
@@ -550,14 +546,14 @@ def test_voters_change_only_if_that_leaves_a_majority() -> None:
 
 
 class Eager(Server):
-    """A leader takes for committed whatever it has."""
+    """A leader treats its whole log as committed."""
 
     def agreed_offset(self, me: ModelValue) -> int:
         return len(self.log)
 
 
 class KeepsVotes(Server):
-    """Who was elected still counts its votes."""
+    """An elected server keeps its votes."""
 
     def become_leader(self, me: ModelValue) -> None:
         votes = self.votes_recv
@@ -566,7 +562,7 @@ class KeepsVotes(Server):
 
 
 class KeepsLeader(Server):
-    """Who loses its leader does not forget it."""
+    """A server that loses its leader keeps it."""
 
     def become_unattached(self, epoch: int, cause: Cause = Cause.LATER_EPOCH, keep_vote: bool = False) -> None:
         self._change(cause, epoch)
@@ -582,7 +578,7 @@ class StillFollows(Server):
 
 
 class VotesAgain(Server):
-    """Who has voted does not remember it."""
+    """A server forgets its vote."""
 
     def become_voted(self, candidate: ModelValue, epoch: int) -> None:
         self.current_epoch = epoch
@@ -597,7 +593,7 @@ class Elects(Server):
 
 
 class Deaf(Server):
-    """A configuration command is added to the log and not obeyed."""
+    """A configuration command is appended and not applied."""
 
     def append_configuration(self, command: Any, members: Members, changed: ModelValue) -> None:
         before = self.config.members
@@ -626,7 +622,7 @@ def test_a_removed_leader_that_stays_is_found() -> None:
 
 
 class ForgetsWriters(KRaft):
-    """Who leads no more does not tell who waits."""
+    """A former leader does not fail pending writes."""
 
     def fail_pending_writes(self, me: Server) -> None:
         for v in self.values:
@@ -634,7 +630,7 @@ class ForgetsWriters(KRaft):
 
 
 class SameDisks(KRaft):
-    """Disks that are new have the id of the first ones."""
+    """New disks have the ids of the first ones."""
 
     @action(s=later_servers, host=KRaft.hosts, leader=servers)
     def start_new_server(self, s: ModelValue, host: ModelValue, leader: ModelValue) -> None:
@@ -644,7 +640,7 @@ class SameDisks(KRaft):
 
 
 class KeepsLogs(KRaft):
-    """Who loses its state still has its log."""
+    """A server that loses its state keeps its log."""
 
     @action(s=servers)
     def crash_lose_state(self, s: ModelValue) -> None:
@@ -698,8 +694,8 @@ def test_a_rule_left_out_is_found(kind: type[Server], constants: dict[str, Any],
 
 # -- the table of transitions --------------------------------------------------------------------------------------
 
-# Kafka's table as the text that came with the specification has it, line by line: from which states, to which one, for
-# which cause, and how the epoch changes with it. The last one, from two states, is not there.
+# Kafka's table in the text of the specification, line by line: the states before, the state after, the cause, and the
+# change of epoch. The last line, from two states, is not in that text.
 KAFKA = """
 unattached resigned | unattached | LATER_EPOCH  | >
 unattached resigned | voted      | VOTE_GIVEN   | =
@@ -738,7 +734,7 @@ def test_the_table_is_that_of_kafka() -> None:
     assert {key: after for key, after in taken.items() if after is not ServerState.ILLEGAL_STATE} == wanted
 
 
-# In the original a server gives its vote only while it is unattached, and not once it has resigned.
+# In the original a server votes only while it is unattached, and not once it has resigned.
 NEVER_TAKEN = {(ServerState.RESIGNED, Cause.VOTE_GIVEN)}
 DRIVEN: list[tuple[int, dict[str, Any]]] = [
     (3, {"max_epoch": 1}),
@@ -758,7 +754,7 @@ DRIVEN: list[tuple[int, dict[str, Any]]] = [
 
 
 def test_the_table_drives_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of its rows is taken, and nothing that neither table has."""
+    """Servers take each of its rows, and no transition outside both tables."""
     asked: set[tuple[ServerState, Cause]] = set()
     illegal: set[tuple[ServerState | None, Cause]] = set()
 
@@ -775,7 +771,7 @@ def test_the_table_drives_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
         check(cluster(voters, **constants), max_states=400_000, invariants=["no_illegal_state"])
     rows = {(state, cause) for table in (TRANSITIONS, BESIDES) for state, causes in table.items() for cause in causes}
     assert asked == rows - NEVER_TAKEN
-    # Asked for, and not there: a leader of a later epoch is then followed in two steps.
+    # Requested but missing: a server then follows a leader of a later epoch in two steps.
     assert illegal <= {
         (state, Cause.LEADER_FOUND) for state in (ServerState.VOTED, ServerState.CANDIDATE, ServerState.LEADER)
     }
@@ -796,7 +792,7 @@ def test_the_table_drives_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_in_the_table_is_found(
     monkeypatch: pytest.MonkeyPatch, state: ServerState, cause: Cause, after: ServerState | None
 ) -> None:
-    """A row that is missing makes an illegal state, and one that leads elsewhere changes what is reached."""
+    """A missing row gives an illegal state. A wrong row changes the reachable states."""
     rows = dict(TRANSITIONS[state])
     _, epochs = rows.pop(cause)
     if after is not None:

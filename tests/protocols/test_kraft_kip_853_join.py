@@ -59,7 +59,7 @@ def test_named_configurations(name: str) -> None:
     assert LIVENESS <= set(result.judged) if "liveness" in name else not result.judged
 
 
-# What is answered in each configuration, and after how many steps at most.
+# The answers in each configuration, and the largest number of steps to each.
 ANSWERED: dict[str, tuple[int, dict[str, str]]] = {
     "join": (16, {"join": "None"}),
     "join-after-election": (12, {"join": "None NOT_LEADER LEADER_NOT_READY"}),
@@ -118,7 +118,7 @@ def test_plain_python_agrees(name: str) -> None:
 
 
 def with_observer(**constants: Any) -> Behaviour:
-    """Three voters, and a fourth server that follows the leader and has nothing yet."""
+    """Three voters, and a fourth server that follows the leader with an empty log."""
     protocol = KRaftJoin(min_cluster_size=2, **constants)
     return Behaviour(protocol).take(
         "start_new_server(s=s4, host=h1, leader=s1)",
@@ -140,7 +140,7 @@ def caught_up(**constants: Any) -> Behaviour:
 
 
 def said(behaviour: Behaviour, kind: str, source: str, dest: str) -> Any:
-    """The refusal in the one answer that is on its way."""
+    """The refusal in the only answer in flight."""
     channel = behaviour.state.variables()["network"][kind, ModelValue(source), ModelValue(dest)]
     (answer,) = channel.in_flight
     return answer.refusal
@@ -250,12 +250,12 @@ def test_the_administrator_asks_for_a_server_that_has_caught_up() -> None:
 
 
 def adds(me: Server, add_server: ModelValue) -> None:
-    """Make a server a voter, come what may."""
+    """Make a server a voter unconditionally."""
     me.append_configuration(Command.ADD_VOTER, me.config.members | {add_server}, add_server)
 
 
 class AnybodyAdds(KRaftJoin):
-    """Who does not lead makes a server a voter."""
+    """A server that does not lead makes a server a voter."""
 
     def require_ready_to_reconfigure(self, me: Server) -> None:
         require(me.config.committed)
@@ -279,7 +279,7 @@ class ChangesTwice(KRaftJoin):
 
 
 class AddsAgain(KRaftJoin):
-    """A leader makes a voter a voter."""
+    """A leader adds a voter again."""
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -291,7 +291,7 @@ class AddsAgain(KRaftJoin):
 
 
 class AddsUnasked(KRaftJoin):
-    """A leader makes a server a voter that has not asked."""
+    """A leader makes a server a voter without a request."""
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -299,7 +299,7 @@ class AddsUnasked(KRaftJoin):
 
 
 class RemovesUnasked(KRaftJoin):
-    """A leader removes a voter, and nobody has asked for that."""
+    """A leader removes a voter without a request."""
 
     @action(s=servers, remove_server=servers)
     def accept_remove_voter_request(self, s: ModelValue, remove_server: ModelValue) -> None:
@@ -307,7 +307,7 @@ class RemovesUnasked(KRaftJoin):
 
 
 class SaysYes(KRaftJoin):
-    """A server says that it is done, and does nothing."""
+    """A server reports success and does nothing."""
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -317,7 +317,7 @@ class SaysYes(KRaftJoin):
 
 
 class AddsSilently(KRaftJoin):
-    """A leader makes a server a voter, and does not say so."""
+    """A leader makes a server a voter without an answer."""
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -326,7 +326,7 @@ class AddsSilently(KRaftJoin):
 
 
 class RefusesSilently(KRaftJoin):
-    """A server that refuses does not say so."""
+    """A server refuses without an answer."""
 
     @action(s=servers, add_server=servers)
     def reject_join_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -335,14 +335,14 @@ class RefusesSilently(KRaftJoin):
 
 
 class NeverRefuses(KRaftJoin):
-    """A server that cannot make another a voter does not take the request."""
+    """A server that must refuse a join leaves the request in flight."""
 
     def _why_not(self, me: Server, of_members: Refusal | None) -> Refusal | None:
         return None
 
 
 class NeverRefusesTheAdministrator(KRaftJoin):
-    """A server that cannot do what the administrator asks for does not take the request."""
+    """A server that must refuse an administrator leaves the request in flight."""
 
     @action(s=servers)
     def reject_add_request(self, s: ModelValue) -> None:
@@ -378,7 +378,7 @@ class BlamesTheLastChange(KRaftJoin):
 
 
 class NamesItself(KRaftJoin):
-    """Who refuses the administrator says that it leads."""
+    """A server that refuses the administrator says that it leads."""
 
     @action(s=servers)
     def reject_add_request(self, s: ModelValue) -> None:
@@ -401,7 +401,7 @@ class RemovesAnother(KRaftJoin):
 
 
 class AsksOnce(KRaftJoin):
-    """A server that was refused does not ask again."""
+    """A refused server does not ask again."""
 
     @action(s=servers, peer=servers)
     def send_join_request(self, s: ModelValue, peer: ModelValue) -> None:

@@ -1,4 +1,4 @@
-"""Ledger chaining against what TLC says of ``LedgerChaining.tla``."""
+"""Ledger chaining against TLC's results for ``LedgerChaining.tla``."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from fencepost.protocols.ledger_chaining import ClientStatus, LedgerChaining, Le
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "ledger-chaining.md"
 
-# What TLC counts, with one worker: clients, next ledger limit, distinct states, depth.
+# TLC's counts with one worker: clients, next ledger limit, distinct states, depth.
 COUNTS = [
     (1, 4, 11, 11),
     (2, 2, 50, 13),
@@ -78,7 +78,7 @@ def test_the_page_has_these_numbers_and_every_constant() -> None:
 
 @pytest.mark.parametrize(("limit", "ledgers"), [(2, 0), (3, 1), (4, 2), (5, 3)])
 def test_a_limit_leaves_two_ledgers_less(limit: int, ledgers: int) -> None:
-    """Of the ledger that ends the story nothing is seen but its creation."""
+    """The last ledger is only created: its limit ends the behaviour."""
 
     class Counted(LedgerChaining):
         @invariant
@@ -111,7 +111,7 @@ def test_an_open_ledger_outside_the_list_sets_off_the_published_rule() -> None:
     trace = result.must_violate("only_one_ledger_open_at_a_time")
     assert len(trace) == 18
     last: Any = trace.states[-1].variables()
-    # Both positions are ids of ledgers that never got into the list.
+    # Both are ids of ledgers that never entered the list.
     assert not {1, 2} & set(last["md_llist"])
     assert last["md_ledgers"][1].open
     assert last["md_ledgers"][2].open
@@ -138,7 +138,7 @@ def test_the_limit_is_a_number() -> None:
 
 
 class WritesBeforeAppending(LedgerChaining):
-    """The leader writes to a ledger that nobody can find yet."""
+    """The leader writes to a ledger that is not in the list yet."""
 
     @action(c=LedgerChaining.clients)
     def write_to_ledger(self, c: ModelValue) -> None:
@@ -149,7 +149,7 @@ class WritesBeforeAppending(LedgerChaining):
 
 
 class WritesToFencedLedgers(LedgerChaining):
-    """Bookies take entries for ledgers that are fenced."""
+    """Bookies accept entries of fenced ledgers."""
 
     @action(c=LedgerChaining.clients)
     def write_to_ledger(self, c: ModelValue) -> None:
@@ -160,7 +160,7 @@ class WritesToFencedLedgers(LedgerChaining):
 
 
 class NeverCloses(LedgerChaining):
-    """The last ledger is fenced on the bookies, and the metadata store is not told."""
+    """The last ledger is fenced on the bookies, but not in the metadata."""
 
     def _close(self, ledger_id: int) -> None:
         pass
@@ -224,7 +224,7 @@ def test_without_elections_coming_to_an_end_nobody_need_get_that_far() -> None:
     ]  # fmt: skip
 
 
-# What is not fair, after how many steps nothing more happens then, and where the stable leader is.
+# The action without fairness, the number of steps until the behaviour stutters, and the stable leader's status.
 UNFAIR = [
     ("become_leader", 0, ClientStatus.WAITING),
     ("get_last_ledger", 1, ClientStatus.GET_MD_FOR_CLOSING),
@@ -262,7 +262,7 @@ def test_what_has_to_be_fair(unfair: str, steps: int | None, status: ClientStatu
 
 
 def test_some_fair_behaviour_accepts_writes_for_ever() -> None:
-    """What is said of all fair behaviours is not said of none."""
+    """Fair behaviours exist, so a property of all of them is not vacuous."""
 
     class Silent(LedgerChaining):
         @always_eventually(c=LedgerChaining.clients)

@@ -1,6 +1,4 @@
-"""Faults in the rules of protocols, one or two at a time: which property tells of each; and the mutants that are made
-from the source.
-"""
+"""Faults in the rules of protocols, one or two at a time, with the property that finds each; and generated mutants."""
 
 from __future__ import annotations
 
@@ -542,13 +540,14 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
     "a client changes the ensemble though nobody has failed": ("store", "at-once", (SOMEBODY_FAILED,), "holds"),
     "nor does a recovery ask": ("store", "at-once", (SOMEBODY_FAILED, RECOVERY_ASKS), "refines_bookkeeper"),
 }
-"""A fault: the protocol, who is asked, the changes of the source, and what is said. What holds is a guard that
-another one stands behind; the next row has both removed."""
+"""A fault: the protocol, the judge, the changes of the source, and the verdict. Where it holds, another guard covers
+the removed one. The next row removes both.
+"""
 
 
 @pytest.fixture(scope="module")
 def told() -> dict[str, str]:
-    """What is said of each fault that is planted."""
+    """The verdict on each planted fault."""
     asked = json.dumps([row[:3] for row in PLANTED.values()])
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("plant.py"))],
@@ -644,7 +643,7 @@ def test_a_mutant_has_the_lines_of_its_statement() -> None:
 
 
 def test_a_configuration_looks_at_what_it_runs() -> None:
-    """No action is run by an import."""
+    """An import runs no action."""
     subject = protocols.SUBJECTS["ledger-chaining"]
 
     def task(tell: Callable[[Any], None]) -> None:
@@ -704,7 +703,7 @@ def test_traces_without_a_mutant_are_accepted(protocol: str) -> None:
 def test_a_sample_is_noticed_or_has_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Some mutants of the quickest protocol; a second run finds all of them in the file of results."""
+    """Some mutants of the quickest protocol. A second run finds all of them in the file of results."""
     command = ["ledger-chaining", "--only", "._leading", "--sample", "2", "--states", "20000", "--json"]
     command += ["--results", str(tmp_path / "mutants.jsonl")]
     run = [sys.executable, "-m", "bench.mutants", *command]

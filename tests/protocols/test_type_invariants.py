@@ -1,4 +1,4 @@
-"""Type invariants: they leave no part of a state out, and refuse what does not belong there."""
+"""Type invariants cover every part of the state, and reject values of other types."""
 
 from typing import Any
 
@@ -28,8 +28,9 @@ UNTYPED = (
     "quorum-replica",
     "store-roles",
 )
-"""The original of the first two has no type invariant, and so has `quorum`, which is made of them; the next have those
-of `store` and `log`, which do not name what they have besides. The roles of the last three are typed by mypy.
+"""The original of the first two has no type invariant, so neither has `quorum`, which combines them. The next have
+those of `store` and `log`, which leave out their additional variables. mypy checks the types of the roles of the last
+three.
 """
 
 

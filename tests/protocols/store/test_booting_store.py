@@ -1,5 +1,5 @@
-"""The protocol ``booting-store``: how many states its configurations have, what each protection of a boot is there for,
-that it is `bookkeeper-boot`, and that a fault in any rule of a boot is found.
+"""The protocol ``booting-store``: the states of its configurations, the need for each protection of a boot, its
+refinement of `bookkeeper-boot`, and faults in every rule of a boot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STUCK = "a_bookie_that_is_down_can_start"
 REFINEMENT = "refines_bookkeeper_boot"
 
 LARGE = {"three-bookies": 5_851_651, "striped": 18_543_850}
-"""Configurations that are in the page, with the states that they have, and take too long for a test."""
+"""Configurations of the page that take too long for a test, with their states."""
 
 # Distinct states, depth.
 HOLDS: dict[str, tuple[int, int]] = {
@@ -53,7 +53,7 @@ HOLDS: dict[str, tuple[int, int]] = {
     "reader": (61_626, 39),
 }
 
-# States in the shortest counterexample, distinct states explored until it is found.
+# States in the shortest counterexample, and distinct states until it is found.
 VIOLATED: dict[str, tuple[int, int]] = {
     "boot-does-not-fence": (21, 80_044),
     "boot-without-limbo": (19, 40_194),
@@ -67,7 +67,7 @@ RESULTS: dict[str, Result] = {}
 
 
 def result_of(name: str) -> Result:
-    """What a check of a configuration says; each is checked once, however many tests ask."""
+    """The result of checking a configuration. Each is checked once."""
     if name not in RESULTS:
         RESULTS[name] = check(BootingStore.configured(name))
     return RESULTS[name]
@@ -103,8 +103,8 @@ def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
 
 @pytest.mark.campaign
 def test_what_protects_by_which_damage() -> None:
-    """As in `bookkeeper-boot`: a fence is lost only with a directory, and cookies are replaced too early only for a
-    crash that comes after that.
+    """As in `bookkeeper-boot`: a fence is lost only with a directory, and early cookies do harm only with a later
+    crash.
     """
     check(BootingStore.configured("small", boot_fences=False)).must_hold()
     check(BootingStore(cookies_follow_marks=False)).must_hold()
@@ -112,7 +112,7 @@ def test_what_protects_by_which_damage() -> None:
 
 
 def test_switches_are_the_protections_of_the_rules() -> None:
-    """All but the one that needs somebody without the key."""
+    """All except the one against clients without the key."""
     assert {*SWITCHES, "keys_are_checked"} == set(Protections._fields)
     assert BootingStore().protections == Protections()
     assert all(not getattr(BootingStore(**{name: False}).protections, name) for name in SWITCHES)
@@ -138,8 +138,8 @@ OF_STORE_ALONE = {
     "recovery_client_sends_pending_add_op",
     "reader_gives_up",
 }
-"""The ledger is there, its ensemble stays, and metadata are written at once; clients read and write back with what
-makes them do so.
+"""Actions that only `store` can take. Here the ledger exists, its ensemble is fixed, metadata are written at once, and
+reads and writes back are part of the steps that cause them.
 """
 
 
@@ -167,8 +167,8 @@ DECLARED: Any = next(one for one in BootingStore.declared("refinement") if one.n
 
 CRASHES: dict[str, Any] = {"directory_loss": False, "clean_shutdown": False}
 
-# A constant of `bookkeeper-boot` as it is in the original, where it makes a difference, and the states of the shortest
-# behaviour that the original does not have.
+# A constant of `bookkeeper-boot` at the original's value, constants with which that matters, and the states of the
+# shortest behaviour that the original lacks.
 ORIGINAL: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({"marks_in_steps": False}, CRASHES, 6),
     ({"limbo_tells_last_entry": False}, CRASHES, 13),
@@ -182,11 +182,11 @@ NOTED: dict[str, dict[str, Any]] = {
     "mark_tells_of_journaling": {"bookie.marked_journaling": lambda self, b: False},
     "mark_on_every_disk": {"bookie.disk.unclean": lambda self, b, number: self.bookie[b].run != CLEAN_END},
 }
-"""What the original notes otherwise: else it would differ in that before anything comes of it."""
+"""The parts that the original records differently. Without these mappings the first difference would be there."""
 
 
 def variant(**changes: Any) -> type[Protocol]:
-    """``booting-store`` with another declaration of what it refines."""
+    """``booting-store`` with other arguments of its refinement."""
 
     class Variant(BootingStore):
         refines_bookkeeper_boot = dataclasses.replace(DECLARED, **changes)
@@ -211,17 +211,17 @@ Rule = Callable[..., Any]
 
 
 def always(value: Any) -> Callable[[Rule], Rule]:
-    """A rule that always says this."""
+    """A rule that always gives ``value``."""
     return lambda rule: lambda *args, **kwargs: value
 
 
 def instead(changed: Rule) -> Callable[[Rule], Rule]:
-    """Another rule."""
+    """Replaces a rule."""
     return lambda rule: changed
 
 
 def without(step: Step) -> Callable[[Rule], Rule]:
-    """A boot that leaves out a step."""
+    """A boot without one step."""
     return lambda rule: lambda **given: tuple(each for each in rule(**given) if each is not step)
 
 
@@ -276,12 +276,12 @@ def opened_first(rule: Rule) -> Rule:
 
 NO_END: dict[str, Any] = {"clean_shutdown": False}
 JOURNAL: dict[str, Any] = {**NO_END, "directories": 2, "journal_adds": True}
-"""With the directory of entries its note is lost, which is enough by itself; with the journal's it is not."""
+"""Losing the directory of entries also loses its note, which suffices alone. Losing the journal's does not."""
 OLD: dict[str, Any] = {**JOURNAL, "old_directories": True}
 COPIED: dict[str, Any] = {**NO_END, "bookies": 3, "write_quorum": 3}
 TWICE: dict[str, Any] = {**NO_END, "crashes": 2}
 
-# The module whose rule it is, the rule, the fault, what it is, the constants where it shows, and what finds it.
+# The module of the rule, the rule, the fault, its description, constants that show it, and the property that finds it.
 FAULTS: list[tuple[Any, str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
     (booting, "steps_of_boot", always((Step.NOTE_RUN, Step.SERVE)), "no boot has a phase one", CRASHES, LOSS),
     (booting, "steps_of_boot", without(Step.MARK_LEDGERS), "ledgers are not marked", CRASHES, LOSS),

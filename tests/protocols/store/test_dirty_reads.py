@@ -1,5 +1,5 @@
-"""A recovery that tells a LAC of its own misleads a reader: the search is directed, as for the same in `bookkeeper`
-(dirty_read.py).
+"""A recovery that reports a LAC of its own misleads a reader. Constraints direct the search, as in dirty_read.py for
+`bookkeeper`.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ ENOUGH: dict[str, Any] = {
 
 
 class DirtyRead(Store):
-    """Client c1 owns the ledger and falls silent, c2 and c3 recover it: c2 with the help of b2, c3 with that of b1."""
+    """Client c1 owns the ledger and falls silent. Then c2 recovers it with b2, and c3 with b1."""
 
     @constraint
     def c1_writes_and_falls_silent(self) -> bool:
@@ -61,7 +61,7 @@ def test_recovery_freezes_the_lac_that_it_tells(frozen: bool) -> None:
 
 
 class BeyondTheEnd(RunningStore):
-    """The same where nobody knows of losses. That a reader is misled shows in the LAC that a bookie was told."""
+    """The same where no one knows of losses. The LAC of a bookie shows that a reader would be misled."""
 
     @constraint
     def c1_writes_and_falls_silent(self) -> bool:

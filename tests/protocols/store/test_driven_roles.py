@@ -1,4 +1,4 @@
-"""The roles follow every transition of small state spaces; a fault in a role is found, and told with its behaviour."""
+"""The roles follow every transition of small state spaces. A fault in a role is found and reported with a behaviour."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_roles_follow_every_transition(tmp_path: Path, constants: dict[str, Any]
 
 
 def first_found(constants: dict[str, Any], most: int) -> tuple[Difference | None, dict[str, int], set[str]]:
-    """The first difference, level by level; what was skipped; and the actions that were taken."""
+    """The first difference, level by level, the skipped transitions, and the actions taken."""
     driver = Driver(Store(**constants))
     level, seen, steps = [driver.begin()], set[Any](), 0
     skipped: dict[str, int] = {}
@@ -133,8 +133,8 @@ def test_roles_follow_the_first_transitions_of_larger_spaces(constants: dict[str
 
 
 def taken(constants: dict[str, Any], moves: list[str]) -> Any:
-    """Drive one behaviour; the protocol in the state that it ends in. A move is an action with who does it:
-    ``client_closes_ledger c1``, and perhaps ``lost``: what is sent is.
+    """Drive one behaviour. Gives the protocol in its last state. A move is an action and its actor, such as
+    ``client_closes_ledger c1``. With ``lost``, its messages are lost.
     """
     driver = Driver(Store(**constants))
     row, system = driver.begin()
@@ -173,7 +173,7 @@ def test_an_entry_that_is_sent_again_carries_the_lac_that_it_was_first_sent_with
 
 
 def test_a_fenced_bookie_tells_the_lac_of_its_last_entry() -> None:
-    """It is written back with a lower one than the bookie was told before."""
+    """The entry is written back with a lower LAC than the bookie has."""
     moves = [
         "client_creates_ledger c1",
         "client_sends_add_entry_requests c1",
@@ -241,13 +241,13 @@ def test_every_action_of_the_protocol_is_known() -> None:
 
 
 def always(value: Any) -> Callable[..., Any]:
-    """A rule that always says this."""
+    """A rule that always gives ``value``."""
     return lambda *args, **kwargs: value
 
 
 CHANGE_ENSEMBLE = adds.Adds.change_ensemble
 
-# The role's module or a class in it, the rule, the fault, what it is, the constants where it shows, the variable.
+# The role's module or a class in it, the rule, the fault, its description, constants that show it, and the variable.
 FAULTS: list[tuple[ModuleType | type, str, Callable[..., Any], str, dict[str, Any], str]] = [
     (adds, "is_committed", lambda n, quorum: n + 1 >= quorum, "one confirmation too few is enough", ONE_COPY,
     "client.c1.lac"),
@@ -315,7 +315,7 @@ def test_faults_in_roles_are_found(
 
 
 def alike(variable: str) -> str:
-    """Clients and bookies are alike."""
+    """A variable without its numbers: clients are alike, and so are bookies."""
     return "".join(letter for letter in variable if not letter.isdigit())
 
 
@@ -331,7 +331,7 @@ def test_roles_without_a_protection_are_found_out(tmp_path: Path, protection: st
     constants = ONE_COPY | AT_ONCE if protection == "recovery_keeps_fragments" else ONE_BOOKIE | LOSSLESS | TWO_ENTRIES
     protections = ALL.replace(**{protection: False})
     result = table.every_transition(table.opened(space(tmp_path / "states", **constants)), protections)
-    # The metadata service is none of the roles.
+    # The metadata service is not one of the roles.
     assert bool(result.differing) is (protection != "conditional_updates")
 
 
@@ -425,7 +425,7 @@ def test_a_copy_of_a_role_goes_on_by_itself() -> None:
 
 
 def repr_of(role: Any) -> str:
-    """All that a role is, but where its numbers come from."""
+    """A role without its sources of numbers."""
     return repr({name: value for name, value in vars(role).items() if name not in ("txns", "adds")}) + repr(
         role.adds.pending
     )

@@ -1,7 +1,7 @@
 """Faults planted in the rules, one at a time: the checker finds each of them in the protocol ``store``.
 
-What violates a property is named after that. What none notices, such as a recovery that reads in vain, is found because
-it is no step of `bookkeeper`. (Refinement finds nearly all the others, too, and earlier.)
+A fault is listed with the property that it violates. Faults that violate none, such as a needless recovery read, are
+found because they are not steps of `bookkeeper`. (Refinement finds nearly all others too, and earlier.)
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ Rule = Callable[..., Any]
 
 
 def always(value: Any) -> Callable[[Rule], Rule]:
-    """A rule that always says this."""
+    """A rule that always gives ``value``."""
     return lambda rule: lambda *args, **kwargs: value
 
 
 def instead(changed: Rule) -> Callable[[Rule], Rule]:
-    """Another rule."""
+    """Replaces a rule."""
     return lambda rule: changed
 
 
-# The rule, the fault, what it is, the constants where it shows, and what finds it.
+# The rule, the fault, its description, constants that show it, and the property that finds it.
 FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
     ("answer_to_add", always(Code.OK), "fenced bookies take everything", STRICT, LOSS),
     (
@@ -266,8 +266,8 @@ def test_a_planted_fault_is_found(
 def test_a_step_is_told_that_comes_late_in_a_level_of_which_python_was_asked_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A level is expanded in several runs if Python is asked much. A step that is none has its place in the level, not
-    in the run.
+    """A level is expanded in several runs if it needs much Python. A step that breaks refinement is reported by its
+    place in the level, not in the run.
     """
     monkeypatch.setattr(store, "may_close", lambda end_known, unconfirmed, *_: end_known)
     result = check(Store(**STRICT), engine="embedded", invariants=[REFINEMENT], options=Options(workers=1))

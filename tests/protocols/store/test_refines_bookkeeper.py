@@ -1,4 +1,4 @@
-"""``store`` refines `bookkeeper`: what it takes to make that true, and where it is not."""
+"""``store`` refines `bookkeeper`: the conditions for that, and where it does not."""
 
 import dataclasses
 from typing import Any
@@ -16,8 +16,8 @@ ONE_COPY: dict[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
 ONE_BOOKIE: dict[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
 TWO_ENTRIES: dict[str, Any] = {"send_limit": 2, "inflight_limit": 2}
 
-# A constant of `bookkeeper` as it is in the original, where it makes a difference, and the states of the shortest
-# behaviour that the original does not have.
+# A constant of `bookkeeper` at the original's value, constants with which that matters, and the number of states in the
+# shortest behaviour that the original lacks.
 ORIGINAL: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({"recovery_marks_first": False}, ONE_COPY, 4),
     ({"recovery_watches_metadata": True}, {**ONE_COPY, "clients": 3, "metadata_lags": False}, 25),
@@ -36,7 +36,7 @@ ORIGINAL: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({"recovery_waits_needlessly": True}, {"bookies": 2, "ack_quorum": 1}, 14),
 ]
 
-# Constants with which it does what `bookkeeper` has no step for, and the states of the shortest such behaviour.
+# Constants with which it takes steps that `bookkeeper` lacks, and the states of the shortest such behaviour.
 MORE: list[tuple[dict[str, Any], int]] = [
     ({**ONE_BOOKIE, **TWO_ENTRIES, "reads_in_flight": 2}, 9),
     ({**ONE_COPY, **TWO_ENTRIES, "appends_while_changing": True, "clients": 1}, 5),
@@ -46,7 +46,7 @@ MORE: list[tuple[dict[str, Any], int]] = [
 
 
 def variant(**changes: Any) -> type[Protocol]:
-    """``store`` with another declaration of what it refines."""
+    """``store`` with other arguments of its refinement."""
 
     class Variant(Store):
         refines_bookkeeper = dataclasses.replace(DECLARED, **changes)
@@ -86,7 +86,7 @@ NOTED: dict[str, dict[str, Any]] = {
         )
     },
 }
-"""What the original does not note in its state: else it would differ in that before anything comes of it."""
+"""The parts that the original does not record. Without these mappings the first difference would be there."""
 
 
 @pytest.mark.parametrize(("original", "constants", "states"), ORIGINAL, ids=[next(iter(row[0])) for row in ORIGINAL])

@@ -1,4 +1,4 @@
-"""What happens to the store's roles, and what they want: the page of the simulator says what of it is explored."""
+"""The simulator's page lists every event and effect of the store's roles, and whether it is explored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.protocols.store.roles import StoreRoles
 
 
 def listed() -> dict[str, bool]:
-    """The events and effects that the page has, and whether it says that they are explored."""
+    """The events and effects on the page, and whether it calls them explored."""
     page = (Path(__file__).parents[3] / "docs" / "run/simulator.md").read_text()
     section = page[page.index("## What it reaches") :].split("\n## ")[0]
     rows = [line.split("|") for line in section.splitlines() if line.startswith("| `")]

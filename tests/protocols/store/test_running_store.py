@@ -1,4 +1,4 @@
-"""The store as it runs, within small bounds: what must hold does, and each protection is needed for it."""
+"""The running store within small bounds: its properties hold, and need each protection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_without_a_protection_it_does_not(name: str) -> None:
 
 
 DEFERRED = {"write_quorum": 2, "ack_quorum": 1, "versions": 1, "deferred_sync": True, "power_losses": 1}
-"""Two copies, one of which is confirmed before it is durable and then lost."""
+"""Two copies. One is confirmed before it is durable, and then lost."""
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_without_a_rule_of_repair_it_does_not(
 
 
 def test_every_protection_is_needed_but_one() -> None:
-    """That a recovery tells the LAC that it began with shows only in what readers believe, of whom there are none here:
-    see test_dirty_reads.
+    """The exception is that recovery reports the LAC that it began with. Only readers notice that, and there are none
+    here: see test_dirty_reads.
     """
     off = {
         switch

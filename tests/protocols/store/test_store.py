@@ -1,4 +1,4 @@
-"""The protocol ``store``: how many states its configurations have, and what each protection is there for."""
+"""The protocol ``store``: the states of its configurations, and the need for each protection."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "protocols" / "store.md"
 
 LARGE = {"default": 7_502_301, "three-bookies": None, "small": 1_065_807, "two-entries": 6_606_965}
-"""Configurations that are in the page, with the states that they have, and take too long for a test."""
+"""Configurations of the page that take too long for a test, with their states."""
 
 # Distinct states, depth.
 HOLDS: dict[str, tuple[int, int]] = {
@@ -36,7 +36,7 @@ HOLDS: dict[str, tuple[int, int]] = {
     "crash": (260_221, 33),
 }
 
-# States in the shortest counterexample, distinct states explored until it is found.
+# States in the shortest counterexample, and distinct states until it is found.
 VIOLATED: dict[str, tuple[int, int]] = {
     "fenced-bookies-add": (16, 258_993),
     "one-bookie-fenced": (8, 1_337),
@@ -54,13 +54,13 @@ VIOLATED: dict[str, tuple[int, int]] = {
 }
 
 NOT_SHOWN_BY_A_CONFIGURATION = {"recovery_freezes_lac"}
-"""It takes three clients and a reader: see ``test_dirty_reads.py``."""
+"""It needs three clients and a reader: see ``test_dirty_reads.py``."""
 
 RESULTS: dict[str, Result] = {}
 
 
 def result_of(name: str) -> Result:
-    """What a check of a configuration says; each is checked once, however many tests ask."""
+    """The result of checking a configuration. Each is checked once."""
     if name not in RESULTS:
         RESULTS[name] = check(Store.configured(name))
     return RESULTS[name]
@@ -97,7 +97,7 @@ def test_every_protection_is_switched_off_somewhere() -> None:
 
 
 def test_switches_are_the_protections_of_the_rules() -> None:
-    """All but the one that needs somebody without the key, and those of a bookie's boot."""
+    """All except the one against clients without the key, and those of a bookie's boot."""
     booting = {"boot_fences", "boot_enters_limbo", "cookies_follow_marks", "run_precedes_answers"}
     assert set(SWITCHES) | {"keys_are_checked", *booting} == set(Protections._fields)
     assert Store().protections == Protections()
@@ -138,9 +138,7 @@ def test_constants_that_make_no_sense_are_refused(constants: dict[str, Any], bro
 
 
 def rows_of(page: Path) -> list[list[str]]:
-    """The rows of the tables of a page, but for those about ``booting-store``, which has configurations of the same
-    names.
-    """
+    """The rows of a page's tables, without those about ``booting-store``: its configurations have the same names."""
     before, _, section = page.read_text().partition("## Bookies that boot")
     text = before + section.partition("\n## ")[2]
     lines = [line for line in text.splitlines() if line.startswith("| ")]

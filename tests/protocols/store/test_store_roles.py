@@ -1,4 +1,4 @@
-"""`store-roles`: the roles of clients and bookies themselves, in every order of events."""
+"""`store-roles`: the roles that clients and bookies run, in every order of events."""
 
 from __future__ import annotations
 
