@@ -55,7 +55,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Connects kazoo clients to any member, or to these ones."""
+    """Connects kazoo clients to any member, or to those in ``only``."""
     clients: list[KazooClient] = []
 
     def connected(members: Members, *only: int, timeout: float = 20.0) -> KazooClient:
