@@ -1,4 +1,4 @@
-"""The parts of a store as processes of their own, on loopback and any free ports, ended by whoever started them."""
+"""The parts of a store as processes, on loopback and free ports. The test that starts one ends it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = Path(fencepost.__file__).parent.parent
 
 
 class Process:
-    """A command of Fencepost that serves. ``told`` is the line by which it said so."""
+    """A Fencepost command that serves. ``told`` is the line it printed when it was ready."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.arguments = arguments
@@ -37,12 +37,12 @@ class Process:
             raise AssertionError((folder / f"{arguments[0]}.log").read_text())
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self.process.kill()
         self.end()
 
     def end(self) -> None:
-        """End it cleanly, unless it has ended."""
+        """Stop it cleanly, unless it has ended."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         self.process.wait()
@@ -53,7 +53,7 @@ class Process:
 
 @contextmanager
 def metadata_service(folder: Path, port: int = 0) -> Iterator[str]:
-    """A metadata service with a new cluster; its address."""
+    """A metadata service with a new cluster. Yields its address."""
     process = Process(folder, "metadata", str(folder / "metadata"), "--port", str(port))
     try:
         uri = process.told.split()[2] + "/ledgers"
@@ -70,7 +70,7 @@ async def _initialise(uri: str) -> None:
 
 @contextmanager
 def cluster(folder: Path, bookies: int = 3) -> Iterator[tuple[str, list[Process]]]:
-    """A metadata service and bookies; the address of the metadata, and the bookies' processes."""
+    """A metadata service and bookies. Yields the address of the metadata service and the processes of the bookies."""
     with ExitStack() as stack:
         uri = stack.enter_context(metadata_service(folder))
         processes = []

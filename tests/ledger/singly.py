@@ -1,4 +1,4 @@
-"""A bookie's requests and answers one by one, for tests that tell of each by itself."""
+"""Requests and answers of a bookie one at a time, for tests that check each separately."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fencepost.ledger.rules.codes import Code
 
 
 def asked(connection: int, txn: int, request: Request) -> i.Event:
-    """The event that a request came by itself."""
+    """The event of one request that arrives alone."""
     if type(request) is AddEntry:
         return i.AddsArrived(connection, (AddRequests(((txn, request),)),))
     return i.ReadsArrived(connection, 1) if is_plain_read(request) else i.RequestArrived(connection, txn, request)
 
 
 def replayed(record: Any) -> i.Replayed:
-    """The event that a record is replayed."""
+    """The event of one replayed record."""
     return i.Replayed(LacWritten(record.ledger, record.lac, b"") if type(record) is EntryAdded else record)
 
 
 def singly(effect: Any) -> list[Any]:
-    """The effects that one which is about several entries comes to."""
+    """Split an effect about several entries into effects about one entry each."""
     if isinstance(effect, i.JournalAdds):
         records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
         first = effect.position - len(records) + 1
@@ -43,5 +43,5 @@ def singly(effect: Any) -> list[Any]:
 
 
 def found(look: i.LookUpReads, ledger: int, code: Code, *reads: tuple[int, int, bytes | None]) -> i.ReadsFound:
-    """The event that reads have come to a code, each its number, its entry and its body."""
+    """The event of finished reads. Each read has its number, its entry and its body, and all have the same code."""
     return i.ReadsFound(look.number, ledger, code, FoundRequests(ledger, reads))

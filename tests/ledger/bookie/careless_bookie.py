@@ -1,7 +1,8 @@
-"""``python careless_bookie.py PROTECTION bookie DIR ...``: ``fencepost bookie`` without a protection of its boot, and
-killed where that shows.
+"""``python careless_bookie.py PROTECTION bookie DIR ...``: ``fencepost bookie`` with one protection of its boot turned
+off.
 
-``run_precedes_answers``: it never comes to note how it runs, and does not look with which journal the last run ended.
+Without ``run_precedes_answers`` it is killed before it has recorded how it runs, and does not check which journal the
+last run ended with.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def steps(**found: Any) -> tuple[Step, ...]:
 
 
 def never(directory: str, run: Run, *others: Any, original: Any = cookies.record_run) -> None:
-    """The note is not there yet when the bookie is killed."""
+    """The bookie is killed before it writes this record."""
     if run.ended_cleanly:
         original(directory, run, *others)
 

@@ -13,9 +13,7 @@ from fencepost.ledger.kernels import bookie as loops
 
 @pytest.fixture(params=["rows", "plain", "uvloop"])
 def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The test is made of bookies with compiled loops, of bookies without, and of bookies on uvloop, as they run in
-    earnest.
-    """
+    """Run the test with compiled loops, without them, and on uvloop, as real bookies run."""
     monkeypatch.setitem(HOW, "loops", None if request.param == "plain" else loops)
     monkeypatch.setitem(HOW, "loop_factory", uvloop.new_event_loop if request.param == "uvloop" else None)
     return request.param

@@ -1,4 +1,4 @@
-"""Bookies on loopback and plain clients of them, for tests of the server."""
+"""Bookies on loopback with plain clients, for tests of the server."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fencepost.ledger.wire import v2, v3
 from fencepost.ledger.wire.frames import Frames
 
 HOW: dict[str, Any] = {"loops": bookie_loops, "loop_factory": None}
-"""How a bookie runs: by compiled loops, or with None one message at a time; and on which event loop."""
+"""How a bookie runs: with compiled loops, or with None one message at a time, and on which event loop."""
 KEY = b"k" * 20
 DIGESTS = Digests(DigestType.CRC32, b"")
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a test on a loop of its own."""
+    """Run a test on its own event loop."""
 
     async def limited() -> None:
         async with asyncio.timeout(PATIENCE):
@@ -50,7 +50,7 @@ async def until(condition: Callable[[], object], what: str) -> None:
 
 
 class Served:
-    """A server, its port, and why it has stopped, if it has."""
+    """A server, its port, and why it stopped, if it did."""
 
     def __init__(self, server: Server, port: int) -> None:
         self.server = server
@@ -107,7 +107,7 @@ class Client:
         self.txn = 0
 
     def send(self, *requests: m.Request) -> None:
-        """Send requests, numbered from 1 on."""
+        """Send requests, numbered from 1."""
         frames = []
         for request in requests:
             self.txn += 1
@@ -125,14 +125,14 @@ class Client:
         return answer
 
     async def ask(self, request: m.Request) -> Any:
-        """Send a request; the answer, which must be the next that comes."""
+        """Send a request. Returns its answer, which must be the next to arrive."""
         self.send(request)
         txn, response = await self.receive()
         assert self.codec is v2 or txn == self.txn
         return response
 
     async def is_closed(self) -> bool:
-        """Whether the bookie has closed the connection; waits for that."""
+        """Wait until the bookie closes the connection. Returns whether it did."""
         try:
             return not await self.reader.read(1)
         except ConnectionError:

@@ -1,4 +1,4 @@
-"""Whole bookies with a metadata service, for tests of what lies around the server."""
+"""Whole bookies with a metadata service, for tests of everything around the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fencepost.ledger.wire import v3
 
 @contextlib.contextmanager
 def started(*arguments: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A command of Fencepost's as a process, which is ended afterwards."""
+    """Run a Fencepost command as a process, and end it afterwards."""
     command = [sys.executable, "-m", "fencepost", *map(str, arguments)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     try:
@@ -32,7 +32,7 @@ def started(*arguments: str | Path, **options: Any) -> Iterator[subprocess.Popen
 
 @contextlib.contextmanager
 def metadata_service(directory: Path) -> Iterator[str]:
-    """A metadata service; gives its address."""
+    """A metadata service. Yields its address."""
     with started("metadata", directory, "--port", "0") as running:
         assert running.stdout is not None
         said = running.stdout.readline()
@@ -41,7 +41,7 @@ def metadata_service(directory: Path) -> Iterator[str]:
 
 
 class Bookie:
-    """A bookie that runs on this loop, and how it has ended."""
+    """A bookie that runs on this event loop, and how it ended."""
 
     def __init__(self, directory: Path, settings: BookieSettings, storage_of: Callable[..., Storage]) -> None:
         self.bookie_id = ""
@@ -52,7 +52,7 @@ class Bookie:
         self.bookie_id = bookie_id
 
     async def serves(self) -> str:
-        """Its id, once it serves. Raises what it ends with."""
+        """Wait until it serves and return its id. Raises the error that ended it."""
         await until(lambda: self.bookie_id or self.running.done(), "the bookie to serve")
         if self.running.done():
             await self.running

@@ -1,4 +1,4 @@
-"""Whether the client's loops are loaded is a test's choice."""
+"""The tests choose whether the loops of the client are loaded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from fencepost.ledger.client.loops import LOOPS
 
 @pytest.fixture(autouse=True)
 def _loops_as_the_test_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No loops, and none are loaded meanwhile."""
+    """Use no loops, and load none in the meantime."""
     monkeypatch.setattr(LOOPS, "module", None)
     monkeypatch.setattr(LOOPS, "carried", lambda entries: None)

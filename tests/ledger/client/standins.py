@@ -1,8 +1,8 @@
-"""Stand-ins for what a client talks to: bookies that serve the role over loopback from memory, and a metadata service
-in the process.
+"""Stand-ins for the peers of a client: bookies that serve the role over loopback from memory, and a metadata service in
+the process.
 
-A test hurts them: a bookie is stopped, started anew with what it had made durable, made to swallow requests or to
-answer them with a code.
+A test injects faults: it stops a bookie, restarts it with its durable state, or makes it ignore requests or answer them
+with a code.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ QUICK = ClientSettings(
     speculation_delay=0.02,
     poll_wait=0.2,
 )
-"""The settings of a client that gives up soon."""
+"""Settings of a client that gives up soon."""
 
 
 class StandInBookie:
-    """A bookie. ``swallow`` says which requests it never answers; ``codes`` what it answers to adds instead of taking
-    them; ``refuses_reads``: whether a read is one too many.
+    """A bookie. ``swallow``: which requests it never answers. ``codes``: the codes it answers adds with instead of
+    taking them. ``refuses_reads``: whether a read is refused as one too many.
     """
 
     def __init__(self, name: str) -> None:
@@ -65,7 +65,7 @@ class StandInBookie:
         self.refuses_reads: Callable[[ReadEntry], bool] = lambda request: False
         self.asked: list[Any] = []
         self.read: Any = None
-        """The request that the role is being given, with its number."""
+        """The request that the role is handling, with its number."""
         self.tls: Any = None
         self.server: asyncio.Server | None = None
         self.connections: dict[int, asyncio.StreamWriter] = {}
@@ -76,7 +76,7 @@ class StandInBookie:
         self.port = self.server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Be gone at once."""
+        """Stop at once."""
         if self.server is not None:
             self.server.close()
             for writer in [*self.connections.values()]:
@@ -86,7 +86,7 @@ class StandInBookie:
             self.server = None
 
     async def restart(self) -> None:
-        """Begin anew with what is durable, which here is all."""
+        """Restart with the durable state, which here is everything."""
         await self.stop()
         records, self.records, self.role = self.records, [], Bookie()
         for record in records:
@@ -167,8 +167,8 @@ class StandInBookie:
 
 
 class StandInMetadata:
-    """A metadata service in the process, with the face of the metadata client. ``lose``: how many answers to writes are
-    lost.
+    """A metadata service in the process, with the interface of the metadata client. ``lose``: the number of answers to
+    writes that are lost.
     """
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ class StandInMetadata:
         return lambda: self.session_listeners.remove(callback)
 
     def session(self, session: Session) -> None:
-        """The session is so now."""
+        """Set the state of the session."""
         self.is_reachable = session is Session.CONNECTED
         for listener in [*self.session_listeners]:
             listener(session)
@@ -259,7 +259,7 @@ class StandInMetadata:
         return self.infos.get(bookie)
 
     def register(self, writable: tuple[str, ...], read_only: tuple[str, ...] = ()) -> None:
-        """These bookies are registered now."""
+        """Register these bookies and no others."""
         self.registered = Bookies(writable, read_only)
         for listener in [*self.bookie_listeners]:
             listener(self.registered)
@@ -294,7 +294,7 @@ class Cluster:
         return store
 
     async def kill(self, name: str, registered: bool = False) -> None:
-        """Stop a bookie. Its registration ends too, unless it is still ``registered``."""
+        """Stop a bookie. Its registration ends too, unless it remains ``registered``."""
         await self.bookies[name].stop()
         if not registered:
             self.metadata.register(tuple(each for each in self.metadata.registered.writable if each != name))

@@ -1,7 +1,7 @@
-"""Stands in for ``python -m fencepost``: a metadata service and bookies that listen and do nothing else.
+"""A stand-in for ``python -m fencepost``: a metadata service and bookies that only listen.
 
-Files in the directory of a part say how it behaves: ``fails``, ``deaf`` (to SIGTERM), ``silent`` (listens to nobody
-once it has served). Each writes what it did to ``../happened``.
+Files in the directory of a part set its behaviour: ``fails``, ``deaf`` (ignores SIGTERM), ``silent`` (accepts no
+connections after it has served). Each part writes what it did to ``../happened``.
 """
 
 from __future__ import annotations

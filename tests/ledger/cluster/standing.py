@@ -64,7 +64,7 @@ class Up:
 
 
 def cluster(*words: str) -> tuple[int, str, str]:
-    """What became of a command: its exit code, standard output and standard error."""
+    """Run a command. Returns its exit code, standard output and standard error."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main(["cluster", *words])
@@ -72,13 +72,13 @@ def cluster(*words: str) -> tuple[int, str, str]:
 
 
 def background(directory: Path, *options: str) -> tuple[int, str, str]:
-    """What became of ``fencepost cluster up --detach``, which starts a process with stand-ins."""
+    """Run ``fencepost cluster up --detach`` with stand-ins. Returns how it ended."""
     with mock.patch.object(up, "PROGRAM", (sys.executable, "-c", COMMAND)):
         return cluster("up", str(directory), *_ports(directory, options), "--detach")
 
 
 def _ports(directory: Path, options: Sequence[str]) -> list[str]:
-    """The options, with ports that tests running at the same time do not take."""
+    """The options, with ports that no test running at the same time uses."""
     if (directory / "cluster.json").exists() or "--metadata-port" in options:
         return list(options)
     first, *_ = free_ports([0], {0})
@@ -93,12 +93,12 @@ def happened(directory: Path) -> list[str]:
 
 
 def part(directory: Path, name: str) -> dict[str, Any]:
-    """How a part is, as the cluster tells it."""
+    """The state of a part, as ``fencepost cluster`` reports it."""
     return next(p for p in control.ask(directory, control.STATUS)["parts"] if p["name"] == name)
 
 
 def plan(directory: Path) -> dict[str, Any]:
-    """What the directory keeps."""
+    """The plan stored in the directory."""
     return dict(json.loads((directory / "cluster.json").read_text()))
 
 

@@ -1,4 +1,4 @@
-"""A bookie's disk worked by hand, one step after another: what a storage does, without its threads."""
+"""A bookie's storage without its threads: the test runs each step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.ledger.rules.codes import Code
 
 
 class SmallBookie:
-    """Opened on a folder; raises what the parts of a storage raise."""
+    """Opens a folder. Raises what the parts of a storage raise."""
 
     def __init__(self, files: Files, log_limit: int = 3_000, compiled: Callable[[], bool] = lambda: False) -> None:
         self.logs = EntryLogs(files, Index(), {*journals_in(files)}, log_limit)
@@ -32,14 +32,14 @@ class SmallBookie:
         self.files = files
 
     def begin(self) -> SmallBookie:
-        """Go on in a new file of the journal."""
+        """Continue in a new file of the journal."""
         self.journal = JournalFiles(self.files, self.found, unit=2_048)
         self.journal.remove_before(self.logs.journal_start)
         self.logs.begin()
         return self
 
     def write(self, records: Iterable[Record]) -> None:
-        """Write a group of records; they are durable when this returns."""
+        """Write a group of records. They are durable when this returns."""
         group = [*records]
         for record in group:
             self.ledgers.apply(record)
@@ -54,16 +54,16 @@ class SmallBookie:
         self.write([LedgerFenced(ledger)])
 
     def prove(self) -> None:
-        """Write the empty group that proves the last one to be durable."""
+        """Write an empty group, which proves that the last one is durable."""
         self.journal.write()
         self.journal.sync()
 
     def checkpoint(self) -> None:
-        """Write what is in memory to an entry log."""
+        """Write the entries in memory to an entry log."""
         self.begin_checkpoint()()
 
     def begin_checkpoint(self) -> Callable[[], None]:
-        """Begin to write what is in memory to an entry log; gives what ends that."""
+        """Begin to write the entries in memory to an entry log. Returns a function that completes it."""
         checkpoint = self.ledgers.swap()
         checkpoint.journal_start = self.journal.roll()
 
@@ -80,6 +80,6 @@ class SmallBookie:
         return run_work(Collection(self.logs, self.ledgers.compiled, Threads().now).run(threshold, threading.Lock(), 0))
 
     def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
-        """An entry."""
+        """Read an entry."""
         code, _, body = self.ledgers.look_up(ledger, entry_id)
         return code, body

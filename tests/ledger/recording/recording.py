@@ -1,4 +1,4 @@
-"""Proxies on loopback whose traces are lists, for tests."""
+"""Proxies on loopback with their traces as lists, for tests."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Stand:
 
 @contextlib.asynccontextmanager
 async def proxying(port: int, *faults: str, **options: Any) -> AsyncIterator[Stand]:
-    """A proxy for the bookie at a port, with faults as they are typed."""
+    """A proxy for the bookie at a port, with faults in the notation of the command line."""
     trace = Listed()
     proxy = Proxy(trace, Faults([parse(text, [BOOKIE]) for text in faults]), **options)
     with contextlib.closing(bind("127.0.0.1", 0)) as bound:
@@ -87,7 +87,7 @@ async def proxying(port: int, *faults: str, **options: Any) -> AsyncIterator[Sta
 
 
 class Peer:
-    """A server that keeps what arrives, and answers as a test says."""
+    """A server that keeps the bytes it receives and answers as the test says."""
 
     def __init__(self) -> None:
         self.arrived = bytearray()

@@ -1,7 +1,7 @@
-"""Roles connected to each other in memory: a few lines that carry effects out in the order in which they come.
+"""Roles connected in memory: a small loop carries their effects out in the order in which they arise.
 
-Everything is delivered at once and in order, unless a test holds, drops or answers it itself. Time passes when nothing
-else happens.
+Everything is delivered at once and in order, unless a test holds it back, drops it or answers it. Time passes only when
+nothing else is left to do.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from fencepost.ledger.rules.metadata import takes_update
 from fencepost.ledger.rules.protections import ALL, Protections
 
 Drop = Callable[[str, str, Any], bool]
-"""Whether a message from one end to another gets lost: the client learns that there is no answer."""
+"""Whether a message from one end to another is lost. The client then learns that it gets no answer."""
 
 
 class Cluster:
-    """Bookies, a metadata service and clients. ``results`` has what came of each call, by token."""
+    """Bookies, a metadata service and clients. ``results`` has the result of each call, by token."""
 
     def __init__(self, bookies: Iterable[str], protections: Protections = ALL) -> None:
         self.protections = protections
@@ -42,7 +42,7 @@ class Cluster:
         self.clients: list[Any] = []
         self.results: dict[int, i.Result] = {}
         self.confirmed: list[int] = []
-        """How far entries are that were appended by the batch, as it was told."""
+        """The last confirmed entry of each notice about appended batches."""
         self.down: set[str] = set()
         self.drop: Drop = lambda source, target, message: False
         self.lose_metadata_answers = 0
@@ -53,35 +53,35 @@ class Cluster:
         self.adds: dict[int, tuple[int, int]] = {}
         """The entry and the attempt of each add, by its number, which is negative."""
         self.asked: dict[int, tuple[int, Any]] = {}
-        """The numbers of plain reads, and these, by the identity of their events; ``reading``: that of the event that
-        happens now, and ``looked_up``: the numbers of those that bookies have begun with.
+        """The numbers and requests of plain reads, by the identity of their events. ``reading``: the one of the current
+        event. ``looked_up``: the numbers of the reads that bookies have begun.
         """
         self.reading: tuple[int, Any] | None = None
         self.looked_up: dict[tuple[Bookie, int], int] = {}
         self.reads: dict[int, tuple[Any, int, int]] = {}
         """The reader, the reading and the entry of each request of a reading, by its number, which is negative."""
         self.data: dict[int, dict[int, bytes]] = {}
-        """What has come of each reading."""
+        """The entries that each reading has received."""
         self.singly: dict[int, int] = {}
-        """The token under which the outcome of an entry is told that is wanted by itself."""
+        """The token of the result of each entry that is wanted alone."""
         self.timers: list[tuple[int, int, Any, Any]] = []
         self.order = count()
         self.batched = count(1)
 
     def add(self, client: Any) -> Any:
-        """Put a client into the cluster."""
+        """Add a client to the cluster."""
         self.clients.append(client)
         self.give(client, i.BookiesChanged(tuple(b for b in self.bookies if b not in self.down)))
         return client
 
     def call(self, client: Any, operation: str, *arguments: Any) -> int:
-        """Ask a client for something, and carry out what comes of it; the token of the call."""
+        """Call an operation of a client and carry out its effects. Returns the token of the call."""
         token = next(self.tokens)
         self.give(client, i.Call(token, operation, arguments))
         return token
 
     def value(self, client: Any, operation: str, *arguments: Any) -> Any:
-        """What a call came to, when time has passed if it has to."""
+        """The result of a call. Lets time pass if necessary."""
         token = self.call(client, operation, *arguments)
         while token not in self.results:
             self.wait()
@@ -90,13 +90,13 @@ class Cluster:
         return result.value
 
     def append(self, client: Any, *entries: bytes) -> int:
-        """Append entries at once; the token that an error has."""
+        """Append entries at once. Returns the token under which an error is reported."""
         token = next(self.tokens)
         self.give(client, i.Append(token, entries))
         return token
 
     def appended(self, client: Any, *entries: bytes) -> range:
-        """Append entries at once; which they are, once they are confirmed."""
+        """Append entries at once and wait until they are confirmed. Returns their ids."""
         first, token = client.adds.pushed + 1, self.append(client, *entries)
         while client.adds.confirmed < first + len(entries) - 1:
             assert token not in self.results, self.results[token]
@@ -104,7 +104,7 @@ class Cluster:
         return range(first, first + len(entries))
 
     def read(self, reader: Any, entry_id: int, singly: bool = False) -> int:
-        """Have a reader read an entry; the token of its outcome."""
+        """Make a reader read an entry. Returns the token of the result."""
         token = next(self.tokens)
         if singly:
             self.singly[entry_id] = token
@@ -114,7 +114,7 @@ class Cluster:
         return token
 
     def data_of(self, reader: Any, entry_id: int, singly: bool = False) -> bytes:
-        """The data of an entry, when time has passed if it has to."""
+        """The data of an entry. Lets time pass if necessary."""
         token = self.read(reader, entry_id, singly)
         while token not in self.results:
             self.wait()
@@ -128,14 +128,14 @@ class Cluster:
         return self.results[token].error
 
     def crash(self, name: str) -> None:
-        """Kill a bookie: what is not synced is lost."""
+        """Kill a bookie. It loses what is not synced."""
         self.down.add(name)
         for client in self.clients:
             self.events.append((client, i.BookiesChanged(tuple(b for b in self.bookies if b not in self.down))))
         self.run()
 
     def restart(self, name: str) -> None:
-        """Start a bookie anew from its journal."""
+        """Restart a bookie from its journal."""
         self.durable[name] += self.journals[name][: self.bookies[name].synced]
         self.down.discard(name)
         self.bookies[name], self.entries[name], self.journals[name] = Bookie(self.protections), {}, []
@@ -145,18 +145,18 @@ class Cluster:
             self.bookies[name].receive(replayed(record), self.now)
 
     def give(self, role: Any, event: i.Event) -> None:
-        """Let an event happen, and all that comes of it."""
+        """Deliver an event, and carry out everything that follows."""
         self.events.append((role, event))
         self.run()
 
     def run(self) -> None:
-        """Carry out what there is to be done now."""
+        """Carry out everything that is due now."""
         while self.events:
             role, event = self.events.popleft()
             self.happen(role, event)
 
     def happen(self, role: Any, event: i.Event) -> None:
-        """Let one event happen."""
+        """Deliver one event."""
         self.reading = self.asked.pop(id(event), None)
         for effect in role.receive(event, self.now):
             for each in singly(effect):
@@ -223,7 +223,7 @@ class Cluster:
             self.events.append((client, i.Received(effect.txn, name, effect.response)))
 
     def send_adds(self, client: Any, effect: i.SendAdds) -> None:
-        """The adds of a batch are sent one by one, and answered so."""
+        """Send the adds of a batch one at a time, and answer them so."""
         for at in range(len(effect.adds)):
             request = effect.adds[at]
             if is_in_write_set(effect.place, request.entry_id, effect.ensemble_size, effect.write_quorum):
@@ -232,18 +232,18 @@ class Cluster:
                 self.send(client, i.Send(txn, effect.bookie, request))
 
     def unanswered_by(self, txn: int, name: str) -> i.Event:
-        """What a client is told whose request has no answer."""
+        """The event for a client whose request gets no answer."""
         if txn in self.reads:
             return self.read_answered(txn, name, None)
         return self.adds_answered(txn, name, None) if txn in self.adds else i.Unanswered(txn, name)
 
     def adds_answered(self, txn: int, name: str, code: Code | None) -> i.Event:
-        """What a client is told of the answer to an add."""
+        """The event for a client whose add was answered."""
         entry_id, attempt = self.adds.pop(txn)
         return i.AddsAnswered(name, [entry_id], code, attempt)
 
     def read_answered(self, txn: int, name: str, response: Any) -> i.Event:
-        """What a reader is told of the answer to one request of a reading."""
+        """The event for a reader when one request of a reading is answered."""
         reader, reading, entry_id = self.reads.pop(txn)
         answers = Answers()
         entry = answers.add(reader.digests, reading, name, (reader.ledger, entry_id), response)

@@ -1,4 +1,4 @@
-"""A reader whose events and requests are in the hands of a test."""
+"""A reader whose events and requests the test controls."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ OPEN = ledger((0, "abc"))
 
 
 class Story:
-    """A reader of ledger 1. Its requests wait to be answered, by bookie; ``timers`` has the keys of those that are
-    set. ``all``: every request there ever was. It is not told what is traced while the ledger is opened.
+    """A reader of ledger 1. Its requests wait for the test to answer them, by bookie. ``timers`` has the keys of the
+    timers that are set, ``all`` every request so far. Traces of the opening of the ledger are left out.
     """
 
     def __init__(self, metadata: LedgerMetadata = OPEN, lac: int = 5, traces: bool = False) -> None:
@@ -69,7 +69,7 @@ class Story:
         self.reader.traces = self.reader.readings.traces = traces
 
     def happen(self, event: Any) -> list[Effect]:
-        """Let an event happen; what the reader does, without the requests and timers."""
+        """Deliver an event. Returns the effects other than requests and timers."""
         effects = self.reader.receive(event, self.now)
         for effect in effects:
             if isinstance(effect, (Send, SendReads)):
@@ -91,20 +91,20 @@ class Story:
         return self.happen(Call(self.token, operation, arguments))
 
     def read(self, first: int, last: int | None = None) -> list[Effect]:
-        """The caller wants entries together."""
+        """One caller reads a range of entries."""
         self.token += 1
         return self.happen(ReadEntries(self.token, first, first if last is None else last))
 
     def want(self, *entry_ids: int) -> list[Effect]:
-        """Callers want entries, each by itself."""
+        """Callers read entries, each separately."""
         return self.happen(WantEntries(entry_ids))
 
     def asked(self) -> dict[str, list[int]]:
-        """The entries that bookies are asked for."""
+        """The entries requested from each bookie."""
         return {bookie: [*send.entry_ids] for bookie, send in self.sent.items() if isinstance(send, SendReads)}
 
     def give(self, bookie: str, *entry_ids: int, code: Code | None = Code.OK, lac: int = -1) -> list[Effect]:
-        """A bookie answers for some of the entries that it was asked for."""
+        """A bookie answers some of the entries requested from it."""
         send = self.sent.pop(bookie)
         assert isinstance(send, SendReads)
         left = [each for each in send.entry_ids if each not in entry_ids]
@@ -120,7 +120,7 @@ class Story:
     def lac(
         self, bookies: str, last_entry: bytes | None = None, told: bytes | None = None, code: Code = Code.OK
     ) -> list[Effect]:
-        """Bookies answer what their LAC is."""
+        """Bookies answer with their LAC."""
         effects: list[Effect] = []
         for bookie in bookies:
             send = self.sent.pop(bookie)
@@ -129,7 +129,7 @@ class Story:
         return effects
 
     def answer(self, bookies: str, answer: Code | bytes | None, lac: int = -1) -> list[Effect]:
-        """Bookies answer a read with a code or an entry, or do not (None)."""
+        """Bookies answer a read with a code or an entry. None: they do not answer."""
         effects: list[Effect] = []
         for bookie in bookies:
             send = self.sent.pop(bookie)
@@ -149,7 +149,7 @@ class Story:
         return effects
 
     def timer(self, late: int = 0) -> list[Effect]:
-        """The timer that was set last fires, in its time or later."""
+        """Fire the timer that was set last, at its time or later."""
         key = self.timers.pop()
         if key[0] == "late":
             self.now = (self.reader.readings.due or 0) + late

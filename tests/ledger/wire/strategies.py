@@ -1,4 +1,4 @@
-"""Messages of every kind, as Hypothesis draws them."""
+"""Messages of every kind, as Hypothesis strategies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILURES = st.sampled_from([code for code in Code if code is not Code.OK])
 RUNS = st.lists(st.integers(1, 9), max_size=30).map(
     lambda steps: tuple((sum(steps[: 2 * n + 1]), sum(steps[: 2 * n + 2]) - 1) for n in range(len(steps) // 2))
 )
-"""Runs of entries, ascending and apart: each step is how many ids are lacking, then how many are there."""
+"""Runs of entries, ascending and separate. Each step is the number of ids missing, then the number present."""
 
 
 def _add(ledger: int, entry_id: int, lac: int, rest: bytes, key: bytes, recovery: bool, deferred: bool) -> m.AddEntry:
