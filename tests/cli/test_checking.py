@@ -1,4 +1,4 @@
-"""``--checking``: a protocol that depends on more than its state is caught, with what it looked at and where."""
+"""``--checking`` catches a protocol that depends on more than its state, and says what it read and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell completes, and what ``--version`` tells."""
+"""Shell completion, and the output of ``--version``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_version_comes_first_and_then_those_of_what_matters(here: Run) -> No
 
 @pytest.fixture
 def bash(here: Run, tmp_path: Path) -> Callable[..., list[str]]:
-    """What bash completes after these words, of which the last one is under way."""
+    """What bash completes after these words. The last one is incomplete."""
     if shutil.which("bash") is None:
         pytest.skip("there is no bash")
     (tmp_path / "script").write_text(here("completion", "bash").out)

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of the command line: one line and exit code 130, and never a traceback."""
+"""Ctrl-C at any moment of the command line gives one line and exit code 130, and never a traceback."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def interrupted(tmp_path: Path, wanted: int, script: bool) -> subprocess.Complet
 def test_an_interrupt_while_it_starts_is_one_line(tmp_path: Path, wanted: int, script: bool) -> None:
     ran = interrupted(tmp_path, wanted, script)
     assert "Traceback" not in ran.stderr
-    if ran.returncode == 12:  # it was over before so many modules were imported
+    if ran.returncode == 12:  # it ended before it imported that many modules
         assert wanted > 100
         return
     assert (ran.returncode, ran.stderr) == (130, "fencepost: interrupted\n")

@@ -1,4 +1,4 @@
-"""What is typed, as the checker gets it."""
+"""The options of the command line, as the checker receives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files, JSON on standard output, expressions; and what is still told when something gives way."""
+"""Output files, JSON on standard output and expressions, and what is still printed when an output fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a process: what goes to which stream, how it ends, and what it does not do before it has to."""
+"""The command line as a process: which stream gets what, how it ends, and what it does not load early."""
 
 from __future__ import annotations
 

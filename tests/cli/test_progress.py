@@ -1,4 +1,4 @@
-"""The live line: what it shows, when it keeps quiet, and whether what it foretells comes true."""
+"""The live line: what it shows, when it is silent, and whether its predictions come true."""
 
 from __future__ import annotations
 

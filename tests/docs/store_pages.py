@@ -1,7 +1,6 @@
-"""Pages whose commands need a cluster: the ``shellsession`` blocks of a page run one after the other, in one folder.
+"""Pages whose commands need a cluster. The ``shellsession`` blocks of a page run one after the other, in one folder.
 
-The cluster gets ports that nobody else has. Commands and examples are run with these, and what is printed is told with
-those of the page.
+The cluster gets free ports. Commands and examples run with these, and the output is shown with those of the page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nothing in the documents is made up: code is taken from files that are run, and links lead somewhere."""
+"""Nothing in the documents is invented: code comes from files that are run, and links lead somewhere."""
 
 from __future__ import annotations
 

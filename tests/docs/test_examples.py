@@ -1,4 +1,4 @@
-"""What the documents say about their examples is so."""
+"""What the documents say about their examples is true."""
 
 from __future__ import annotations
 

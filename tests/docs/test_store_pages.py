@@ -1,4 +1,4 @@
-"""What the pages about the store show is what a cluster prints."""
+"""The pages about the store show what a cluster prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference pages of the store are complete: settings, errors, metrics and formats are those of the code."""
+"""The reference pages of the store are complete: they list the settings, errors, metrics and formats of the code."""
 
 from __future__ import annotations
 

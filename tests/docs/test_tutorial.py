@@ -1,4 +1,4 @@
-"""The tutorial as a reader types it: every listing runs, with the imports that it or a listing before it shows."""
+"""The tutorial as a reader types it: every listing runs with the imports of this and earlier listings."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Browser:
         self._settled(lambda: self._ask("POST", f"/element/{next(iter(found.values()))}/value", {"text": str(file)}))
 
     def choose_file_that_fails(self, selector: str, file: Path) -> None:
-        """Choose a file that cannot be opened, and wait until that is told."""
+        """Choose a file that cannot be opened, and wait until the page reports that."""
         found = self._ask("POST", "/element", {"using": "css selector", "value": selector})
         self._ask("POST", f"/element/{next(iter(found.values()))}/value", {"text": str(file)})
         self.until("document.querySelector('#message.wrong')")

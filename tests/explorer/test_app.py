@@ -1,4 +1,4 @@
-"""What the page is answered, and who is not."""
+"""The requests of the page: what is answered, and who is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fencepost explore`` as a command: where it begins, what it says, and how it ends."""
+"""``fencepost explore`` as a command: where it starts, what it prints, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions and searches that would never end: they are ended, it is said why, and everything else goes on."""
+"""Expressions and searches that would never end are ended with a reason. Everything else continues."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_search_that_does_not_look_up_is_ended() -> None:
 
 
 def test_a_search_keeps_its_limits_even_if_it_does_not_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    # it is ended at once, when its own limit is far away: that it keeps by itself, if it gets that far
+    # It is ended at once. Its own limit, which it checks itself, is far away.
     monkeypatch.setattr("fencepost.explorer.find.SPARE", -1.2 * PATIENCE)
     explorer = Explorer(Session(Lamp()), limits=SearchOptions(workers=1, timeout=PATIENCE))
     try:

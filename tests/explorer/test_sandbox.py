@@ -1,4 +1,4 @@
-"""What a process cannot do any more once it evaluates what was typed."""
+"""What a process can no longer do once it evaluates typed expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk itself, without a page."""
+"""The walk alone, without a page."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Wide(Protocol):
 
 
 class Ticking(Protocol):
-    """Two clocks that go on for ever: a search is never done."""
+    """Two clocks that never stop: a search never ends."""
 
     clocks = model_values("c", 2)
     ticks = per_key(clocks, 0)

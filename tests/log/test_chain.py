@@ -1,4 +1,4 @@
-"""The list of the ledgers of a log, positions in it, and their bytes and texts."""
+"""The list of the ledgers of a log, positions in it, and their binary and text forms."""
 
 from __future__ import annotations
 

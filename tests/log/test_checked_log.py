@@ -1,5 +1,5 @@
-"""The protocol ``log``: how many states its configurations have, what each protection is there for, that it is
-`ledger-chaining`, that a stable leader gets to write, and that a fault in any rule is found.
+"""The protocol ``log``: the number of states of its configurations, why each protection exists, its equivalence to
+`ledger-chaining`, the liveness of a stable leader, and faults in rules.
 """
 
 from __future__ import annotations

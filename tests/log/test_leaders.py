@@ -1,6 +1,4 @@
-"""Leaders of one log that all believe that they lead, in a world of late and lost answers, crashes, pauses and
-elections.
-"""
+"""Leaders of one log that all believe they lead, in a world of late and lost answers, crashes, pauses and elections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of a log on real bookies: whole or not at all, and once however often they are written."""
+"""Batches of a log on real bookies: they are there whole or not at all, and once however often they are written."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_a_behaviour(folder: Path) -> None:
 
 @pytest.mark.parametrize("is_traced", [True, False])
 def test_traces_in_which_batches_come_between_writers_are_behaviours(tmp_path: Path, is_traced: bool) -> None:
-    """Those of writers alone, too, if nothing is told of whoever attaches."""
+    """Traces of the writers alone are behaviours too, when the attaching process writes no trace."""
 
     async def test(made: Standing) -> None:
         store = await made.connect(tmp_path / "traces")
@@ -249,8 +249,8 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
             await batches.attach(1, [withdrawn])
         assert await entries(log) == [b"one"] and await log._nodes.batch_writers() == []
 
-        # Whoever withdraws a batch is killed before anything is deleted: it is withdrawn all the same, and deleted with
-        # the next.
+        # The process that withdraws a batch is killed before it deletes anything. The batch is still withdrawn, and
+        # deleted with the next one.
         async def killed(ledger: int, is_in_log: bool) -> None:
             raise asyncio.CancelledError
 

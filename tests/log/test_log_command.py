@@ -1,4 +1,4 @@
-"""``fencepost log`` as a program of its own, on a metadata service and bookies that are processes too."""
+"""``fencepost log`` as a process, with a metadata service and bookies that are processes too."""
 
 from __future__ import annotations
 

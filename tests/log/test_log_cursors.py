@@ -1,4 +1,4 @@
-"""Cursors: what is acknowledged as a value, held to a set of positions, and as it is kept."""
+"""Cursors: acknowledged entries as a value, compared with a set of positions, and how they are stored."""
 
 from __future__ import annotations
 

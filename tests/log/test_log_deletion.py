@@ -1,5 +1,5 @@
-"""Logs are deleted with all that they have, also by the one who comes after somebody who did not finish; trims can
-leave what cursors have not read.
+"""Logs are deleted with everything in them, also by a second process after one that did not finish. Trims can keep what
+cursors have not read.
 """
 
 from __future__ import annotations

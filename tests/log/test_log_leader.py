@@ -1,4 +1,4 @@
-"""`log-leader`: the role of a leader itself, in every order of events."""
+"""`log-leader`: the real role of a leader, in every order of events."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
         for number, each in enumerate(standing):
             await each.stand(partial(wake, number))
         assert told == [(0, True)] and {each.leader for each in standing} == {standing[0].id}
-        # Whoever waits may have been woken already: kazoo hands over events and answers in two threads, and that the
-        # node was made may be heard after it was watched anew.
+        # The waiting writers may have been woken already: kazoo delivers events and answers in two threads, so the
+        # event that the node was created may arrive after the node is watched again.
         await standing[0].resign()
         await until(lambda: {1, 2, 3} <= woken, "all who wait to be woken")
         for each in reversed(standing[1:]):

@@ -252,7 +252,7 @@ def test_ten_thousand_ledgers_are_opened_shown_and_trimmed_by_the_list_alone(
         log = await log_of(store, [[5, 6], [7]])
         ids = [link.ledger for link in (await log.chain()).links]
         nodes = LogNodes(store.metadata, "orders")
-        # None of the others is there: whoever read one would fail.
+        # None of the others exists: reading one would fail.
         many = tuple(Link(100 + number, 8 + number) for number in range(10_000))
         chain = (await log.chain()).replace(links=(*(Link(i, 5 + i) for i in ids), *many))
         assert len(chains.bytes_of(chain)) < 200_000

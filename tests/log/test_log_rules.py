@@ -1,4 +1,4 @@
-"""The decisions of whoever writes, reads and trims a log."""
+"""The decisions of writers, readers and trims of a log."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Writers that lose their lead, their ledgers and the answers of the metadata service, at any moment: what was
-acknowledged is there, once.
+"""Writers that lose their lead, their ledgers and the answers of the metadata service at any moment: acknowledged
+entries are there, once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fencepost.traces.validation.validate import Validator
 
 
 class Unheard:
-    """Entries that come to their bookies, of which nobody hears: they may be in the ledger when it is closed."""
+    """Entries that reach their bookies without anybody learning it. They may be in the ledger when it is closed."""
 
     def confirm(self, ledger: int, first: int, number: int) -> None:
         pass
@@ -46,7 +46,7 @@ class Storm:
         self.random = random.Random(seed)
         self.acknowledged: dict[int, Position] = {}
         self.absent: set[int] = set()
-        """Those of which it was said that they are not in the log."""
+        """The entries that were reported as not being in the log."""
         self.order: dict[str, list[int]] = {}
         self.next = 0
         self.is_over = False
@@ -185,7 +185,9 @@ def test_what_is_acknowledged_is_there_once_and_in_order(
 
 @pytest.mark.parametrize("name", ["last_ledger_is_closed", "last_entry_decides"])
 def test_a_storm_tells_a_protection_that_is_off(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one makes readers wait, and the second one is told only when bookies have what nobody has heard of."""
+    """The first fault makes readers wait. The second is noticed only when bookies have entries that no writer knows to
+    be stored.
+    """
     begin = Leader.__init__
 
     def unprotected(

@@ -1,5 +1,5 @@
-"""Traces of simulated leaders are behaviours of the protocol of logs; those of leaders with a fault are not, and the
-step that is told is the wrong one.
+"""Traces of simulated leaders are behaviours of the protocol of logs. Those of leaders with a fault are not, and the
+reported step is the wrong one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ("batches_are_whole", 1, "attach_batch", "require(updated.last == last)"),
     ("withdrawals_are_noticed", 21, "look_up_batch", "version is -1 then, and the trace says 4"),
 ]
-"""The protection that is off, a seed, the step that is told, and why it cannot be taken."""
+"""The protection that is off, a seed, the reported step, and why it cannot be taken."""
 
 
 @cache
@@ -174,7 +174,7 @@ def test_a_trace_that_was_altered_is_rejected() -> None:
 
 
 def strangers(events: Sequence[Event], *nodes: str) -> list[Event]:
-    """Events without those of some nodes, which are told by how their names begin."""
+    """Events without those of some nodes, given by the beginnings of their names."""
     return [event for event in events if not event.node.startswith(nodes)]
 
 
@@ -212,7 +212,7 @@ def test_a_batch_that_is_said_to_be_there_and_is_not_is_rejected() -> None:
 
 
 def test_a_log_that_is_older_than_its_trace_is_followed_from_there() -> None:
-    """Nothing is told of all who wrote before: the trace begins with whoever has read the chain last."""
+    """The trace begins with the writer that read the chain last. Earlier writers left no events."""
     whole = traced(5)
     last = max(event.parameters["version"] for event in whole if event.action == "get_last_ledger")
     reader = next(

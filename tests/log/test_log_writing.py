@@ -1,4 +1,4 @@
-"""Logs that are written and read, on real bookies: ledger after ledger, by one writer after another."""
+"""Writing and reading logs on real bookies: ledger after ledger, one writer after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command simulate-log, and the judges of readers and cursors in worlds of logs."""
+"""The command simulate-log, and the judges of readers and cursors in simulated worlds of logs."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def follow(protocol: Protocol, script: Script) -> Trace:
 
 
 def wander(protocol: Protocol, seed: int, steps: int = 25) -> Trace:
-    """A random behaviour of at most so many steps."""
+    """A random behaviour of at most ``steps`` steps."""
     stepper, chance = Stepper(protocol), random.Random(seed)
     start = stepper.initial_states()[0]
     ids, path = start.ids, []

@@ -1,4 +1,4 @@
-"""One state as cards: who holds what, what changed, and nothing left out."""
+"""One state as cards: which process holds what, what changed, and nothing left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data loss of the BookKeeper 4.13 protocol, told by every writer: the behaviour that its authors drew by hand."""
+"""The data loss of the BookKeeper 4.13 protocol in every output format: the behaviour that its authors drew by hand."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_story(result: Result) -> None:
     ]
     assert " 17  b3  bookie_sends_add_confirmed_response(b=b3, w=w1)" in told
     assert "         lost      w2 → b3  FenceRequest" in told
-    # Some do not fit with the names of all fields, so all are told without those of entries; where there is room, none
+    # Some do not fit with the names of all fields, so all are shown without those of entries. With enough room, none
     # is.
     assert "         lost      w1 → b1  AddEntryRequest(entry=Entry(1, 1), lac=0)" in told
     wide = story(result, width=120).splitlines()

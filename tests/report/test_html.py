@@ -1,4 +1,4 @@
-"""The page: well-formed, alone in the world, legible, and true to the behaviour it shows."""
+"""The page: well-formed, self-contained, legible, and true to the behaviour it shows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Values that are longer than anybody reads, and names that are no text: both are told in lines that a terminal can
-take.
-"""
+"""Values too long to read, and names that are not plain text. Both are shown in lines that a terminal can print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What results, behaviours and states show of themselves in a notebook, and as text."""
+"""How results, behaviours and states display themselves in a notebook and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roles of the store are driven on Spark as in one process: every transition, and the same sample."""
+"""Driving the roles of the store on Spark gives the result of one process: every transition, and the same sample."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Visited runs in files: a state is found in them, and they are split, in a few reads; and references are divided by
-partition in one sort.
+"""Visited runs in files: finding a state and splitting a run take a few reads, and one sort divides references by
+partition.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Every answer on the page of questions to state spaces is what its question is answered with, and every plot shows
-that.
-"""
+"""The page of questions to state spaces: its answers are those of the commands, and its plots show them."""
 
 from __future__ import annotations
 

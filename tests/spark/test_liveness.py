@@ -1,4 +1,4 @@
-"""Temporal properties on Spark: the embedded engine's verdict and its lasso, whatever was trimmed on the way."""
+"""Temporal properties on Spark: the embedded engine's verdict and lasso, whatever was trimmed on the way."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = ("always_eventually", "eventually_always", "leads_to")
 
 
 class Room:
-    """Room for a graph of so many states in the judge, asked ``after`` so many times for more than there is."""
+    """Room in the judge for a graph of ``states`` states. The first ``after`` requests are refused."""
 
     def __init__(self, states: int = sys.maxsize, after: int = 1) -> None:
         self.states, self.after, self.asked = states, after, 0
@@ -47,14 +47,14 @@ class Room:
 
 
 def on_spark(build: Callable[[], Protocol], room: Room, handover: int = 1, **options: Any) -> Result:
-    """The Spark engine's result, with so much room for its judge."""
+    """The Spark engine's result, with this room for its judge."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(liveness, "fits", room)
         return check(build(), engine="spark", handover=handover, **{"workers": 1, **options})
 
 
 def left(result: Result) -> list[tuple[int, int]]:
-    """For each property, in how many states it can be violated for ever, and how many were left after trimming."""
+    """For each property, the number of states in which it can be violated forever, and how many trimming left."""
     return [(one["region"], one["left"]) for one in result.profile.get("trimmed on Spark", ()) if "left" in one]
 
 
@@ -151,7 +151,7 @@ class TestHere:
 
     @pytest.mark.parametrize("awaited", [1, 2])
     def test_the_way_there_comes_by_where_it_begins_to_be_awaited(self, awaited: int) -> None:
-        """Two ways to the same state, of which only one does."""
+        """Two ways lead to the same state. Only one passes through the state where the wait begins."""
         steps = frozenset({(0, 1), (0, 2), (1, 3), (2, 3)})
         actions = {"a": steps, "b": frozenset[tuple[int, int]](), "c": frozenset[tuple[int, int]]()}
         none = frozenset[int]()

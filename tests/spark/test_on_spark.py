@@ -62,7 +62,7 @@ def test_the_same_counterexample() -> None:
 
 
 class Raising(Protocol):
-    """It raises in one of the states of level 6, of which the others have no successors yet."""
+    """It raises in one state of level 6. The others have no successors yet."""
 
     ups: int = state(0)
     downs: int = state(0)

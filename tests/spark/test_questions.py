@@ -1,4 +1,4 @@
-"""Questions to a state space on a real Spark: in SQL, for a witness, and what a fix changed."""
+"""Questions to a state space on a real Spark: SQL, witnesses, and the effect of a fix."""
 
 from __future__ import annotations
 

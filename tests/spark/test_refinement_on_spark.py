@@ -1,6 +1,4 @@
-"""Refinement on Spark: the reference engine's answer, and a resumed search that knows what was decided to be read
-next.
-"""
+"""Refinement on Spark: the reference engine's answer, and resumed searches that know what was planned next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be done is said in one line, with the exit code for it."""
+"""Impossible requests are refused in one line, with their exit code."""
 
 from __future__ import annotations
 

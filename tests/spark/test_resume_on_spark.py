@@ -1,4 +1,4 @@
-"""A search on Spark that is resumed at any level answers as one of the embedded engine without a break."""
+"""A search on Spark resumed at any level gives the answer of an uninterrupted search of the embedded engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Where Spark is, whoever says so: the option, a session that there is, spark-submit, spark-defaults.conf, or
-nobody.
-"""
+"""Where Spark is: given by the option, an existing session, spark-submit, spark-defaults.conf, or nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The state space as a table from Spark: the embedded engine's, to the cell, whatever is tried again, killed or resumed
-on the way.
+"""The state space as a table from Spark equals the embedded engine's in every cell, whatever is retried, killed or
+resumed.
 """
 
 from __future__ import annotations

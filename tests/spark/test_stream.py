@@ -1,4 +1,4 @@
-"""Traces that are validated on Spark while they are written."""
+"""Validating traces on Spark while they are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces that are validated on Spark: the same verdicts as in one process, and the same complaints."""
+"""Validating traces on Spark: the same verdicts and the same complaints as in one process."""
 
 from __future__ import annotations
 

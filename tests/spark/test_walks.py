@@ -1,4 +1,4 @@
-"""Random walks on Spark: those of one process, to the number, by executors that cannot import the protocol."""
+"""Random walks on Spark: the same counts as in one process, by executors that cannot import the protocol."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def removed(events: Sequence[Event], place: int) -> Tampered:
 
 
 def doubled(events: Sequence[Event], place: int) -> Tampered:
-    """An event is told twice."""
+    """An event is recorded twice."""
     return Tampered("doubled", events[place], "", renumbered([*events[: place + 1], *events[place:]]))
 
 

@@ -1,4 +1,4 @@
-"""Ledgers that one client creates for another: of several who want to be the owner, one is."""
+"""Ledgers that one client creates for another: of several that want to be the owner, one becomes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = {
 
 
 def told(*events: tuple[str, str, dict[str, Any]]) -> list[Event]:
-    """A trace: each node starts, and then does what is told."""
+    """A trace: each node starts, and then takes the given steps."""
     numbers: dict[str, int] = {}
     found: list[Event] = []
     for node, action, parameters in events:

@@ -1,4 +1,4 @@
-"""What traces have visited: actions, effects, refusals, and the states of a state space."""
+"""Coverage by traces: actions, effects, refusals, and the states of a state space."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Faults of the store that nobody looks for but the validation of its traces: the step that is told is the one that is
-wrong.
+"""Faults of the store that only the validation of its traces looks for. The reported step is the wrong one.
 
 Each row: the fault, the profile and a seed of the simulator that shows it, the step of the protocol that cannot be
-taken, and why. The judge of the simulator is silent. Other steps may be told too, which wait for what follows from the
-wrong one.
+taken, and why. The judge of the simulator finds nothing. Other steps may be reported too: those that wait for something
+that follows from the wrong one.
 """
 
 from __future__ import annotations
@@ -248,8 +247,8 @@ BOOTS: list[tuple[str, int, str]] = [
     ("cookies_follow_marks", 426, "bookie_stamps_cookies, b4 4 bookie_may_lack_entries"),
     ("run_precedes_answers", 19, "bookie_notes_run, b2 2 bookie_sends_add_confirmed_response"),
 ]
-"""Protections of a bookie that boots as one that may lack entries, a seed of the profile ``no-journal``, and what is
-told.
+"""Protections of a bookie that boots as one that may lack entries, a seed of the profile ``no-journal``, and the
+report.
 """
 
 UNSEEN: dict[str, str] = {
@@ -296,7 +295,7 @@ _PLANTED = {fault.name: fault for fault in (*PLANTED, *MORE)}
 
 
 def is_told(events: list[Event], step: str, why: str) -> None:
-    """The step that cannot be taken is among those that are told, and why."""
+    """The step that cannot be taken is reported, and why."""
     verdict = validate(events)
     assert not verdict.accepted
     assert not verdict.problem

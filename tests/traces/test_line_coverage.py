@@ -1,4 +1,4 @@
-"""Which lines of actions traces have run, and which options their choices have taken."""
+"""Coverage by traces of the lines of actions, and of the options of their choices."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The order of steps against brute force: of all orders those are allowed in which every cause comes before its
-effect.
-"""
+"""The order of steps, compared with brute force: the allowed orders have every cause before its effect."""
 
 from __future__ import annotations
 

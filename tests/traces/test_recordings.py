@@ -1,5 +1,5 @@
-"""What passes between clients and bookies, held to the protocol ``recorded-store``: correct runs are accepted, and lies
-are not.
+"""Recordings of messages between clients and bookies, validated by the protocol ``recorded-store``: correct runs are
+accepted, lies are not.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def test_a_ledger_is_written_recovered_and_closed() -> None:
     assert accepted(recovered(1))
 
 
-# Each of these is a lie: of a bookie, a client, or whoever writes metadata.
+# Each of these is a lie: of a bookie, a client, or a writer of metadata.
 
 
 def test_a_lac_before_an_ack_quorum_has_confirmed() -> None:

@@ -1,6 +1,4 @@
-"""Traces of the store, from the simulator: whatever it does under faults is a behaviour of the protocol
-``running-store``.
-"""
+"""Traces of the store from the simulator: runs under any faults are behaviours of the protocol ``running-store``."""
 
 from __future__ import annotations
 

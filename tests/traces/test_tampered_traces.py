@@ -1,8 +1,8 @@
-"""Traces of the store that were tampered with: each change is found, or there is a reason why the trace could be of a
-behaviour all the same.
+"""Traces of the store with changes. Each change is found, or there is a reason why the changed trace may still be of a
+behaviour.
 
-Every event of a few traces is removed, told twice, swapped with the next one of its node, altered in each of its
-fields, and is where the trace of its node is cut off. What is still accepted must be in one of the tables below, which
+Every event of a few traces is removed, duplicated, swapped with the next one of its node, altered in each of its
+fields, and made the end of its node's trace. Changes that are still accepted must be in one of the tables below, which
 say why.
 """
 
@@ -205,7 +205,7 @@ def reason(change: Tampered) -> str | None:
 
 @dataclass(frozen=True)
 class Tried:
-    """A change, whether the trace was accepted all the same, and why it may be."""
+    """A change, whether the trace was still accepted, and why it may be."""
 
     trace: str
     what: tuple[str, str, str]

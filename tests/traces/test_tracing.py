@@ -1,4 +1,4 @@
-"""Traces: what was emitted is read again, and what is missing is seen to be missing."""
+"""Traces: emitted events are read back, and missing ones are noticed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ for number in range(10**9):
         assert spools(tmp_path)
     found = [*read(tmp_path)]
     assert [event.seq for event in found] == [*range(1, len(found) + 1)]
-    assert len(found) >= told + 2  # started, and what was told of
+    assert len(found) >= told + 2  # started, and the events that were reported
     assert [event.parameter_values()["number"] for event in found[1:]] == [*range(len(found) - 1)]
     again = TraceWriter(tmp_path, "r", node="n")
     assert again.incarnation == 2

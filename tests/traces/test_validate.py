@@ -1,4 +1,4 @@
-"""Traces of counters: what is accepted, what waits, what is left out, and what is said of a trace that no behaviour
+"""Traces of counters: what is accepted, what waits, what is left out, and the report on a trace that no behaviour
 explains.
 """
 

@@ -1,4 +1,4 @@
-"""``fencepost validate``, as it is typed: what is accepted, what is rejected, and what is wrong with what was given."""
+"""The command ``fencepost validate``: what it accepts, what it rejects, and wrong arguments."""
 
 from __future__ import annotations
 

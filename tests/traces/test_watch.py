@@ -1,4 +1,4 @@
-"""Traces that are validated while they are written: events that come late, and what is remembered."""
+"""Validating traces while they are written: late events, and what is remembered."""
 
 from __future__ import annotations
 
@@ -168,9 +168,7 @@ def test_a_gap_is_told(tmp_path: Path) -> None:
 
 
 def test_a_ledger_of_a_service_that_tells_of_versions_alone_is_over() -> None:
-    """A real metadata service does not tell what is written: whoever has closed the ledger, or has found it closed,
-    does.
-    """
+    """A real metadata service writes no trace of its nodes. The client that closed a ledger or found it closed does."""
     written = Event("metadata", 1, 2, "metadata_written", "7", {"version": 1})
     assert not StoreConformance.is_over([written])
     for state, metadata in ((False, None), (False, {"state": "OPEN"}), (True, {"state": "CLOSED"})):

@@ -24,7 +24,7 @@ VALIDATOR = Validator(StoreConformance)
 
 
 def sorted_by_node(events: Sequence[Event]) -> list[Event]:
-    """Events as whoever reads a trace has them: node by node, each in its order."""
+    """Events as a reader of a trace gets them: node by node, each in its own order."""
     return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
 
 

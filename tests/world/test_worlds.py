@@ -1,4 +1,4 @@
-"""Whole systems on virtual time: they hold, they are the same again, and a fault in one of their parts is found."""
+"""Whole systems on virtual time: they hold, they are reproducible, and a fault in any part is found."""
 
 from __future__ import annotations
 

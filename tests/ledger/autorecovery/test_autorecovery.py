@@ -1,5 +1,4 @@
-"""Auto-recovery as processes: what was on a bookie that is killed is on others after a while, and everything can be
-read."""
+"""Auto-recovery as processes: the entries of a killed bookie are copied to others, and everything stays readable."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Replacing a bookie in the metadata while others change them, and what is asked of bookies, with a stand-in for the
-store.
-"""
+"""Replacing a bookie in metadata that others change, and the requests to bookies, with a stand-in for the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adds that arrived together, as rows: what the role asks of them, and what the storage is given."""
+"""Adds that arrived together, as rows: what the role does with them, and what the storage receives."""
 
 from __future__ import annotations
 

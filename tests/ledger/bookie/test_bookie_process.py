@@ -1,5 +1,5 @@
-"""A bookie from its start to its end, with a metadata service: cookies, registration, read-only, garbage, and a disk
-that fails.
+"""A bookie from start to end with a metadata service: cookies, registration, read-only mode, garbage, and a failing
+disk.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def test_a_ledger_that_is_deleted_is_forgotten_and_no_other(tmp_path: Path, uri:
 
 
 class FailingFile:
-    """A file whose syncs fail when they are told to."""
+    """A file whose syncs fail on demand."""
 
     def __init__(self, file: File, fails: Callable[[], bool]) -> None:
         self._file = file

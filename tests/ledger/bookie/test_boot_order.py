@@ -1,4 +1,4 @@
-"""The order in which a bookie boots that may have lost something. It counts: each step relies on the one before."""
+"""The order of the boot of a bookie that may have lost something. Each step relies on the one before."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_a_start_that_fails_leaves_a_clean_end_what_it_was(
 
 
 async def lose(tmp_path: Path, uri: str) -> tuple[str, int, Directories]:
-    """A bookie that had three ledgers, of which one has moved elsewhere meanwhile, and has lost its entries: its id,
-    its port, its directories.
+    """A bookie that had three ledgers and has lost its entries. One of the ledgers has moved to other bookies in the
+    meantime. Returns its id, its port and its directories.
     """
     async with bookie(tmp_path, uri) as running, await MetadataClient.connect(uri) as client:
         bookie_id = running.bookie_id
@@ -205,7 +205,7 @@ def test_a_start_that_was_cut_short_before_anything_was_marked_is_done_again(
 
 
 def test_what_no_other_bookie_has_stays_in_limbo_for_good(tmp_path: Path, uri: str) -> None:
-    """The only copy of a closed ledger and of one that is not is gone, and nobody is told that there was none."""
+    """The only copy of a closed ledger and of an open one is lost. The bookie never says that there were no entries."""
 
     async def main() -> None:
         _, port, directories = await lose(tmp_path, uri)

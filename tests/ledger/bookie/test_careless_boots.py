@@ -1,6 +1,6 @@
-"""What a protection of a bookie's boot is there for, with bookies in processes of their own, which are killed: without
-it, entries that were acknowledged are lost, and the trace says where it went wrong. Never more bookies lose something
-than an ack quorum leaves out.
+"""Why each protection of a bookie's boot exists. Bookies run as processes and are killed. Without the protection,
+acknowledged entries are lost, and the trace shows the wrong step. The bookies that lose something are never more than
+an ack quorum leaves out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Process:
 
 
 async def closed_at(store: LedgerClient, ledger: int, seconds: float) -> int | None:
-    """Recover a ledger within so many seconds: how many entries it has; None if it cannot be closed."""
+    """Recover a ledger within ``seconds``. Returns its number of entries, or None if it cannot be closed."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:

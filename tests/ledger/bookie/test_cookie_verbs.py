@@ -1,4 +1,4 @@
-"""``fencepost bookie cookie``: what an operator sees of cookies, and does about them."""
+"""``fencepost bookie cookie``: how an operator reads and changes cookies."""
 
 from __future__ import annotations
 

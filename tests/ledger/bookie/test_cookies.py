@@ -1,4 +1,4 @@
-"""Cookies: which bookie starts on which directories, and what is said to one that does not."""
+"""Cookies: which bookie may start on which directories, and what a refused one says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fencepost bookie recover`` and ``decommission``: the entries of a bookie that is gone are given to others."""
+"""``fencepost bookie recover`` and ``decommission`` copy the entries of a lost bookie to others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A bookie on a small real file system that fills up, by a fast writer or by another program: it is read-only, readers
-go on, nothing that was acknowledged is lost, it starts there too, and it comes back by itself.
+"""A bookie on a small real file system that a fast writer or another program fills. It becomes read-only and still
+serves readers, loses nothing that was acknowledged, starts on the full disk, and becomes writable again.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class Entries:
         self.hashes: dict[int, list[bytes]] = {}
 
     async def write_until_refused(self, store: LedgerClient, most: int) -> int:
-        """Fill ledgers until the bookie takes no more, or with so many bytes; how many were acknowledged."""
+        """Fill ledgers until the bookie takes no more, or with ``most`` bytes. Returns how many entries were
+        acknowledged.
+        """
         written = 0
         with contextlib.suppress(StoreError):
             while written < most:

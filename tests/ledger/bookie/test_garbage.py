@@ -1,4 +1,4 @@
-"""Which ledgers a bookie forgets, with a metadata service that is behind."""
+"""Which ledgers a bookie deletes, with a metadata service that lags behind."""
 
 from __future__ import annotations
 

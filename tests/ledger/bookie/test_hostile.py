@@ -1,4 +1,4 @@
-"""What clients that mean no good can do to a bookie over its socket: nothing, beyond their own connection."""
+"""Hostile clients of a bookie can harm their own connection only."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ LIMIT = 100_000
 
 
 def largest(codec: Any) -> int:
-    """The bytes of the largest data of an entry of which a frame is taken."""
+    """The size of the largest entry data whose frame is accepted."""
     return LIMIT - (len(codec.encode_request(1, add(2, 0, b"x" * 50_000))) - 4 - 50_000)
 
 
@@ -185,7 +185,7 @@ def test_adds_that_are_too_large_are_refused_among_others_and_nothing_of_them_is
 
 
 def large_frame(size: int, start: bytes) -> bytes:
-    """The first bytes of a frame that says that it has so many."""
+    """The first bytes of a frame that declares ``size`` bytes."""
     return struct.pack(">i", size) + start + bytes(100)
 
 
@@ -244,7 +244,7 @@ def test_with_a_wrong_master_key_nothing_is_written_or_fenced(tmp_path: Path, co
 
 
 def v3_add(version: int = 3, **fields: Any) -> bytes:
-    """A request of version 3 to add an entry, of which anything may be wrong."""
+    """A request of version 3 to add an entry. Any of its fields may be wrong."""
     body = fields.pop("body", entry(2, 0))
     part = {"ledgerId": 2, "entryId": 0, "masterKey": KEY, "body": body} | fields
     request = schema.Request(header={"version": version, "operation": v3.ADD_ENTRY, "txnId": 9}, addRequest=part)

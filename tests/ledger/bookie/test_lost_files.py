@@ -1,4 +1,4 @@
-"""A file of a bookie or of a metadata service that is gone, or cut off, never says that all is well."""
+"""A lost or truncated file of a bookie or a metadata service never claims that all is well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics: BookKeeper's names, served over HTTP, and quantiles that are true to the width of a bucket."""
+"""Metrics: BookKeeper's names, served over HTTP, with quantiles accurate to the width of a bucket."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A bookie that may have lost entries: its ledgers are in limbo when it serves, and whole again after a while
-(BP-46).
-"""
+"""A bookie that may have lost entries: its ledgers are in limbo while it serves, until they are whole again (BP-46)."""
 
 from __future__ import annotations
 

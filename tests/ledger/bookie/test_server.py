@@ -1,4 +1,4 @@
-"""The server of a bookie, over real sockets: what it answers, and what a hostile or slow client does to it and to
+"""The server of a bookie over real sockets: its answers, and the effect of a hostile or slow client on it and on
 others.
 """
 

@@ -1,4 +1,4 @@
-"""The settings of a bookie: a file of TOML, and one line about what is wrong in it."""
+"""The settings of a bookie: a TOML file, and one line about what is wrong in it."""
 
 from __future__ import annotations
 

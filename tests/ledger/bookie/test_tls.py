@@ -1,5 +1,5 @@
-"""TLS: a connection begins in the clear and goes on under TLS, and nothing that came before it counts as having come
-under it. Where TLS is required, nothing is served before it.
+"""TLS: a connection begins in plain text and continues under TLS. Nothing received before counts as received under TLS.
+Where TLS is required, nothing is served before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Users of a bookie: who does not authenticate by BookKeeper's SASL is served nothing."""
+"""Users of a bookie: a client that does not authenticate by BookKeeper's SASL is served nothing."""
 
 from __future__ import annotations
 

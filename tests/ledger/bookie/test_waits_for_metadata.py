@@ -1,4 +1,4 @@
-"""A bookie that has been in a cluster waits for the metadata service; a new one says that nobody answers."""
+"""A bookie that has been in a cluster waits for the metadata service. A new one reports that nobody answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = BookieSettings.of({"metadataServiceUri": "zk://127.0.0.1:1/ledgers"})
 
 
 class Service:
-    """Stands in for ``MetadataClient.connect``: nobody answers so many times."""
+    """A stand-in for ``MetadataClient.connect``: the first ``deaf`` calls fail."""
 
     def __init__(self, deaf: int) -> None:
         self.deaf = deaf

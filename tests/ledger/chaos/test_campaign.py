@@ -1,4 +1,4 @@
-"""Half a minute of the campaign of harms: real processes are killed and paused, and the judge finds nothing."""
+"""Half a minute of the chaos campaign: real processes are killed and paused, and the judge finds nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of the campaign sees what is wrong: each test tells it of one fault, and of nothing else."""
+"""The judge of the chaos campaign finds faults: each test shows it exactly one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONCE = 7
 
 
 class Store:
-    """A store with ledgers of so many entries each, read through ``change``."""
+    """A store with ledgers of these numbers of entries, read through ``change``."""
 
     def __init__(self, entries: dict[int, int], change: Callable[[int, int, bytes], bytes | None]) -> None:
         self.entries = entries

@@ -1,5 +1,5 @@
-"""Damaged files of real processes: what does not start says why in one line, and what serves never serves anything
-wrong.
+"""Damaged files of real processes: a process that does not start says why in one line, and one that serves never serves
+anything wrong.
 """
 
 from __future__ import annotations

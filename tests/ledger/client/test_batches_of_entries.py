@@ -1,4 +1,4 @@
-"""Entries read by the batch, with and without the loops; and entries drawn from whoever appends many."""
+"""Entries read in batches, with and without the loops, and appends that take many entries from an iterable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client's connections to bookies: they come back, are given up, carry TLS, and survive whatever a bookie sends."""
+"""A client's connections to bookies: they reconnect, time out, carry TLS, and survive whatever a bookie sends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fencepost.ledger.wire.v3 import encode_response
 
 
 class Asker:
-    """Whose requests are told of."""
+    """A requester that records the answers to its requests."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, Response | None]] = []
@@ -178,7 +178,7 @@ def test_a_bookie_that_is_far_behind_gets_no_more() -> None:
 
 
 class Line:
-    """A connection under a clock of its own, whose bookie answers what it is told to."""
+    """A connection with its own clock. Its bookie answers what the test says."""
 
     def __init__(self, adds: int) -> None:
         self.home, self.asker, self.time = Home(0), Asker(), 100.0

@@ -1,4 +1,4 @@
-"""A client in which something goes wrong that must not: nobody who uses it waits for ever."""
+"""Faults inside the client: no caller waits forever."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fencepost.log.roles.leader import Leader
 from fencepost.log.writer import LogWriter
 
 SOON = 60.0
-"""Seconds after which somebody waits for ever, on a slow machine too."""
+"""Seconds after which a caller counts as waiting forever, on a slow machine too."""
 
 OF_LEDGERS: list[tuple[type, str]] = [
     (Writer, "receive"),
@@ -76,7 +76,7 @@ OF_LOGS: list[tuple[type, str]] = [
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, before: int) -> None:
-    """Have a function raise after so many calls, whenever it is called."""
+    """Make a function raise after a number of calls, whenever they come."""
     real, called = getattr(owner, name), itertools.count(1)
 
     def raise_or_not() -> None:

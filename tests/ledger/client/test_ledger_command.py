@@ -1,4 +1,4 @@
-"""``fencepost ledger`` and the client as programs of their own, on a metadata service and bookies that are processes
+"""``fencepost ledger`` and the client as separate processes, with a metadata service and bookies that are processes
 too.
 """
 
@@ -241,7 +241,7 @@ def test_an_append_that_fails_half_way_says_what_is_acknowledged(store: tuple[st
     appending.stdin.flush()
     with fencepost.connect(uri) as client:
         reader = client.open_ledger(int(ledger))
-        while not any(True for _ in reader.read()):  # until the second has told of the first
+        while not any(True for _ in reader.read()):  # until the second add has carried the confirmation of the first
             reader.read_last_add_confirmed()
         client.recover_ledger(int(ledger))
     appending.stdin.write(b"three\n")

@@ -1,4 +1,6 @@
-"""Ledgers through the client: over loopback to bookies that serve the role, with a metadata service in the process."""
+"""Ledgers through the client, over loopback to stand-in bookies that serve the role, with a metadata service in the
+process.
+"""
 
 from __future__ import annotations
 
@@ -487,7 +489,7 @@ def test_an_id_that_a_stranger_has_claimed_is_passed_over_and_told(
         with pytest.raises(errors.UnauthorizedAccessError, match=told.format(7)):
             await store.create_ledger(ledger=7)
         assert [number async for number in store.list_ledgers()] == [2]
-        # One that comes later, and before the first entry, is told of.
+        # One that comes later, but before the first entry, is reported.
         async with store.create_ledger(ensemble=1, write_quorum=1) as ledger:
             bookie = ledger.metadata.fragments[-1].ensemble[0]
             assert await stranger.ask(bookie, add(ledger.id)) is not None

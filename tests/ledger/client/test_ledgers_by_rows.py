@@ -1,4 +1,4 @@
-"""The tests of ledgers and of connections once more, with the compiled loops."""
+"""The tests of ledgers and connections again, with the compiled loops."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A batch of entries that is being read, when an entry in its midst cannot be had: those before it are waited for,
-those behind it do not count.
+"""A batch being read when an entry in the middle cannot be read: the entries before it are still awaited, those after
+it do not count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Role:
 
 
 class Readings:
-    """Those of a reader, which keeps what it is told."""
+    """The readings of a reader. They keep what they receive."""
 
     def __init__(self, digest: DigestType) -> None:
         self.loop = asyncio.get_running_loop()

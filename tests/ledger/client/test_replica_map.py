@@ -1,4 +1,4 @@
-"""The picture of a ledger."""
+"""The replica map of a ledger."""
 
 from __future__ import annotations
 

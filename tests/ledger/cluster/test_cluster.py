@@ -1,4 +1,4 @@
-"""A cluster starts, is hurt, ends and starts again, whatever becomes of the process that runs it."""
+"""A cluster starts, suffers faults, ends and starts again, whatever happens to the process that runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster makes of the words of its metadata service."""
+"""How a cluster uses the four-letter words of its metadata service."""
 
 from __future__ import annotations
 

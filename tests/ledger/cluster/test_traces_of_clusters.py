@@ -1,4 +1,4 @@
-"""Traces of real processes: what both ends of a message say of it fits together, also if one of them is killed."""
+"""Traces of real processes: the records at both ends of a message fit together, even if one end is killed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A bookie whose machine loses power before or within any operation on its files: nothing that it confirmed is lost,
-and nothing is made up.
+"""A bookie whose machine loses power before or during any file operation: no confirmed entry is lost, and none is
+invented.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Damage to any file of a bookie: it refuses to start with one line, or what it serves is right, or it says that it
-cannot be read.
+"""Damage to any file of a bookie: it refuses to start with one line, or serves correct data, or reports a read error.
 
-One thing cannot be noticed, and is not done here: the last group of the journal, and the empty one that proves it,
+One kind of damage cannot be noticed and is not tested: the last group of the journal and the empty one that proves it,
 both destroyed.
 """
 

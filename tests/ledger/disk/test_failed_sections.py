@@ -1,6 +1,4 @@
-"""A section of an entry log that could not be written or synced is the last one: flushes and compactions write to the
-same entry log.
-"""
+"""A section of an entry log that could not be written or synced is the last: flushes and compactions share that log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of runs against a plain dictionary of entries; and the codec of entry logs."""
+"""The index of runs, compared with a plain dictionary of entries, and the codec of entry logs."""
 
 from __future__ import annotations
 

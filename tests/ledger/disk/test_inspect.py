@@ -1,6 +1,4 @@
-"""What is in the directories of a bookie is told as it is, beside a bookie that runs too, and nothing is changed by
-that.
-"""
+"""``inspect`` reports what the directories of a bookie contain, also while the bookie runs, and changes nothing."""
 
 from __future__ import annotations
 

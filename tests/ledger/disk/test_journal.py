@@ -1,4 +1,6 @@
-"""The codec of the journal: what was synced is read back, nothing is invented, and damage is told from a torn tail."""
+"""The codec of the journal: synced records are read back, none is invented, and damage is distinguished from a torn
+tail.
+"""
 
 from __future__ import annotations
 

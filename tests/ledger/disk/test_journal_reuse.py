@@ -1,6 +1,4 @@
-"""Files of the journal that are written in place of earlier ones: of what they held nothing counts, whatever a crash
-leaves of which write.
-"""
+"""Journal files written over earlier ones: none of the old contents counts, whatever a crash leaves of the writes."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ UNIT = 16 * SECTOR
 
 
 def written(number: int, mark: int, contents: list[list[bytes]], synced: int = 99) -> list[bytes]:
-    """The bytes of a file, in parts: its header and first group, and then each group. So many of the parts are synced
-    ahead of the next one.
+    """The bytes of a file in parts: its header and first group, and then each group. The first ``synced`` groups are
+    synced before the next one is written.
     """
     writer = Writer(number, mark)
     parts = [writer.begin(0, (), UNIT)]

@@ -1,4 +1,4 @@
-"""What is on disk is for its owner, and readable by the group, whatever else the process may make."""
+"""Files on disk belong to their owner and are readable by the group, whatever the umask of the process."""
 
 from __future__ import annotations
 

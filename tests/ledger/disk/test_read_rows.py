@@ -1,5 +1,5 @@
-"""Many entries that are read at once are as they are one by one: in memory, in entry logs, damaged, deleted, compacted
-in between.
+"""Entries read together equal those read one by one: in memory, in entry logs, damaged, deleted, or compacted
+meanwhile.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def test_neighbours_of_what_the_disk_can_not_read_are_read() -> None:
     bookie = SmallBookie(FaultyFiles(SimDisk(), fault), compiled=lambda: True).begin()
     bookie.write([EntryAdded(1, each, -1, b"%d" % each) for each in range(5)])
     bookie.checkpoint()
-    broken += [False, True, False, False, False, True]  # the stretch, and then the fourth entry by itself
+    broken += [False, True, False, False, False, True]  # the stretch, and then the fourth entry alone
     rows = unpacked(bookie.ledgers.read_rows(*columns([(1, each) for each in range(5)])))
     assert [code for code, _, _ in rows] == [Code.OK] * 3 + [Code.IO_ERROR, Code.OK]
     assert len(reads) == 6

@@ -1,6 +1,4 @@
-"""What a bookie's role and its write cache come to when the journal is replayed by rows is what they come to record by
-record.
-"""
+"""Replaying the journal by rows leaves a bookie's role and write cache as replaying it record by record does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room that is kept for a full disk; and that journal and entry logs, where there is none, are as they were."""
+"""The reserve for a full disk, and the journal and entry logs when there is no room: they stay as they were."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ STEPS = st.lists(
     ),
     max_size=12,
 )
-"""What is done, with a record of so many bytes, with so much room; and whether it is tried until there is room. One
-size fills the first unit of a file.
+"""What happens to a record of this size with this much room, and whether it is retried until there is room. One size
+fills the first unit of a file.
 """
 
 

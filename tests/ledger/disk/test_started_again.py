@@ -1,4 +1,4 @@
-"""A storage that is opened again has what it had, and goes on as a new one does."""
+"""A reopened storage has what it had, and continues like a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage with its threads, on files of the operating system: what it confirms it has, whatever fails."""
+"""A storage with its threads on real files: it keeps what it confirmed, whatever fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The write cache of rows against its plain twin: whatever is put, dropped and looked up, and the bytes that go to an
-entry log.
-"""
+"""The write cache of rows, compared with its plain twin: puts, drops, lookups, and the bytes for an entry log."""
 
 from __future__ import annotations
 

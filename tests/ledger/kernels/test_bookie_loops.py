@@ -1,6 +1,4 @@
-"""The loops of a bookie against the codecs, one message at a time: the same rows, the same records, the same
-answers.
-"""
+"""The loops of a bookie, compared with the codecs message by message: the same rows, records and answers."""
 
 from __future__ import annotations
 

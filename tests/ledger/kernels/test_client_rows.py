@@ -1,6 +1,4 @@
-"""The loops of a client against their plain twins: the codecs of version 3, and the roles' loops over one entry after
-another.
-"""
+"""The loops of a client, compared with their plain twins: the codecs of version 3, and the roles' plain loops."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def test_frames_of_adds_are_those_of_the_codec(
     digest: DigestType, ledger: int, first: int, lac: int, length: int, data: list[bytes], deferred: bool, place: int,
     quorum: int, are_large: bool
 ) -> None:  # fmt: skip
-    if are_large:  # they go by themselves, and are not copied for each bookie
+    if are_large:  # large entries are sent as their own pieces, not copied for each bookie
         data = [each + bytes(LARGE) for each in data]
     digests = Digests(digest, b"password")
     like = AddEntry(ledger, first, lac, b"", b"k" * 20, deferred_sync=deferred)

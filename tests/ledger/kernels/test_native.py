@@ -1,4 +1,4 @@
-"""What the compiled loops are made of, against Python's own."""
+"""The building blocks of the compiled loops, compared with Python's own functions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Loops that get ready while a process serves: compiled once, by another process, and never by the one that needs
-them.
-"""
+"""Loops that are compiled while a process serves: once, by another process, never by the one that needs them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The client of the metadata service against a service of its own, which is killed and started anew, and whose sessions
-end.
-"""
+"""The client of the metadata service, with a service that is killed and restarted, and sessions that end."""
 
 from __future__ import annotations
 

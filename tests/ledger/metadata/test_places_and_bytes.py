@@ -1,4 +1,4 @@
-"""Where metadata are and what their bytes are, held against what BookKeeper 4.17 wrote."""
+"""The paths and bytes of metadata, compared with what BookKeeper 4.17 wrote."""
 
 from __future__ import annotations
 

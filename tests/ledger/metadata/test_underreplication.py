@@ -1,4 +1,4 @@
-"""The nodes of auto-recovery, held against what BookKeeper 4.17 wrote, and shared by several sessions."""
+"""The nodes of auto-recovery, compared with what BookKeeper 4.17 wrote, and shared by several sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole recording: our bookies and our client, which is led to the proxy by the bookies' registrations."""
+"""A whole recording of real bookies and the real client. The bookies' registrations lead the client to the proxy."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def bookies(folder: Path, uri: str, count: int = 3, **settings: Any) -> As
 
 
 async def registration(uri: str, bookie_id: str) -> tuple[tuple[str, int], dict[str, str]]:
-    """The address that clients are told, and the properties."""
+    """The address that clients receive, and the properties."""
     async with await MetadataClient.connect(uri) as client:
         info = await client.bookie_info(bookie_id)
         endpoint = info.rpc() if info is not None else None

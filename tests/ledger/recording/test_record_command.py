@@ -1,6 +1,4 @@
-"""``fencepost record`` as it is typed: a recording of a cluster of processes, its trace, and what is wrong with
-options.
-"""
+"""The command ``fencepost record``: a recording of a cluster of processes, its trace, and wrong options."""
 
 from __future__ import annotations
 

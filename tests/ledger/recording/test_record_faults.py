@@ -1,4 +1,4 @@
-"""Rules of faults: as they are typed, as they act, and as a seed draws them."""
+"""Rules of faults: their notation, their effects, and how a seed draws them."""
 
 from __future__ import annotations
 

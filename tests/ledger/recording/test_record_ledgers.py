@@ -1,5 +1,5 @@
-"""The metadata of ledgers as a recorder sees them: every version, or which it has missed; on a metadata service of its
-own.
+"""The metadata of ledgers as a recorder sees them, on a metadata service of their own: every version, or which ones it
+missed.
 """
 
 from __future__ import annotations

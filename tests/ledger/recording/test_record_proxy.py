@@ -1,4 +1,4 @@
-"""The proxy between a client and a bookie: what passes, what is told of it, and what suffers."""
+"""The proxy between a client and a bookie: what it forwards, what it records, and which faults it injects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A reserved ledger is adopted once: whoever comes second, too late or with another password is told so."""
+"""A reserved ledger is adopted once. A client that comes second, too late or with another password gets an error that
+says so.
+"""
 
 from __future__ import annotations
 

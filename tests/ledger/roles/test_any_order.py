@@ -1,5 +1,5 @@
-"""A writer, two recoverers and a reader, with messages in any order, lost answers and bookies that are killed: nothing
-confirmed is lost.
+"""A writer, two recoverers and a reader, with messages in any order, lost answers and killed bookies: no confirmed
+entry is lost.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class AnyOrder(Cluster):
             self.restart(name)
             self.tell_bookies()
         if self.events and (not self.timers or self.random.random() < 0.97):
-            # Whoever is drawn takes the oldest of its events, or for messages from afar any: a journal and a service
-            # keep their order.
+            # The role that is drawn takes its oldest event, or any message from another process. A journal and a
+            # service keep their order.
             at = self.random.randrange(len(self.events))
             role, event = self.events[at]
             if type(event) not in FROM_AFAR:

@@ -1,4 +1,4 @@
-"""A batch of requests, from any state of a bookie: it has the effects of the same requests one at a time."""
+"""A batch of requests has the effects of the same requests one at a time, from any state of a bookie."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Driven:
         self.happen(replayed(record))
 
     def ask(self, txn: int, request: Any) -> None:
-        """Ask one thing by itself."""
+        """Send one request alone."""
         self.asked = [(txn, request)]
         self.happen(asked(1, txn, request))
 

@@ -1,4 +1,4 @@
-"""The bookie as stories: what it is asked, and what it does, journals and answers, in that order."""
+"""The bookie as stories: the requests it receives, and what it does, journals and answers, in that order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bookie's batch reads, lists of entries, answers about itself, deleted ledgers and limits."""
+"""The bookie's batch reads, lists of entries, information about itself, deleted ledgers and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bodies of entries: BookKeeper's layout, and nothing that is damaged is taken for whole."""
+"""The bodies of entries: BookKeeper's layout. A damaged body is never taken for a whole one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader as stories: what happens to it, and what it asks and tells its caller."""
+"""The reader as stories: its events, its requests, and its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries that are read together, and entries that are wanted one by one, as stories of a reader."""
+"""Entries read in ranges and entries read one by one, as stories of a reader."""
 
 from __future__ import annotations
 

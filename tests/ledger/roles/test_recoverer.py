@@ -1,4 +1,4 @@
-"""The recoverer as stories: what happens to it, and what it sends, writes and tells its caller."""
+"""The recoverer as stories: its events, its requests, its writes of metadata, and its results."""
 
 from __future__ import annotations
 

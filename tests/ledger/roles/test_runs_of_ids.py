@@ -1,4 +1,4 @@
-"""Runs of entries: of arrays as of lists, and the same ids again."""
+"""Runs of entries: arrays and lists give the same runs, and runs give the ids back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When lost bookies are audited and what is replicated, as tables and against the words of the documents."""
+"""When lost bookies are audited and what is replicated, as tables and compared with the documented rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Booting: what a bookie that may have lost something owes its ledgers, and which entries belong to it."""
+"""Booting: the duties of a bookie that may have lost something to its ledgers, and which entries belong to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Rules and roles import nothing that does input or output, reads a clock or draws random numbers; nor does what they
-import.
-"""
+"""Rules and roles, and the modules they import, do no input or output, read no clock and draw no random numbers."""
 
 from __future__ import annotations
 

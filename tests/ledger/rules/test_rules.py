@@ -1,4 +1,4 @@
-"""The rules as tables, and against brute force: all quorums, all orders, definitions written out."""
+"""The rules as tables, and compared with brute force: all quorums, all orders, definitions written out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The network and the metadata service: order within a connection, what a client learns of a loss, versions, watches
-and sessions.
+"""The simulated network and metadata service: order within a connection, what a client learns of a loss, versions,
+watches and sessions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Echo:
 
 
 class Caller:
-    """A client that writes down what it is told."""
+    """A client that records what it receives."""
 
     def __init__(self) -> None:
         self.name, self.alive = "client", True

@@ -1,4 +1,4 @@
-"""The disk: what is synced survives, what is not survives in part, and nothing is invented."""
+"""The simulated disk: synced data survives, other data survives in part, and nothing is invented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated bookies and writers that use the compiled loops of real ones: every run is the same as without them."""
+"""Simulated bookies and writers with the compiled loops of real ones: every run is the same as without them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Bookies without their adds in the journal: what happens to them in runs, that it stays within bounds, and what each
-protection is there for.
+"""Bookies without their adds in the journal: what happens to them in runs, the bounds of their losses, and why each
+protection exists.
 """
 
 from __future__ import annotations

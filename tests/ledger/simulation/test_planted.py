@@ -1,8 +1,7 @@
-"""Faults planted in rules and roles, one at a time: the simulator finds every one of them.
+"""Faults planted in rules and roles, one at a time. The simulator finds each of them.
 
-A row of :data:`PLANTED` is a fault: what it is, the function or method that it is in, and what stands there in its
-place, which is given the original and the arguments. A fault that nothing finds is a promise that the judge does not
-know of.
+A row of :data:`PLANTED` is a fault: its description, the function or method that it replaces, and the replacement,
+which receives the original and the arguments. If nothing finds a fault, the judge does not check some promise.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from fencepost.ledger.simulation.case import drawn
 from fencepost.ledger.simulation.workload import simulate
 
 SEEDS = 400
-"""Within so many seeds every fault is found."""
+"""The number of seeds within which every fault is found."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Faults planted in a bookie's storage and in the work of its threads, one at a time: the simulator finds every one.
+"""Faults planted in a bookie's storage and the work of its threads, one at a time. The simulator finds each of them.
 
 Rows are as those of :data:`test_planted.PLANTED`.
 """

@@ -1,4 +1,4 @@
-"""What happens to the roles of the ledger store, and what they want: the simulator reaches all of it."""
+"""The events and effects of the roles of the ledger store: the simulator reaches all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated bookies that have their entries as rows: every run is the same as with objects."""
+"""Simulated bookies that keep their entries as rows: every run is the same as with objects."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs and campaigns: the same seed is the same run everywhere, profiles hold, a protection that is off is found, what
-fails is shrunk.
+"""Runs and campaigns: a seed is the same run everywhere, profiles hold, a protection that is off is noticed, and
+failures are shrunk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Traces of simulated runs: many runs in one file, and the same runs as without."""
+"""Traces of simulated runs: many runs in one file. Tracing does not change a run."""
 
 from __future__ import annotations
 

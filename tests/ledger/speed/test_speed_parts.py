@@ -1,4 +1,4 @@
-"""The parts of the benchmark of the store that make load and take time, without the servers that they measure."""
+"""The parts of the store benchmark that make load and take time, without servers."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_loads_count_what_they_do(in_flight: int) -> None:
 
 @pytest.mark.parametrize(("of", "stage"), [(of, stage) for of, each in stages.STAGES.items() for stage in each])
 def test_every_stage_has_functions(of: str, stage: str) -> None:
-    """Whoever renames one, or puts another one in its place, is told to write it there."""
+    """If one is renamed or replaced, this fails and says where to write the new name."""
     places = stages.STAGES[of][stage]
     modules = [importlib.util.find_spec(place.partition(":")[0]) for place in places]
     if None in modules:

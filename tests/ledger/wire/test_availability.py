@@ -1,4 +1,4 @@
-"""Lists of entries in BookKeeper's form."""
+"""Lists of entries in the format of BookKeeper."""
 
 from __future__ import annotations
 

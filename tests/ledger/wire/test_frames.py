@@ -1,5 +1,5 @@
-"""Frames: however the bytes are cut on their way, the payloads are the same; a length that cannot be is refused as
-soon as it is there.
+"""Frames: the payloads are the same however the bytes are split on the way. An impossible length is refused as soon as
+it arrives.
 """
 
 from __future__ import annotations

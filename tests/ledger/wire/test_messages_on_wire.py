@@ -1,4 +1,4 @@
-"""Every message becomes bytes and the same message again; any other bytes are refused, and raise nothing else."""
+"""Every message is encoded to bytes and decoded to the same message. Other bytes are refused, with no other error."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def refused(version: ModuleType, frame: bytes) -> tuple[int, m.Response]:
 
 
 def raw_request(operation: int, version: int = 3, **parts: Any) -> bytes:
-    """A request of version 3 of which anything may be wrong."""
+    """A request of version 3. Any of its fields may be wrong."""
     header = {"version": version, "operation": operation, "txnId": 5}
     data: bytes = schema.Request(header=header, **parts).SerializePartialToString()
     return len(data).to_bytes(4, "big") + data

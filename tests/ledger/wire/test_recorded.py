@@ -1,7 +1,7 @@
-"""What BookKeeper's client (4.17.3, in both versions) and its bookies said to each other, byte by byte.
+"""The bytes that BookKeeper's client (4.17.3, in both versions) and bookies exchanged.
 
-``recorded.txt`` has payloads in hexadecimal: a line that begins with > is a request, < a response, # what was done. The
-last sections are of requests that no client of BookKeeper makes, and what its bookies answer.
+``recorded.txt`` has payloads in hexadecimal. A line beginning with > is a request, < a response, # a description. The
+last sections have requests that no client of BookKeeper makes, and the answers of its bookies.
 """
 
 from __future__ import annotations

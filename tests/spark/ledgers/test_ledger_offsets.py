@@ -1,4 +1,4 @@
-"""Where a streaming query stands, and how far it goes in one batch."""
+"""The offsets of a streaming query, and how far one batch goes."""
 
 from __future__ import annotations
 

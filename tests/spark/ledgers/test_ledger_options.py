@@ -1,4 +1,4 @@
-"""The options of the data source, from text."""
+"""The options of the data source, parsed from text."""
 
 from __future__ import annotations
 

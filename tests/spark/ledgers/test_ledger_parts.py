@@ -1,4 +1,4 @@
-"""The work of a query, divided; and what its conditions leave of it."""
+"""Dividing the work of a query, and what its conditions leave of it."""
 
 from __future__ import annotations
 

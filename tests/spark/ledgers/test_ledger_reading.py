@@ -1,4 +1,4 @@
-"""What executors and the driver do, without Spark: entries become rows, and what is gone is told or left out."""
+"""The work of executors and the driver, without Spark: entries become rows. Missing ones are reported or left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers of real bookies as rows of a real Spark: in a batch, and in streams that are stopped and started again."""
+"""Ledgers of real bookies as rows of a real Spark: in a batch, and in streams that stop and start again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a query begins that has a cursor, by what the driver asks real bookies, without Spark."""
+"""The start of a query with a cursor: the requests of the driver to real bookies, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Spark writes logs of real bookies: whole, once, in order, and nothing is left of what failed."""
+"""A real Spark writes logs of real bookies: whole, once and in order. Nothing is left of failed writes."""
 
 from __future__ import annotations
 

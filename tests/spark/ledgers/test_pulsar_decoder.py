@@ -1,4 +1,4 @@
-"""Entries as Pulsar writes them, built here byte by byte from the numbers of the documented fields."""
+"""Entries as Pulsar writes them, built here byte by byte from the documented field numbers."""
 
 from __future__ import annotations
 
