@@ -17,11 +17,11 @@ from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.metadata.client import MetadataClient
 
 SETTINGS = ClientSettings(session_timeout=4.0, metadata_timeout=PATIENCE, request_timeout=PATIENCE)
-"""The settings of a client that waits for a slow machine."""
+"""Settings of a client that waits for a slow machine."""
 
 
 class Standing:
-    """What stands: the address of the metadata service, and the bookies."""
+    """A standing system: the address of the metadata service, and the bookies."""
 
     def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class Standing:
         self.bookies.append(await self.stack.enter_async_context(running))
 
     async def connect(self, trace: Path | None = None) -> Client:
-        """A client, which is closed at the end."""
+        """Connect a client. It is closed at the end."""
         store = await Client.connect(self.uri, SETTINGS, trace)
         return await self.stack.enter_async_context(store)
 
@@ -58,7 +58,7 @@ async def standing(folder: Path, bookies: int = 3) -> AsyncIterator[Standing]:
 
 
 def run(folder: Path, test: Callable[[Standing], Awaitable[None]], bookies: int = 3) -> None:
-    """Run a test on bookies of its own."""
+    """Run a test with its own bookies."""
 
     async def bounded() -> None:
         async with standing(folder, bookies) as made, asyncio.timeout(PATIENCE):
@@ -68,7 +68,7 @@ def run(folder: Path, test: Callable[[Standing], Awaitable[None]], bookies: int 
 
 
 async def until(condition: Callable[[], Any], what: str) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)

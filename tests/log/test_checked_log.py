@@ -63,7 +63,7 @@ RESULTS: dict[str, Result] = {}
 
 
 def result_of(name: str) -> Result:
-    """What a check of a configuration says; each is checked once, however many tests ask."""
+    """The result of checking a configuration. Each is checked once for all tests."""
     if name not in RESULTS:
         RESULTS[name] = check(Log.configured(name), options=Options(workers=1))
     return RESULTS[name]
@@ -138,8 +138,8 @@ def test_with_a_stable_leader_the_log_accepts_writes(given: dict[str, Any]) -> N
     check(protocol, invariants=[STABLE], options=Options(workers=1)).must_hold()
 
 
-# What is not fair, and the states of the shortest behaviour that comes to a halt for it; None: that makes no
-# difference.
+# The action that is not fair, and the number of states of the shortest behaviour that halts because of it; None if
+# none does.
 UNFAIR: dict[str, int | None] = {
     "become_leader": 0,
     "get_last_ledger": 1,
@@ -199,8 +199,8 @@ def test_the_original_is_too_narrow(name: str) -> None:
 
 @pytest.mark.parametrize("given", [{"sealing": True}, {"lost_answers": True, "late_updates": True}, BATCHES], ids=str)
 def test_what_ledger_chaining_has_no_step_for(given: dict[str, Any]) -> None:
-    """A rival's ledger is found by one who wants to seal, without a ledger; an update is done for a client that has
-    gone on.
+    """A client that wants to seal, and has no ledger, finds a rival's ledger. An update is done for a client that has
+    continued meanwhile.
     """
     assert not Log(**given).is_published
     check(Log(**given), invariants=[REFINEMENT], options=Options(workers=1)).must_violate(REFINEMENT)
@@ -212,7 +212,7 @@ Rule = Callable[..., Any]
 
 
 def always(value: Any) -> Callable[[Rule], Rule]:
-    """A rule that always says this."""
+    """A rule that always gives this answer."""
     return lambda rule: lambda *args, **kwargs: value
 
 
@@ -232,7 +232,7 @@ def by_versions(seen: Any, ledger: Any, found: Any, protections: Protections) ->
 
 OPEN_OR_PENDING = (Status.PENDING_APPEND_LEDGER, Status.HAS_OPEN_LEDGER)
 
-# The rule, the fault, what it is, the constants where it shows, and what finds it.
+# The rule, the fault, its description, the constants that show it, and the check that finds it.
 FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
     (
         "after_reading",

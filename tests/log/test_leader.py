@@ -45,7 +45,7 @@ ONE = Chain((Link(5, 1_000),))
 
 
 class Told:
-    """A leader, and the number of what it last asked for, which its answers need."""
+    """A leader, and the number of its last request, which its answers need."""
 
     def __init__(self, **settings: Any) -> None:
         self.leader = Leader(LeaderSettings(**settings))
@@ -61,7 +61,7 @@ class Told:
         return self(kind(self.txn, *given))
 
     def lead(self, chain: Chain = Chain(), ledger: int = 7) -> None:
-        """Go all the way to an open ledger."""
+        """Lead until a ledger is open."""
         self(Elected())
         self.answer(ChainRead, Outcome.OK, chain, 4)
         if chain.links:
@@ -73,7 +73,7 @@ class Told:
         return self.answer(ChainWritten, Outcome.OK, 5)
 
     def due(self, effects: list[Effect]) -> list[Effect]:
-        """What comes of the timer that is among them."""
+        """Fire the timer among these effects. Returns what follows."""
         (timer,) = [effect for effect in effects if isinstance(effect, SetTimer)]
         self.now += timer.delay
         return self(TimerFired(timer.key))

@@ -12,7 +12,7 @@ from fencepost.log.simulation.environment import Broken
 from fencepost.log.simulation.world import World
 
 SEEDS = 500
-"""As many as a test has time for; 10,000 take a minute or two."""
+"""The seeds for which a test has time. 10,000 take a minute or two."""
 
 SEEDS_OF_FAULTS = 60
 
@@ -73,7 +73,7 @@ def test_a_leader_that_does_not_end_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_leader_that_does_not_begin_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its ledger was closed by an old leader: if it waits for another election, nobody appends."""
+    """An old leader closed its ledger. If it waits for another election, nobody appends."""
     fired = Leader._fired
 
     def waits(self: Leader, event: TimerFired, now: int, effects: list[Effect]) -> None:

@@ -42,7 +42,7 @@ async def ledgers(store: LedgerClient) -> set[int]:
 
 
 def is_a_behaviour(folder: Path) -> None:
-    """What was traced of the log is a behaviour of its protocol."""
+    """The traces of the log are a behaviour of its protocol."""
     traces = Traces(read(folder), kind=LogConformance.subjects)
     (name,) = traces.names()
     verdict = Validator(LogConformance).validate(name[1], traces.events(name))
@@ -104,7 +104,7 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
         assert await entries(log) == expected
         assert await before.has(0) and not await before.has(1)
 
-        # The same batch again, by another process: its ledgers go, and those of an attempt that was killed too.
+        # The same batch again, by another process: its ledgers are deleted, and those of a killed attempt too.
         known = await ledgers(store)
         killed = log.batches("q").part(0)
         await killed.append([b"killed"])
@@ -113,7 +113,7 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
         assert await entries(log) == expected and await ledgers(store) == known
         assert await log._nodes.batch_writers() == []
 
-        # The attempt that was believed dead goes on, and can do no harm.
+        # The attempt that was believed dead continues, and can do no harm.
         assert not await log.batches("q").attach(0, [Part((*killed._ledgers,), 1, 1)])
         assert await entries(log) == expected
 
@@ -173,7 +173,7 @@ def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(
 def test_a_batch_that_is_trimmed_before_its_writer_hears_of_it_is_not_attached_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledgers_are_deleted: bool
 ) -> None:
-    """The log does not remember it, and its ledgers are in the list no more."""
+    """The log does not remember the batch, and its ledgers are no longer in the list."""
 
     async def test(made: Standing) -> None:
         store = await made.connect()
@@ -183,7 +183,7 @@ def test_a_batch_that_is_trimmed_before_its_writer_hears_of_it_is_not_attached_a
         write = log._nodes.write
 
         async def trimmed(data: Chain, version: int) -> int:
-            """The update is done, and what it has attached is trimmed. Nobody hears of it."""
+            """The update succeeds, and the attached ledgers are trimmed. The writer gets no answer."""
             await write(data, version)
             monkeypatch.setattr(log._nodes, "write", write)
             other = (await made.connect()).log("orders")
@@ -216,7 +216,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         asked: list[str] = []
 
         async def unanswered(data: Chain, version: int) -> int:
-            """The update is done, and nobody hears of it."""
+            """The update succeeds, but the writer gets no answer."""
             asked.append("lost")
             await write(data, version)
             raise BadVersionError("as if somebody else had changed it")
@@ -228,7 +228,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         assert await log.find(1) == Position((await log.chain()).links[0].ledger, 0)
         monkeypatch.undo()
 
-        # A batch that is withdrawn while its update is on its way, which comes after all.
+        # A batch is withdrawn while its update is under way. The update arrives later.
         late: list[tuple[Chain, int]] = []
 
         async def delayed(chain: Chain, version: int) -> int:
@@ -262,7 +262,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         with pytest.raises(IllegalOperationError, match="was withdrawn"):
             await batches.attach(1, [withdrawn])
 
-        # What is in the log is not deleted by a withdrawal that comes late.
+        # A late withdrawal deletes nothing that is in the log.
         attached = await part(batches, 1, b"two")
         await batches.attach(1, [attached])
         await log._nodes.create_pending("q", Pending(attached.ledgers[0], 1, 0))

@@ -30,7 +30,7 @@ def environment(uri: str) -> dict[str, str]:
 
 
 def command(uri: str, *arguments: str, given: bytes = b"", code: int = 0) -> str:
-    """What a command prints, on standard output if it succeeds, and on standard error if not."""
+    """The output of a command: standard output if it succeeds, standard error if not."""
     done = subprocess.run(
         [sys.executable, "-m", "fencepost", "log", *arguments],
         input=given,
@@ -267,7 +267,7 @@ def test_a_log_is_deleted_only_by_who_says_so(store: str) -> None:
 
 @pytest.mark.campaign
 def test_a_bookie_is_killed_under_a_writer_and_the_writer_goes_on(tmp_path: Path) -> None:
-    """What it wrote is there, once and in order; and what all of them traced is a behaviour of the protocol."""
+    """Its entries are there, once and in order. All the traces together are a behaviour of the protocol."""
     with cluster(tmp_path, bookies=4) as (uri, bookies):
         command(uri, "create", "f", "--ensemble", "3", "--write-quorum", "3", "--ack-quorum", "2")
         appending = started(uri, "append", "f", "--ledger-entries", "500", "--trace", str(tmp_path / "traces"))

@@ -26,7 +26,7 @@ from fencepost.log.reader import LogEntry
 
 
 async def log_of(store: Client, ledgers: list[list[int]], name: str = "orders") -> Log:
-    """A log with ledgers of entries that were appended at these times, each with its time as its data."""
+    """A log whose entries were appended at these times, ledger by ledger. The data of each entry is its time."""
     log = store.log(name)
     await log.create()
     links, latest = [], 0
@@ -122,7 +122,7 @@ def test_trimming_changes_the_list_then_deletes_and_reads_no_ledger(
         assert await log.trim(keep=100) == ()
         assert (await log.show()).chain.trimmed == 6 and (await log.show()).unremoved == ()
         assert [ledger async for ledger in store.list_ledgers()] == ids[6:]
-        # It ends after the list was changed, and the next one deletes what is left over.
+        # The first trim ends after it changed the list. The next one deletes what is left.
         deleting = MetadataClient.delete_ledger
         monkeypatch.setattr(MetadataClient, "delete_ledger", None)
         with pytest.raises(TypeError):
@@ -131,7 +131,7 @@ def test_trimming_changes_the_list_then_deletes_and_reads_no_ledger(
         monkeypatch.setattr(MetadataClient, "delete_ledger", deleting)
         assert await log.trim(keep=2) == () and (await log.show()).unremoved == ()
         assert [ledger async for ledger in store.list_ledgers()] == ids[8:]
-        # A note of a trim that did not come to change the list deletes nothing.
+        # The record of a trim that did not change the list deletes nothing.
         await LogNodes(store.metadata, "orders").create_trim((ids[8],))
         assert await log.trim(keep=2) == ()
         assert [ledger async for ledger in store.list_ledgers()] == ids[8:]

@@ -162,7 +162,7 @@ TIMES = some.lists(some.integers(0, 30), max_size=20).map(sorted)
 
 @given(TIMES, some.integers(-1, 31))
 def test_the_ledger_of_a_time_is_found_without_reading(times: list[int], time: int) -> None:
-    """A time may be in the last ledger that is older, or begin the next one."""
+    """The time may be in the last older ledger, or be the first of the next one."""
     found = place_of_time(Chain(tuple(Link(n, at) for n, at in enumerate(times))), time)
     assert found == max(0, bisect_left(times, time) - 1)
 
@@ -231,7 +231,9 @@ def test_so_many_writers_of_batches_are_remembered_as_attached_last() -> None:
     )
 )
 def test_times_never_go_back_whatever_the_clocks_say(ledgers: list[tuple[int, bool, list[int]]]) -> None:
-    """Who creates or attaches a ledger knows the last header of the one ahead of it; of a batch there is 0 in each."""
+    """A client that creates or attaches a ledger knows the last header of the ledger before it. In batches, every
+    header has 0.
+    """
     chain = Chain()
     headers: list[list[int]] = [[0]]
     for number, (clock, is_batch, steps) in enumerate(ledgers):

@@ -39,7 +39,7 @@ class Unheard:
 
 
 class Storm:
-    """Two writers who append numbers, and somebody who makes trouble for them."""
+    """Two writers that append numbers, and injected faults."""
 
     def __init__(self, logs: list[Log], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.logs = logs
@@ -51,9 +51,9 @@ class Storm:
         self.next = 0
         self.is_over = False
         self.losses = 0
-        """How many answers to changes of the list will be lost."""
+        """The number of answers to changes of the list that will be lost."""
         self.failures = 0
-        """How many ledgers will fail."""
+        """The number of ledgers that will fail."""
         self.failed: set[int] = set()
         submit, write = LedgerWriter.submit_many, LogNodes.write
 
@@ -94,7 +94,7 @@ class Storm:
         self.acknowledged |= dict(zip(numbers, positions, strict=True))
 
     async def write(self, log: Log, name: str) -> None:
-        """Append while leading, and stand again whenever that is over."""
+        """Append while leading, and stand again when that ends."""
         async with log.writer(name=name, ledger_entries=self.random.choice((0, 3, 20))) as writer:
             appends: set[asyncio.Task[None]] = set()
             while not self.is_over:
@@ -113,7 +113,7 @@ class Storm:
             await asyncio.gather(*appends)
 
     async def trouble(self) -> None:
-        """Depose leaders, fence their ledgers, have ledgers fail and answers be lost."""
+        """Depose leaders, fence their ledgers, make ledgers fail and lose answers."""
         log = self.logs[-1]
         for _ in range(25):
             await asyncio.sleep(self.random.choice((0, 0.01, 0.05)))

@@ -52,7 +52,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
 
 @cache
 def traced(seed: int, protections: Protections = ALL, patience: int | None = None) -> tuple[Event, ...]:
-    """The trace of a world, as it is when it was written and read again; it ends where a promise is broken."""
+    """The trace of a world, after writing and reading it. It ends where a promise is broken."""
     events: list[Event] = []
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: object) -> None:
@@ -138,7 +138,7 @@ def without(events: Sequence[Event], action: str) -> list[Event]:
 
 
 def goes_on_after(events: Sequence[Event], action: str) -> bool:
-    """Whether a node has done something after the last event of an action."""
+    """Whether a node does something after the last event of an action."""
     last = max((place for place, event in enumerate(events) if event.action == action), default=-1)
     return (
         0 <= last < len(events) - 1
@@ -190,7 +190,7 @@ def test_batches_of_those_who_do_not_trace_are_seen_by_what_they_have_attached()
 
 
 def test_a_seal_or_a_trim_by_somebody_who_does_not_tell_is_not_covered() -> None:
-    """A trace of all that the operator has not done: somebody who goes on after a trim has seen what is missing."""
+    """A trace without the events of the operator. A reader that continues after a trim has seen what is missing."""
     for seed in range(SEEDS):
         verdict = validated(strangers(traced(seed), "operator"))
         if not verdict.accepted:
@@ -199,7 +199,7 @@ def test_a_seal_or_a_trim_by_somebody_who_does_not_tell_is_not_covered() -> None
 
 
 def test_a_batch_that_is_said_to_be_there_and_is_not_is_rejected() -> None:
-    """The log is empty, and a batch is said to be there."""
+    """The log is empty, but the trace says that a batch is in it."""
     looks = (event for seed in range(SEEDS) for event in traced(seed) if event.action == "look_up_batch")
     look = next(event for event in looks if event.parameters["version"] == 0 and event.parameters["found"] == "attach")
     seed = next(seed for seed in range(SEEDS) if look in traced(seed))

@@ -182,7 +182,7 @@ def test_of_two_writers_that_both_believe_one_is_fenced_off(tmp_path: Path) -> N
         with pytest.raises(NotLeaderError, match="does not lead the log orders after 0.1 s: old "):
             await other.writer(wait=0.1).opened()
         assert (await other.show()).leader == "old"
-        # The old one still believes: its node is deleted, and nobody tells it.
+        # The old one still believes that it leads: its node is deleted, and it gets no notice.
         log.store.metadata._changed = lambda path: None  # type: ignore[method-assign]
         await other.store.metadata.delete_node("logs/orders/leader")
         async with other.writer(name="new") as new:
@@ -254,7 +254,7 @@ def test_a_ledger_that_fails_is_followed_by_another_without_a_gap_or_a_double(
             failed: set[int] = set()
 
             def failing(ledger: LedgerWriter, entries: list[bytes], told: Any) -> None:
-                """Send some, and fail as a ledger does that has too few bookies."""
+                """Send some entries, then fail as a ledger with too few bookies does."""
                 some = 0 if ledger.id in failed else next(takes, len(entries))
                 real(ledger, entries[:some], told)
                 if some < len(entries):

@@ -22,7 +22,7 @@ MOST = 30
 
 
 def first_broken(seeds: range, **off: bool) -> str:
-    """The promise that the first of these seeds breaks that breaks one."""
+    """The first promise broken by any of these seeds."""
     return next((told.promise for seed in seeds if (told := simulated(World(seed, Protections(**off)))).promise), "")
 
 
@@ -32,7 +32,7 @@ def test_each_protection_that_is_off_is_noticed_within_a_few_seeds(name: str) ->
 
 
 def test_a_batch_that_is_told_of_before_it_is_there_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an update that was refused, or not answered, the role believes that it was done."""
+    """The role treats a refused or unanswered update as done."""
     written = Attacher._chain_written
     monkeypatch.setattr(
         Attacher,
@@ -43,7 +43,7 @@ def test_a_batch_that_is_told_of_before_it_is_there_is_noticed(monkeypatch: pyte
 
 
 def test_a_withdrawal_that_does_not_change_the_version_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update that is under way comes after it."""
+    """An update that is under way arrives after it."""
     monkeypatch.setattr(World, "replace", replaces_without_withdrawals(World.replace))
     assert first_broken(range(1, 150)) == "no loss"
 
@@ -57,7 +57,7 @@ def replaces_without_withdrawals(replace: Callable[[World, Chain, str], None]) -
 
 
 def test_a_reader_that_skips_to_the_next_ledger_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has found what comes behind, and goes back."""
+    """It reads what follows, and then goes back."""
     read = Reader.read
 
     def goes_back(reader: Reader, chain: Chain) -> None:

@@ -12,7 +12,7 @@ from fencepost.spark import cluster, engine, simulate, stages
 
 
 class Here(cluster.Cluster):
-    """Runs the tasks of a level in this process, one after the other."""
+    """Runs the tasks of a level in this process, one after another."""
 
     cores = 2
 
@@ -26,10 +26,10 @@ class Here(cluster.Cluster):
         return self.Shared(value)
 
     def discard(self, shared: Any) -> None:
-        """Nothing was sent anywhere."""
+        """Nothing to discard: nothing was sent."""
 
     def start_in_background(self, failed: Any = None) -> None:
-        """There is nothing to start."""
+        """Nothing to start."""
 
     def cores_for(self, rows: int) -> int:
         return self.cores
@@ -57,12 +57,12 @@ class Done:
         return self.reports
 
     def cancel(self) -> None:
-        """It is over."""
+        """Nothing to cancel: it has ended."""
 
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Levels are cut into many small tasks, and these run in this process."""
+    """Cut levels into many small tasks, and run them in this process."""
     monkeypatch.setattr(engine, "Cluster", Here)
     monkeypatch.setattr(engine, "PARTITION_ROWS", 50)
     monkeypatch.setattr(engine, "FEWEST_ROWS", 4)
@@ -72,7 +72,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def walking_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Walks are cut into many small tasks, and these run in this process."""
+    """Cut walks into many small tasks, and run them in this process."""
     monkeypatch.setattr(simulate, "Cluster", Here)
     monkeypatch.setattr(simulate.Distributed, "learned", lambda self: True)
     monkeypatch.setattr(simulate, "FEWEST", 2)
@@ -84,7 +84,7 @@ def walking_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """A session on two cores of this machine, which engines find and use."""
+    """A session on two cores of this machine. Engines find and use it."""
     started = cluster.Cluster("local[2]", conf={"spark.sql.shuffle.partitions": "4"})
     yield started.session
     started.close()

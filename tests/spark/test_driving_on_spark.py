@@ -27,7 +27,7 @@ CONSTANTS: dict[str, Any] = {
 
 
 def counted(found: DriveResult) -> Any:
-    """What does not depend on who drives what."""
+    """The counts that do not depend on which process drives what."""
     return (
         found.covered,
         found.skipped,

@@ -17,7 +17,7 @@ from fencepost.spark.level import Run, bounds, find, range_of, split, write_run
 
 
 class Counting(Storage):
-    """Counts what is read."""
+    """Counts the reads."""
 
     reads = 0
 

@@ -25,9 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def answer(spark: Any, folder: Path) -> Nth:
-    """The n-th answer: questions are asked when they are needed, in the order of the page, since they build on each
-    other.
-    """
+    """The n-th answer. Questions are asked when needed, in the order of the page, since they build on each other."""
     coming, told = answers(folder), list[str]()
 
     def nth(number: int) -> str:

@@ -59,8 +59,8 @@ def left(result: Result) -> list[tuple[int, int]]:
 
 
 def agrees(build: Callable[[], Protocol], **options: Any) -> Result:
-    """The result of Spark when all that can be trimmed has been; the same as without trimming, and as the embedded
-    engine's.
+    """The result of Spark with everything trimmed. It equals the result without trimming, and that of the embedded
+    engine.
     """
     shared = {name: value for name, value in options.items() if name != "handover"}
     expected = told(check(build(), engine="embedded", workers=1, **shared))
@@ -80,7 +80,7 @@ def agrees(build: Callable[[], Protocol], **options: Any) -> Result:
 
 @pytest.fixture
 def _here(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks and record files are small, and Java's version is not asked for again and again."""
+    """Use small blocks and record files, and skip the check for Spark and Java."""
     monkeypatch.setattr(engine, "require_spark", lambda: None)
     monkeypatch.setattr(graph, "BLOCK_ROWS", 7)
     monkeypatch.setattr(recording, "MOST_STATES", 20)
@@ -146,7 +146,7 @@ class TestHere:
         result = agrees(Chain)
         (one,) = result.profile["trimmed on Spark"]
         assert result.must_violate("starts_again").loop is not None
-        # Three circles are left. Taking one state of the chain after the other would have been many rounds.
+        # Three circles are left. Removing the chain state by state would have taken many rounds.
         assert (one["region"], one["left"]) == (42 * 3, 9) and one["rounds"] <= 8
 
     @pytest.mark.parametrize("awaited", [1, 2])

@@ -60,10 +60,10 @@ def paused(self, job_stages, doing, name, report):
 cluster.Cluster.run = paused
 sys.exit(main(sys.argv[3:]))
 """
-"""The command line. From a given level on it waits, its job under way, until it may go on."""
+"""The command line. From a given level on it waits, with its job under way, until it may continue."""
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of all virtual machines: what they run is over before it would pay to compile it well."""
+"""Options of all virtual machines: they run too briefly for optimized compilation to pay."""
 
 MASTER = re.compile(r"Starting Spark master at (spark://[\d.]+:\d+)")
 
@@ -78,7 +78,7 @@ class Daemons:
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and all that it started."""
+    """A process and all its descendants."""
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -93,7 +93,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it started, without a warning."""
+    """Kill a process and all its descendants."""
     for pid in descendants(process.pid):
         try:
             os.kill(pid, signal.SIGKILL)
@@ -163,7 +163,7 @@ def wait_until_at_work(driver: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def has_all(folder: Path) -> bool:
-    """Whether a check on the cluster ended with what it ends with in one process."""
+    """Whether a check on the cluster ended with the result of one process."""
     got = json.loads((folder / "result.json").read_text())
     expected = check(shipped("bookkeeper-4.13")(**CONSTANTS), engine="embedded")
     figures = [expected.distinct_states, expected.generated_states, expected.depth]

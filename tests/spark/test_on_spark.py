@@ -120,7 +120,7 @@ def test_agrees_on_random_protocols(seed: int) -> None:
 
 
 class Walk(Protocol):
-    """What only this process could evaluate."""
+    """A protocol that only this process can evaluate."""
 
     x: int = state(0)
     y: int = state(0)

@@ -126,7 +126,7 @@ def counting(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """A command line: its exit code, what it printed, and its complaints."""
+    """Run a command line. Returns its exit code, its output and its complaints."""
     code = main(list(arguments))
     said = capsys.readouterr()
     return code, said.out, said.err

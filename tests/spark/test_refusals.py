@@ -119,7 +119,7 @@ def test_what_spark_can_not_do() -> None:
 
 @pytest.mark.usefixtures("here")
 class TestCheckpoints:
-    """A checkpoint that cannot be gone on from."""
+    """Checkpoints that cannot be resumed."""
 
     def search(
         self,
@@ -157,7 +157,7 @@ class TestCheckpoints:
 
     @pytest.mark.parametrize("handover", [2, 1_000])
     def test_with_a_bit_flipped_in_any_file(self, tmp_path: Path, handover: int) -> None:
-        """Read by tasks, or in this process alone. Of a temporal property the steps are recorded."""
+        """Read by tasks, or in this process alone. For a temporal property the steps are recorded too."""
         place, random = tmp_path / "checkpoint", Random(handover)
         search = functools.partial(self.search, invariants=["stable_leader_accepts_writes"])
         search(checkpoint=place)

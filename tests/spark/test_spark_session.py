@@ -28,7 +28,7 @@ SAID_BY_NOBODY = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT
 
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No session, and an environment that says nothing."""
+    """No session, and an environment without settings."""
     monkeypatch.setattr(session, "running", lambda: None)
     for name in SAID_BY_NOBODY:
         monkeypatch.delenv(name, raising=False)
@@ -166,7 +166,7 @@ def test_settings_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 class AtOnce:
-    """A thread that is over before anything else goes on."""
+    """A thread that ends before anything else continues."""
 
     def __init__(self, target: Any, daemon: bool) -> None:
         self.start = target

@@ -31,7 +31,7 @@ SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
 
 
 class Late(Protocol):
-    """Parts and values that appear, and columns that change their kind, when Spark is at work already."""
+    """Parts and values that appear, and columns that change their kind, after Spark has begun."""
 
     turn: int = state(0)
     twin: int = state(0)
@@ -71,14 +71,14 @@ def check(protocol: Protocol, directory: Path | str | None, *, edges: bool = Tru
 
 
 def written(protocol: Protocol, directory: Path | str, **options: Any) -> StateSpace:
-    """What a check has written."""
+    """The state space that a check has written."""
     result = check(protocol, directory, **options)
     assert result.failure is None and result.table is not None, result.failure
     return StateSpace(directory)
 
 
 def contents(space: StateSpace) -> list[Any]:
-    """All that a table says: its manifest, its columns with their types and metadata, and its rows in one order."""
+    """Everything in a table: its manifest, its columns with types and metadata, and its rows in one order."""
     found: list[Any] = [msgspec.structs.replace(space.manifest, files={})]
     for name, key in (("states", ("fingerprint",)), ("edges", ("source", "target", "action", "parameters"))):
         if name == "edges" and space.manifest.edges is None:
@@ -97,12 +97,12 @@ def contents(space: StateSpace) -> list[Any]:
 
 
 def files(space: StateSpace) -> int:
-    """How many files with states there are."""
+    """The number of files with states."""
     return len(list((Path(space.directory) / "states").iterdir()))
 
 
 def spilled(directory: Path) -> list[str]:
-    """The files in a directory that are no part of a table."""
+    """The files in a directory that do not belong to a table."""
     return [
         file.name
         for file in directory.rglob("*")

@@ -34,7 +34,9 @@ def here(protocol: Protocol, **options: Any) -> Exploration:
 
 
 def told(exploration: Exploration) -> Any:
-    """What must not depend on where walks are taken. How far higher walks were when a lower one ended it does."""
+    """The results that must not depend on where walks are taken. How far higher walks were when a lower one ended
+    depends on it.
+    """
     found = [
         (f.kind, f.name, f.walk, f.walked, list(f.path), f.loop, f.fairness)
         for f in [*exploration.found, *exploration.witnesses]
@@ -50,7 +52,7 @@ def rounds(exploration: Exploration) -> Any:
 
 @pytest.fixture
 def at_once(spark: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks on a real Spark get all walks, and the driver does not begin with any until they are there."""
+    """Tasks on a real Spark get all walks, and the driver begins none until they are ready."""
     monkeypatch.setattr(simulate.Distributed, "hands_over", lambda self: True)
 
 
@@ -71,7 +73,7 @@ def test_shipped_protocols(name: str, constants: dict[str, Any], walks: int, vio
 
 
 class Far(Protocol):
-    """What only this process could evaluate."""
+    """A protocol that only this process can evaluate."""
 
     x: int = state(0)
     y: int = state(0)
@@ -131,7 +133,7 @@ def test_random_protocols() -> None:
 
 
 class Raising(Far):
-    """Goes wrong where few walks come."""
+    """Fails where few walks come."""
 
     @action
     def divide(self) -> None:

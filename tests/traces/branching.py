@@ -1,4 +1,4 @@
-"""A protocol whose actions branch, choose and call others, and what its nodes tell."""
+"""A protocol whose actions branch, choose and call others, and the events of its nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tripled(number: int) -> int:
 
 
 class Branching(Protocol):
-    """A number that is moved."""
+    """A number that moves."""
 
     name = "branching"
     number: int = state(0)
@@ -52,7 +52,7 @@ class Branching(Protocol):
 
 
 class BranchingConformance(Conformance):
-    """Nodes tell what they do."""
+    """Nodes record what they do."""
 
     name = "branching"
     protocol = Branching

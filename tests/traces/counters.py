@@ -1,5 +1,5 @@
-"""Counters that tell one another how far they have come, and write it to a register with versions: a protocol and its
-conformance that have nothing to do with the store.
+"""Counters that exchange their counts and write them to a versioned register: a protocol and its conformance, unrelated
+to the store.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Register(Record):
 
 
 class Counters(Protocol):
-    """Nodes that count, tell others, learn from them, and write to a register what they have come to."""
+    """Nodes count, send their counts, learn from others, and write their counts to a register."""
 
     name = "counters"
 
@@ -49,14 +49,14 @@ class Counters(Protocol):
 
     @action(n=nodes, m=nodes)
     def tells(self, n: ModelValue, m: ModelValue) -> None:
-        """A node counts, and tells another one."""
+        """A node counts and sends its count to another node."""
         require(n is not m)
         self.count[n] += 1
         self.network.send(Told(self.count[n]), n, m)
 
     @action(n=nodes, m=nodes)
     def hears(self, n: ModelValue, m: ModelValue) -> None:
-        """A node hears from another one, and goes on from the higher count."""
+        """A node receives a count, and continues from the higher one."""
         told = self.network.receive(Told, source=m, to=n).message
         self.count[n] = max(self.count[n], told.count)
 
@@ -73,7 +73,7 @@ class Counters(Protocol):
 
     @action(n=nodes)
     def writes(self, n: ModelValue) -> None:
-        """A node writes the register, which nobody has written since it has read it."""
+        """A node writes the register, which no node has written since it read it."""
         require(self.seen[n] == self.register.version)
         require(self.count[n] > self.register.count)
         self.register.count = self.count[n]
@@ -98,11 +98,11 @@ class CountersConformance(Conformance):
             raise NotCovered("there is a stranger")
 
     def constants(self) -> Mapping[str, Any]:
-        """As many nodes as there are."""
+        """As many nodes as in the trace, but at least two."""
         return {"nodes": max(2, len(self.nodes))}
 
     def bind(self, protocol: Protocol) -> None:
-        """Nodes by their names."""
+        """Bind nodes by their names."""
         assert isinstance(protocol, Counters)
         self.n = dict(zip(self.nodes, protocol.nodes, strict=False))
 
@@ -134,7 +134,7 @@ class CountersConformance(Conformance):
 
 
 def happened(*told: tuple[str, str] | tuple[str, str, dict[str, Any]]) -> list[Event]:
-    """Events from their nodes, actions and parameters, node by node as a trace has them."""
+    """Make events from nodes, actions and parameters, node by node as in a trace."""
     numbers: dict[str, int] = {}
     events = []
     for node, what, *parameters in told:

@@ -10,7 +10,7 @@ from fencepost.traces.validation.conformance import Conformance, Event, NotCover
 
 
 class Counting(Protocol):
-    """Two writers share a counter; each may only write what is one more than it has seen."""
+    """Two writers share a counter. Each may write only the successor of what it has seen."""
 
     name = "counting"
     writers: tuple[ModelValue, ...] = model_values("w", 2, "who writes")
@@ -32,7 +32,7 @@ class Counting(Protocol):
 
 
 class CountingConformance(Conformance):
-    """Writers are nodes; they tell what they have read and written, by its number as a version."""
+    """Writers are nodes. They record what they read and wrote; the number is its version."""
 
     name = "counting"
     protocol = Counting

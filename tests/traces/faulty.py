@@ -1,4 +1,4 @@
-"""Runs of a store in which something is wrong, and in which nobody but the trace tells."""
+"""Runs of a store with a fault that only its trace shows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _JUDGES = (
 
 
 def without_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the judge of the simulator finds, the run goes on: so nothing but its trace tells of a fault."""
+    """The run continues whatever the judge of the simulator finds, so only its trace shows the fault."""
     for name in _JUDGES:
         original = getattr(Judge, name)
 
@@ -46,8 +46,8 @@ def without_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def faulty(case: Case, fault: Planted | None = None) -> list[Event]:
-    """The trace of a case, in whose roles there may be a fault. It is gone afterwards: the protocol has the very rules
-    that it may be in.
+    """The trace of a case, perhaps with a fault in a role. The fault is removed afterwards, because the protocol uses
+    the same rules.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
         without_judge(monkeypatch)
@@ -96,4 +96,4 @@ MORE = [
         lambda f, metadata, last, *a: f(metadata, last + 1, *a),
     ),
 ]
-"""Faults that the judge of the simulator may know nothing of, besides those that are planted for it."""
+"""Faults that the judge of the simulator may not notice, in addition to those planted for it."""

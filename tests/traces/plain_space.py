@@ -1,6 +1,4 @@
-"""What was visited of a state space, found the plain way: rows of the tables as Python has them, and one state after
-the other.
-"""
+"""The visited part of a state space, computed the plain way: table rows as Python objects, one state after another."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from fencepost.traces.validation.space_coverage import MOST_UNVISITED, Visit, Vi
 
 
 def ways(space: StateSpace) -> list[Visit]:
-    """All steps that the table knows."""
+    """All steps in the table."""
     if space.manifest.edges is not None:
         rows = space.dataset("edges").to_table().to_pylist()
         return [(row["source"], row["target"], row["action"], row["parameters"]) for row in rows]
@@ -25,7 +23,7 @@ def ways(space: StateSpace) -> list[Visit]:
 
 
 def walked(space: StateSpace, seed: int, walks: int, length: int) -> Visited:
-    """What some random walks visit."""
+    """The states and steps that some random walks visit."""
     rows = space.dataset("states").to_table(["fingerprint", "parent"]).to_pylist()
     out: dict[int, list[Visit]] = {}
     for way in ways(space):
@@ -61,7 +59,7 @@ def plain(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) -> di
         some = [step for step in steps if step[2:] == label]
         for place, count in enumerate((1, label in anywhere, len(some), sum(step in visited.steps for step in some))):
             counts[place] += count
-    # How many steps after what was visited a state is.
+    # The number of steps from the visited states to each state.
     distance = {state: 0 for state in depth if state in visited.states}
     at = 0
     while at <= len(depth):

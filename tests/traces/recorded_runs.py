@@ -1,4 +1,4 @@
-"""Runs of the simulator as a recorder would have seen them: its proxy stands before the network, its watch on the
+"""Runs of the simulator as a recorder would see them: its proxy stands before the network, and its watch on the
 metadata is late.
 """
 
@@ -33,7 +33,7 @@ VALIDATOR = Validator(RecordedConformance)
 
 
 class Recording:
-    """The trace of a recorder that has not been written to a disk."""
+    """The trace of a recorder, kept in memory."""
 
     def __init__(self, seed: int, bookies: int) -> None:
         self.events: list[Event] = []
@@ -50,7 +50,7 @@ class Recording:
         self.events.append(Event("proxy", 1, len(self.events) + 1, action, subject, plain))
 
     def passed(self, direction: str, bookie: str, connection: str, payload: bytes) -> None:
-        """As the proxy's Link tells of a message."""
+        """Record a message as the Link of the proxy does."""
         message = observer.request_of(payload) if direction == "request" else observer.response_of(payload)
         self.look()
         key = (connection, *message.key)
@@ -106,7 +106,7 @@ class Recording:
 
 
 class Watched(SimNetwork):
-    """A network that is seen by a recorder."""
+    """A network watched by a recorder."""
 
     recording: Recording
 
@@ -146,7 +146,7 @@ def _watched(recording: Recording) -> Iterator[None]:
 
 
 def record(case: Case) -> tuple[Outcome, list[Event]]:
-    """Run a case, and what a recorder would have recorded of it."""
+    """Run a case. Returns its outcome and what a recorder would have recorded."""
     recording = Recording(case.seed, case.bookies)
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Any) -> None:
@@ -162,17 +162,17 @@ def record(case: Case) -> tuple[Outcome, list[Event]]:
 
 @cache
 def recorded(seed: int, profile: str, protections: Protections = ALL) -> tuple[Outcome, list[Event]]:
-    """What became of a seed, and its recording. Nobody must change it."""
+    """The outcome of a seed, and its recording. Shared: do not change it."""
     return record(drawn(seed, profile, protections))
 
 
 def validate(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
-    """Hold a recording to the protocol."""
+    """Validate a recording against the protocol."""
     return VALIDATOR.validate(LEDGER, events, shuffle)
 
 
 def said(verdict: Verdict) -> str:
-    """What is said of a recording that is not accepted."""
+    """The complaints about a recording that is not accepted."""
     return verdict.problem or "; ".join(
         f"{each.event.seq} {each.event.action} [{each.step.title}]: {each.why}" for each in verdict.refusals
     )

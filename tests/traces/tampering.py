@@ -24,12 +24,12 @@ class Tampered:
 
     @property
     def what(self) -> tuple[str, str, str]:
-        """The kind of it."""
+        """The kind of the change."""
         return self.how, self.event.action, self.field
 
 
 def renumbered(events: Sequence[Event]) -> list[Event]:
-    """The events of each incarnation numbered anew as they stand, so that no gap tells of what was done."""
+    """Renumber the events of each incarnation in their order, so that no gap reveals the change."""
     numbers: dict[tuple[str, int], int] = {}
     found = []
     for event in events:
@@ -50,7 +50,7 @@ def doubled(events: Sequence[Event], place: int) -> Tampered:
 
 
 def cut(events: Sequence[Event], place: int) -> Tampered:
-    """Nothing is there of an incarnation from an event on."""
+    """An incarnation ends before an event."""
     key, seq = (events[place].node, events[place].incarnation), events[place].seq
     return Tampered("cut", events[place], "", [e for e in events if (e.node, e.incarnation) != key or e.seq < seq])
 
@@ -71,7 +71,7 @@ def swapped(events: Sequence[Event], place: int) -> Tampered | None:
 
 
 def altered(events: Sequence[Event], place: int, bookies: Sequence[str]) -> Iterator[Tampered]:
-    """One field of an event is another."""
+    """One field of an event has another value."""
     event = events[place]
     for name, value in event.parameters.items():
         for field, wrong in _wrong(name, value, bookies):
@@ -80,7 +80,7 @@ def altered(events: Sequence[Event], place: int, bookies: Sequence[str]) -> Iter
 
 
 def _wrong(name: str, value: Any, bookies: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Other values for a field, and what they are called."""
+    """Other values for a field, and their names."""
     if value is None and name != "lac":
         return
     match name:
@@ -133,7 +133,7 @@ def _wrong_metadata(metadata: Mapping[str, Any], bookies: Sequence[str]) -> Iter
 
 
 def tampered(events: Sequence[Event]) -> Iterator[Tampered]:
-    """All that is done to a trace."""
+    """All changes to a trace."""
     bookies = sorted(
         {event.node for event in events if event.action == "started" and event.parameters["kind"] == "bookie"}
     )

@@ -24,7 +24,7 @@ def visited(*happened: tuple[str, int | None]) -> Visits:
 
 
 def text(place: str) -> str:
-    """The line itself, which is where it is said to be."""
+    """The text of the line, checked to be at its reported place."""
     file, number, told = place.split(":", 2)
     assert file == "branching.py" and SOURCE[int(number) - 1].strip() == told.strip()
     return told.strip()

@@ -35,7 +35,7 @@ def traces(draw: st.DrawFn) -> tuple[list[Step], list[str]]:
 
 
 def is_allowed(order: Sequence[int], steps: Sequence[Step], nodes: Sequence[str]) -> bool:
-    """Whether causes come first, by the words of the module: asked of a whole order and step by step, not by a
+    """Whether causes come first, by the definition in the module: checked for a whole order and step by step, not by a
     graph.
     """
     at = {number: place for place, number in enumerate(order)}
@@ -64,7 +64,7 @@ def is_allowed(order: Sequence[int], steps: Sequence[Step], nodes: Sequence[str]
 
 
 def orders_of(order: PartialOrder) -> set[tuple[int, ...]]:
-    """All orders in which nothing comes before what it waits for."""
+    """All orders in which every step comes after what it waits for."""
     found: set[tuple[int, ...]] = set()
 
     def go_on(taken: tuple[int, ...], waits: list[int], ready: list[int]) -> None:

@@ -29,8 +29,8 @@ FIRST = [[0, ["b1", "b2", "b3"]]]
 
 
 def of_the_store(seed: int, profile: str) -> Case:
-    """A case in which everybody has the key of the ledger, and no bookie shows an entry that is damaged: those cannot
-    be told from lies.
+    """A case in which all clients have the key of the ledger and no bookie returns a damaged entry: those cannot be
+    distinguished from lies.
     """
     case = drawn(seed, profile)
     return replace(case, faults=tuple(fault for fault in case.faults if fault not in ("impostors", "bit_rot")))
@@ -72,7 +72,7 @@ def test_whoever_has_another_key_is_not_covered() -> None:
 
 
 class Seen:
-    """A recording that is made event by event. Bookies answer at once, unless a code of None says that they do not."""
+    """A recording made event by event. Bookies answer at once, unless the code is None."""
 
     def __init__(self, new: bool = True) -> None:
         self.events: list[Event] = []
@@ -94,7 +94,7 @@ class Seen:
         self.tell("metadata_seen", version=version, metadata=metadata, new=self.new)
 
     def ask(self, kind: str, bookie: str, **parameters: Any) -> dict[str, Any]:
-        """A request; what its response has in common with it."""
+        """Record a request. Returns the fields that its response shares."""
         self.number += 1
         same: dict[str, Any] = {
             "kind": kind,
@@ -119,7 +119,7 @@ class Seen:
         recovery: bool = False,
         length: int | None = None,
     ) -> None:
-        """An entry to some bookies, of ten bytes."""
+        """Add an entry of ten bytes to some bookies."""
         told = {"lac": entry - 1 if lac is None else lac, "length": length or 10 * (entry + 1), "deferred_sync": False}
         for same in [
             self.ask("add", bookie, entry=entry, recovery=recovery, **told) for bookie in bookies or ("b1", "b2", "b3")
@@ -183,7 +183,7 @@ def recovered(entries: int = 4, end: int | None = None, closes: bool = True) -> 
 
 
 def refused(seen: Seen) -> str:
-    """What is said of a recording that is rejected: the steps, and the lines that refuse them."""
+    """The complaints about a rejected recording: the steps, and the lines that refuse them."""
     verdict = validate(seen.events)
     assert not verdict.accepted and verdict.covered, verdict.problem or "it is accepted"
     return (

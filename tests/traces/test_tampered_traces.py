@@ -193,7 +193,7 @@ NEVER_SWAPPED = {
 
 
 def reason(change: Tampered) -> str | None:
-    """Why a change need not be found."""
+    """Why a change need not be found, if there is a reason."""
     action = change.event.action
     if change.how == "swapped":
         return None if (action, change.field) in NEVER_SWAPPED else "neither follows from the other"

@@ -23,7 +23,7 @@ from fencepost.traces.folder import Folder, parsed, stem_of
 from fencepost.traces.spool import Contents
 
 SMALL: dict[str, Any] = {"segment": 1 << 16, "event_limit": 1 << 12, "size_limit": 1 << 20}
-"""Sizes with which a few events need several files."""
+"""Sizes small enough that a few events need several files."""
 
 KEYS = st.text(string.ascii_lowercase, min_size=1, max_size=5)
 JSON = st.recursive(
@@ -103,7 +103,7 @@ for number in range(10**9):
         told = 0
         while told < 20_000:
             told = int(process.stdout.readline())
-        assert pack(tmp_path) == 0 or not packs  # it lives
+        assert pack(tmp_path) == 0 or not packs  # the process is alive
         process.send_signal(signal.SIGKILL)
         told = int((["0", *process.stdout.read().split()])[-1]) or told
     assert process.returncode == -signal.SIGKILL
@@ -258,7 +258,7 @@ def test_a_full_disk_stops_the_trace_and_nothing_else(tmp_path: Path, monkeypatc
 
 
 def test_a_real_full_disk(tmp_path: Path) -> None:
-    """On a file system of 200 KiB, if this user may make one."""
+    """On a file system of 200 KiB, if this user may create one."""
     place = tmp_path / "small"
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", str(place)], capture_output=True).returncode:

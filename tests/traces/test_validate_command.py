@@ -21,7 +21,7 @@ Said = tuple[int, str, str]
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Runs the command: its exit code, standard output and standard error."""
+    """Run the command. Returns its exit code, standard output and standard error."""
 
     def run(*arguments: str | Path) -> Said:
         code = main(["validate", *map(str, arguments)])

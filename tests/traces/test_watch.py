@@ -94,7 +94,7 @@ def test_what_is_remembered_can_be_stored() -> None:
 
 
 def store_events(seed: int, without: str | None = None) -> list[Event]:
-    """The events of a run, in the order in which they happen."""
+    """The events of a run in the order in which they happened."""
     found: list[Event] = []
 
     def emit(

@@ -1,4 +1,4 @@
-"""Traces of the store from the simulator, and what can be done to them."""
+"""Traces of the store from the simulator, and operations on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fencepost.traces.validation.validate import Validator, Verdict
 LEDGER = "7"
 
 VALIDATOR = Validator(StoreConformance)
-"""One for all traces, which share its cache."""
+"""One validator for all traces, which share its cache."""
 
 
 def sorted_by_node(events: Sequence[Event]) -> list[Event]:
@@ -29,7 +29,7 @@ def sorted_by_node(events: Sequence[Event]) -> list[Event]:
 
 
 def run(case: Case) -> tuple[Outcome, list[Event]]:
-    """Run a case, with its trace: as it is when it was written and read again."""
+    """Run a case. Returns its outcome, and its trace after writing and reading it."""
     events: list[Event] = []
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Any) -> None:
@@ -43,17 +43,17 @@ def run(case: Case) -> tuple[Outcome, list[Event]]:
 
 @cache
 def traced(seed: int, profile: str, protections: Protections = ALL) -> tuple[Outcome, list[Event]]:
-    """What became of a seed, and its trace. Nobody must change it."""
+    """The outcome of a seed, and its trace. Shared: do not change it."""
     return run(drawn(seed, profile, protections))
 
 
 def validate(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
-    """Hold a trace of the store to the protocol."""
+    """Validate a trace of the store against the protocol."""
     return VALIDATOR.validate(LEDGER, events, shuffle)
 
 
 def said(verdict: Verdict) -> str:
-    """What is said of a trace that is not accepted."""
+    """The complaints about a trace that is not accepted."""
     return verdict.problem or "; ".join(
         f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}"
         for each in verdict.refusals

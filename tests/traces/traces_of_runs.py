@@ -1,4 +1,4 @@
-"""Traces of runs of the simulator, and of counters, as files."""
+"""Traces of simulated runs, and of counters, as files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.traces import RunsFile
 
 
 def write_runs(path: Path, seeds: Iterable[int], profile: str, without: str | None = None) -> int:
-    """Run seeds, perhaps without a protection, and write what happened; how many events that are."""
+    """Run seeds, perhaps without a protection, and write their traces. Returns the number of events."""
     protections = ALL if without is None else ALL.replace(**{without: False})
     count = 0
     with RunsFile(path) as file:

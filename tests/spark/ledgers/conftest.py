@@ -17,7 +17,7 @@ import fencepost
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Three bookies on a loop of a thread of their own, and a store."""
+    """Three bookies on an event loop in its own thread, and a store."""
     folder = tmp_path_factory.mktemp("cluster")
     told, is_up = SimpleNamespace(), threading.Event()
 

@@ -63,7 +63,7 @@ Holds = Callable[[dict[str, int]], bool]
 
 @st.composite
 def conditions(draw: st.DrawFn) -> tuple[Any, Holds]:
-    """A condition of Spark, and what it says."""
+    """A condition of Spark, and a function that evaluates it."""
     column = draw(st.sampled_from(["ledger", "entry", "length"]))
     kind = draw(st.sampled_from([*KINDS, datasource.In, datasource.IsNotNull, datasource.Not, "text"]))
     value = draw(VALUES)

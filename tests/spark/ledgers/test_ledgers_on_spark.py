@@ -28,7 +28,7 @@ FILTERS = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Four bookies on a loop of a thread of their own, one of which a test can end."""
+    """Four bookies on an event loop in its own thread. A test can end one of them."""
     folder = tmp_path_factory.mktemp("cluster")
     told = SimpleNamespace(is_over=None)
     is_up = threading.Event()

@@ -31,7 +31,7 @@ def entries(cluster: Any, name: str) -> list[Any]:
 
 
 def left_over(cluster: Any, *names: str) -> set[int]:
-    """Ledgers that are written for a log and are not in it."""
+    """Ledgers written for a log that are not in it."""
 
     async def look(store: Any) -> set[int]:
         chains = [await store.log(name).chain() for name in names]
@@ -97,7 +97,7 @@ def test_what_fails_leaves_nothing_and_says_why_in_one_line(spark: Any, cluster:
     with cluster.store.log("failing").writer(name="somebody"):
         assert "which this process does not lead after 0.3 s: somebody does" in said(text, leadTimeout="0.3")
     assert entries(cluster, "failing") == []
-    # Spark kills the other tasks of a write that fails, and maybe after it was aborted: what they leave is known.
+    # Spark kills the other tasks of a failed write, perhaps after it was aborted. What they leave is known.
     assert cluster.store.run(lambda store: store.log("failing").batches("any").delete_given_up(1 << 60)) <= 2
     assert left_over(cluster, "failing") == set()
 
@@ -153,7 +153,7 @@ def test_a_stream_from_log_to_log_has_each_row_once_and_moves_its_cursor(
         "Spark says that a batch is done with when it begins the next one"
     )
 
-    # The last batch was in the log when the driver was killed, and Spark did not know yet: it makes it again.
+    # The last batch was in the log when the driver was killed. Spark did not know that yet, and writes it again.
     last = max(int(each.name) for each in (checkpoint / "commits").iterdir() if each.name.isdigit())
     for name in (f"{last}", f".{last}.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
@@ -162,7 +162,7 @@ def test_a_stream_from_log_to_log_has_each_row_once_and_moves_its_cursor(
     assert doubled() == [*range(0, 400, 2)]
     assert left_over(cluster, "from", "to") == set()
 
-    # A new query begins where the cursor is, and has an id of its own.
+    # A new query begins at the cursor, and has its own id.
     shutil.rmtree(checkpoint)
     append(200)
     run(startingOffsets="earliest")

@@ -23,7 +23,7 @@ def source(reader: Any, cluster: Any, **options: Any) -> Any:
 
 
 def written(cluster: Any, name: str, data: list[bytes], per_ledger: int, **options: Any) -> list[Position]:
-    """A log with these entries, every third with a key; where they are."""
+    """Write a log with these entries, every third with a key. Returns their positions."""
 
     async def write(store: Any) -> list[Position]:
         log = store.log(name)
