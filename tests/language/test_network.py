@@ -504,7 +504,7 @@ def test_a_topic_is_told_exactly_where_there_is_one() -> None:
             list(ways(plain, body))
 
 
-# -- what is read, what is told, what is wrong -------------------------------------------------------------------------
+# -- reads, events and errors ------------------------------------------------------------------------------------------
 
 
 def test_only_the_channels_that_are_named_are_read() -> None:

@@ -206,7 +206,7 @@ def test_the_data_loss_is_told_from_end_to_end() -> None:
     assert all(Entry(1, 1) in bookie.entries for bookie in last["bookie"].values())
 
 
-# -- where recovery waits for nothing ----------------------------------------------------------------------------------
+# -- without needless waits --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("row", by_states(GOES_ON), ids=str)
@@ -350,7 +350,7 @@ def test_a_reader_that_nobody_answers_gives_up() -> None:
     assert not next(a.taken for a in result.actions if a.name == "reader_gives_up")
 
 
-# -- what the invariants are there for: a protocol with one rule left out ---------------------------------------------
+# -- the need for each invariant: a protocol without one rule ---------------------------------------------------------
 
 
 class ConfirmsWhatItDoesNotStore(BookKeeper):

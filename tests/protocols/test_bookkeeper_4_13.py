@@ -199,7 +199,7 @@ def test_constants_that_make_no_sense_are_refused(constants: dict[str, Any], bro
     assert result.exit_code == 10
 
 
-# -- what the invariants are there for: a protocol with one rule left out ---------------------------------------------
+# -- the need for each invariant: a protocol without one rule ---------------------------------------------------------
 
 
 class ConfirmsWhatItDoesNotStore(BookKeeper413):

@@ -196,7 +196,7 @@ def test_what_each_protection_is_needed_for(off: dict[str, Any], lengths: tuple[
         assert (result.verdict, length(result)) == (CUT_OFF if expected else "holds", expected)
 
 
-# -- the page says what is so -----------------------------------------------------------------------------------------
+# -- the page ---------------------------------------------------------------------------------------------------------
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper-boot.md").read_text()
 
@@ -224,7 +224,7 @@ def test_the_page_names_every_constant() -> None:
     assert set(re.findall(r"`(\w+)`", section)) == set(constants_of(BookKeeperBoot))
 
 
-# -- and otherwise ----------------------------------------------------------------------------------------------------
+# -- further checks ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.campaign
@@ -301,7 +301,7 @@ def test_what_readers_are_told_when_everything_is_destroyed() -> None:
     check(asked_for, invariants=[DENIED], options=Options(workers=1)).must_hold()
 
 
-# -- the stories that BP-46 tells -------------------------------------------------------------------------------------
+# -- scenarios of BP-46 -----------------------------------------------------------------------------------------------
 
 
 def story(name: str) -> tuple[list[str], Any]:
@@ -408,7 +408,7 @@ def test_scenario_2_with_limbo() -> None:
     assert told.state.variables()["recovery"][ModelValue("r1")].lap == 1
 
 
-# -- what the model promises beyond its invariants --------------------------------------------------------------------
+# -- promises beyond the invariants -----------------------------------------------------------------------------------
 
 
 class Watched(BookKeeperBoot):
@@ -538,7 +538,7 @@ def test_what_can_happen_is_found(never: str) -> None:
     check(Watched.configured("two-crashes"), invariants=[never]).must_violate(never)
 
 
-# -- limbo ends -------------------------------------------------------------------------------------------------------
+# -- the end of limbo -------------------------------------------------------------------------------------------------
 
 
 class Impatient(BookKeeperBoot):
@@ -575,7 +575,7 @@ def test_limbo_does_not_end_after_a_power_failure() -> None:
     check(two, invariants=[promise], options=Options(workers=1)).must_violate(promise)
 
 
-# -- what the invariants are there for: a protocol with one rule left out ---------------------------------------------
+# -- the need for each invariant: a protocol without one rule ---------------------------------------------------------
 
 
 class LeavesLimboBeforeRecovery(BookKeeperBoot):

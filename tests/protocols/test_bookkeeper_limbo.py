@@ -200,7 +200,7 @@ def test_python_is_rarely_called() -> None:
     assert result_of(BookKeeperLimbo.configured("protected")).evaluations < 2_000
 
 
-# -- what the counterexamples tell -------------------------------------------------------------------------------------
+# -- counterexamples ---------------------------------------------------------------------------------------------------
 
 
 def story(name: str) -> tuple[Trace, int, str]:
@@ -267,7 +267,7 @@ def test_constants_that_make_no_sense_are_refused(constants: dict[str, Any], bro
     assert result.exit_code == 10
 
 
-# -- what the invariants are there for: a protocol with one rule left out ---------------------------------------------
+# -- the need for each invariant: a protocol without one rule ---------------------------------------------------------
 
 
 class ConfirmsWhatItDoesNotStore(BookKeeperLimbo):

@@ -449,7 +449,7 @@ def test_where_logs_have_parted_the_one_of_the_follower_is_cut_off() -> None:
     assert behaviour["s1"].log == behaviour["s2"].log
 
 
-# -- where liveness is tested, nothing happens without a reason -------------------------------------------------------
+# -- the liveness configuration: no needless events -------------------------------------------------------------------
 
 
 def lively(**constants: Any) -> Behaviour:
@@ -542,7 +542,7 @@ def test_voters_change_only_if_that_leaves_a_majority() -> None:
     assert not behaviour.disconnect(("s1", "s2"), ("s1", "s4")).enabled(add)
 
 
-# -- what the invariants are there for: a protocol with one rule left out ---------------------------------------------
+# -- the need for each invariant: a protocol without one rule ---------------------------------------------------------
 
 
 class Eager(Server):

@@ -246,7 +246,7 @@ def test_the_administrator_asks_for_a_server_that_has_caught_up() -> None:
     assert behaviour["s4"].role is Role.VOTER
 
 
-# -- what the properties are there for: a protocol with one rule left out ---------------------------------------------
+# -- the need for each property: a protocol without one rule ----------------------------------------------------------
 
 
 def adds(me: Server, add_server: ModelValue) -> None:

@@ -134,7 +134,7 @@ def test_the_limit_is_a_number() -> None:
         LedgerChaining(next_ledger_limit="many")
 
 
-# -- what the invariants are there for: a protocol with one rule left out ---------------------------------------------
+# -- the need for each invariant: a protocol without one rule ---------------------------------------------------------
 
 
 class WritesBeforeAppending(LedgerChaining):

@@ -565,7 +565,7 @@ def test_a_fault_in_a_rule_is_told(fault: str, told: dict[str, str]) -> None:
     assert told[fault] == PLANTED[fault][3]
 
 
-# -- mutants from the source -------------------------------------------------------------------------------------------
+# -- generated mutants -------------------------------------------------------------------------------------------------
 
 SOURCE = '''"""A protocol."""
 

@@ -146,7 +146,7 @@ async def observer(cluster: TestCluster, host_id: int) -> TestHost:
     return cluster[host_id]
 
 
-# -- how it stands -----------------------------------------------------------------------------------------------------
+# -- the state of the quorum -------------------------------------------------------------------------------------------
 
 
 def test_any_member_describes_the_quorum_in_each_version(run: Run) -> None:

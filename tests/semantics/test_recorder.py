@@ -305,7 +305,7 @@ def test_a_choice_outside_an_action_is_refused() -> None:
         one_of((1, 2))
 
 
-# -- what disables, and what is an error -------------------------------------------------------------------------------
+# -- disabled actions and errors ---------------------------------------------------------------------------------------
 
 
 def test_an_author_s_except_can_not_swallow_that_an_action_is_disabled() -> None:
@@ -599,7 +599,7 @@ def test_what_an_initial_state_raises_is_told() -> None:
         starts(start=start)
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- events -----------------------------------------------------------------------------------------------------------
 
 
 class Ping(Message):

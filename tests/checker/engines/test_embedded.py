@@ -1026,7 +1026,7 @@ def test_what_is_raised_in_the_initial_state() -> None:
         assert explored.raised_at is not None and list(explored.raised_at.path) == []
 
 
-# -- the same everywhere ----------------------------------------------------------------------------------------------
+# -- reproducibility --------------------------------------------------------------------------------------------------
 
 
 class Word(Message):

@@ -76,7 +76,7 @@ class Refining(Counter):
     counter = refines(Counter, {"n": "n"})
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
+# -- refusals ---------------------------------------------------------------------------------------------------------
 
 BEYOND = {name: (least - 1, most + 1) for name, (least, most) in RANGES.items()}
 
@@ -187,7 +187,7 @@ def test_options_are_validated_with_the_protocol() -> None:
             check(Returning(), engine=engine, checkpoint="nowhere/at/all")
 
 
-# -- which engine is meant --------------------------------------------------------------------------------------------
+# -- the choice of engine ---------------------------------------------------------------------------------------------
 
 
 def test_options_say_the_engine() -> None:
@@ -257,7 +257,7 @@ def test_what_there_is_not(engine: str, given: dict[str, Any], message: str) -> 
     assert str(refused.value) == message
 
 
-# -- how errors name options ------------------------------------------------------------------------------------------
+# -- options in errors ------------------------------------------------------------------------------------------------
 
 
 def test_an_error_spells_its_options_as_the_user_does() -> None:

@@ -49,7 +49,7 @@ def labelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(symmetry, "MAX_PERMUTATIONS", 1)
 
 
-# -- graphs, of which canonical forms are known to be hard ------------------------------------------------------------
+# -- graphs with hard canonical forms ---------------------------------------------------------------------------------
 
 NODES = [ModelValue(f"n{i}", i) for i in range(8)]
 

@@ -319,7 +319,7 @@ def test_with_a_view_the_explored_steps_are_judged() -> None:
     assert {len(r.must_violate("as_counter")) for r in everywhere(lambda: Viewed(most=14))} == {16}
 
 
-# -- what a computed part has read so far -----------------------------------------------------------------------------
+# -- reads of computed parts ------------------------------------------------------------------------------------------
 
 
 class Late(Protocol):
@@ -383,7 +383,7 @@ def test_what_was_decided_is_kept_with_the_tables() -> None:
     assert any(what is None for _, what in decided[0]) and any(what for _, what in decided[0])
 
 
-# -- what it costs ----------------------------------------------------------------------------------------------------
+# -- cost -------------------------------------------------------------------------------------------------------------
 
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1, "message_loss": False}
 
@@ -506,7 +506,7 @@ def test_a_planted_fault_is_found(fault: str, length: int | None) -> None:
     assert found == [length] * 3
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
+# -- refusals ---------------------------------------------------------------------------------------------------------
 
 
 class Place(Record):

@@ -175,7 +175,7 @@ class Plain:
                             yield p.name, last, first
 
 
-# -- what a walk is ---------------------------------------------------------------------------------------------------
+# -- walks ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["bookkeeper-4.13", "ledger-chaining"])
@@ -279,7 +279,7 @@ def test_whoever_waits_enters(lock: type[Protocol], stays_out: bool) -> None:
     assert f"met by walk {result.violations[0].walk}" in str(result) and "for ever" in str(result)
 
 
-# -- the same again ---------------------------------------------------------------------------------------------------
+# -- reproducibility --------------------------------------------------------------------------------------------------
 
 
 def explored(protocol: Protocol, **options: Any) -> Exploration:
@@ -355,7 +355,7 @@ def test_walks_of_other_seeds_are_others() -> None:
     assert len({tuple(w.path) for w in again if w is not None}) == 3
 
 
-# -- what is found ----------------------------------------------------------------------------------------------------
+# -- findings ---------------------------------------------------------------------------------------------------------
 
 
 class Colour(Enum):
@@ -533,7 +533,7 @@ def test_what_raises_in_an_initial_state() -> None:
     assert (result.exit_code, len(result.error_trace)) == (75, 1)
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- reports ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_simulation_is_never_complete() -> None:

@@ -49,7 +49,7 @@ from fencepost.semantics import Stepper, Symmetry, symmetry
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 SEEDS = range(1_000) if THOROUGH else [11, 13, 21, 27, 37, 51, 58, 65, 74, 81, 86, 90]
 
-# -- orbits, counted by hand ------------------------------------------------------------------------------------------
+# -- orbits, counted separately ---------------------------------------------------------------------------------------
 
 
 def exchanged(tag: Any, swap: Mapping[str, str]) -> Any:

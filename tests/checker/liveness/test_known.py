@@ -242,7 +242,7 @@ def test_more_demands_and_predicates_than_a_word_has_bits() -> None:
     assert stem == [] and len(loop) == 66
 
 
-# -- what is judged, and when ------------------------------------------------------------------------------------------
+# -- which properties are judged ---------------------------------------------------------------------------------------
 
 
 def test_safety_comes_first() -> None:

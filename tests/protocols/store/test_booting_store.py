@@ -161,7 +161,7 @@ def test_constants_that_make_no_sense_are_refused(constants: dict[str, Any], bro
     assert check(BootingStore(**constants)).verdict == broken
 
 
-# -- it is `bookkeeper-boot` -------------------------------------------------------------------------------------------
+# -- refinement of `bookkeeper-boot` -----------------------------------------------------------------------------------
 
 DECLARED: Any = next(one for one in BootingStore.declared("refinement") if one.name == REFINEMENT)
 

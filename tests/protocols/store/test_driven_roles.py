@@ -57,7 +57,7 @@ def every_transition(directory: Path, **constants: Any) -> tuple[DriveResult, in
     return result, opened.manifest.edges or 0
 
 
-# -- following --------------------------------------------------------------------------------------------------------
+# -- following transitions --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
