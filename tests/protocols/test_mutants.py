@@ -546,11 +546,12 @@ the removed one. The next row removes both.
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, str]:
+def verdicts() -> dict[str, str]:
     """The verdict on each planted fault."""
     asked = json.dumps([row[:3] for row in PLANTED.values()])
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("plant.py"))],
+        [sys.executable, "-m", "tests.protocols.plant"],
+        cwd=ROOT,  # for ``bench``
         input=asked,
         capture_output=True,
         text=True,
@@ -561,8 +562,8 @@ def told() -> dict[str, str]:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("fault", PLANTED)
-def test_a_fault_in_a_rule_is_told(fault: str, told: dict[str, str]) -> None:
-    assert told[fault] == PLANTED[fault][3]
+def test_a_fault_in_a_rule_is_told(fault: str, verdicts: dict[str, str]) -> None:
+    assert verdicts[fault] == PLANTED[fault][3]
 
 
 # -- generated mutants -------------------------------------------------------------------------------------------------
