@@ -14,7 +14,7 @@ from fencepost.behaviours.messages import At, passages
 from fencepost.language.values import show
 
 
-def told(trace: Trace) -> list[tuple[str, str, str, int, str, int | None]]:
+def fates(trace: Trace) -> list[tuple[str, str, str, int, str, int | None]]:
     return [(p.source, p.dest, p.text, p.sent.step, p.fate, p.ended.step if p.ended else None) for p in passages(trace)]
 
 
@@ -28,7 +28,7 @@ def test_received_lost_and_timed_out() -> None:
             ("bookie_is_fenced(b=b2)", ("delivered",)),
         ],
     )
-    assert told(trace) == [
+    assert fates(trace) == [
         ("w2", "b1", "Fence()", 1, "timed out", 3),
         ("w2", "b2", "Fence()", 1, "received", 4),
         ("w1", "b1", "AddEntry(entry=1)", 2, "in flight", None),
@@ -50,7 +50,7 @@ def test_in_flight_from_the_start_sent_again_and_dropped() -> None:
             ("send(source=h1, dest=h2)", ("1",)),
         ],
     )
-    assert told(trace) == [
+    assert fates(trace) == [
         ("h1", "h2", "Parcel(number=0)", 0, "received", 4),
         ("h2", "h1", "Parcel(number=1)", 1, "dropped", 5),
         ("h2", "h1", "Parcel(number=1)", 2, "sent again", 2),

@@ -294,7 +294,7 @@ def test_who_may_do_everything_is_told_to_nobody(serve: Serve, connect: Connect,
     client = connect(server)
     assert client.call([zk.CREATE, ["/mine", b"", [(31, "digest", "other:hash")], 0]])[3] == 0
     for word in ("conf", "envi", "srvr", "mntr"):
-        said = said_by(server, word)
+        said = reply_to(server, word)
         assert form not in said and "superDigest" not in said
     assert connect(server).call([zk.GET_DATA, ["/mine", False]])[3] == -102
     guess = connect(server)
@@ -305,7 +305,7 @@ def test_who_may_do_everything_is_told_to_nobody(serve: Serve, connect: Connect,
     assert form not in repr(server.service.settings)
 
 
-def said_by(server: Server, word: str) -> str:
+def reply_to(server: Server, word: str) -> str:
     connection, data = raw(server), b""
     connection.sendall(word.encode())
     while more := connection.recv(1 << 16):
@@ -320,7 +320,7 @@ def test_four_letter_words(serve: Serve, connect: Connect) -> None:
     session = f"{client.session:#x}"
 
     def said(word: str) -> str:
-        return said_by(server, word)
+        return reply_to(server, word)
 
     assert said("ruok") == "imok" and said("isro") == "rw"
     assert "Mode: standalone" in said("srvr") and "Zxid: 0x2" in said("stat") and "Clients:" in said("stat")

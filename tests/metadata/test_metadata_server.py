@@ -127,7 +127,7 @@ def test_what_is_not_durable_is_not_seen_and_who_waits_for_nothing_is_answered(s
     assert not writer.stream and len(reader.stream) == 1
     slow.go.set()
     assert writer.answers(2)[3] == 0
-    assert reader.answers(2)[3] == 0, "a sync sees what was asked for before it"
+    assert reader.answers(2)[3] == 0, "a sync waits for earlier requests"
 
 
 def test_a_session_that_moves_sees_what_it_asked_for_over_its_last_connection(serve: Serve, connect: Connect) -> None:

@@ -18,7 +18,7 @@ from fencepost import SearchOptions, check
 from fencepost.language.loading import shipped
 
 
-def said_by(protocol: str, who: str) -> str:
+def verdict(protocol: str, who: str) -> str:
     """The violated property or the broken promise, or ``holds``."""
     if who.startswith("seed "):
         seed = int(who.removeprefix("seed "))
@@ -43,7 +43,7 @@ def main() -> None:
                 texts[module] = replaced(texts.get(module) or path_of(module).read_text(), old, new)
             for module, text in texts.items():
                 plant(module, text)
-            tell(said_by(protocol, who))
+            tell(verdict(protocol, who))
 
         told, ended = in_child(task, 60.0)
         print(json.dumps(told[0] if told else ended), flush=True)

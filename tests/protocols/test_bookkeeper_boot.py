@@ -304,7 +304,7 @@ def test_what_readers_are_told_when_everything_is_destroyed() -> None:
 # -- scenarios of BP-46 -----------------------------------------------------------------------------------------------
 
 
-def story(name: str) -> tuple[list[str], Any]:
+def counterexample(name: str) -> tuple[list[str], Any]:
     """The titles of the steps of a named configuration's counterexample, and its last state."""
     trace = result_of(BookKeeperBoot.configured(name)).must_violate(BookKeeperBoot.configurations[name].expect)
     return [step.action for step in trace.steps], trace.states[-1].variables()
@@ -312,7 +312,7 @@ def story(name: str) -> tuple[list[str], Any]:
 
 @pytest.mark.parametrize(("name", "end"), [("scenario-1", 1), ("scenario-1-closed-ledger", 0)])
 def test_scenario_1_an_entry_is_taken_after_the_ledger_was_closed(name: str, end: int) -> None:
-    actions, last = story(name)
+    actions, last = counterexample(name)
     assert last["meta"].status is LedgerStatus.CLOSED
     assert (last["meta"].last_entry, last["writer"].lac) == (end, end + 1)
     down = "bookie_crashes" if name == "scenario-1" else "bookie_loses_disk"
@@ -324,7 +324,7 @@ def test_scenario_1_an_entry_is_taken_after_the_ledger_was_closed(name: str, end
 
 
 def test_scenario_2_recovery_cuts_off_an_entry_that_is_acknowledged() -> None:
-    actions, last = story("scenario-2")
+    actions, last = counterexample("scenario-2")
     assert "bookie_crashes" in actions
     forgetful = next(bookie for bookie in last["bookie"].values() if bookie.lost)
     assert forgetful.fenced and not forgetful.limbo and forgetful.entries == frozenset()
@@ -332,7 +332,7 @@ def test_scenario_2_recovery_cuts_off_an_entry_that_is_acknowledged() -> None:
 
 
 def test_recovery_by_an_ack_quorum_of_copies_can_wait_for_ever() -> None:
-    _, last = story("an-ack-quorum-to-recover")
+    _, last = counterexample("an-ack-quorum-to-recover")
     recovery = last["recovery"][ModelValue("r1")]
     assert recovery.phase is RecoveryPhase.READING
     assert (recovery.found, recovery.denied, recovery.unknown) == (1, 1, 1)

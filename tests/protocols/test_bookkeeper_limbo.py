@@ -203,7 +203,7 @@ def test_python_is_rarely_called() -> None:
 # -- counterexamples ---------------------------------------------------------------------------------------------------
 
 
-def story(name: str) -> tuple[Trace, int, str]:
+def counterexample(name: str) -> tuple[Trace, int, str]:
     """The counterexample of a configuration, the number of its state before the crash, and the bookie that crashes."""
     trace = result_of(BookKeeperLimbo.configured(name)).must_violate(DATA_LOSS)
     (crash,) = (number for number, step in enumerate(trace.steps) if step.action.startswith("bookie_crashes"))
@@ -216,7 +216,7 @@ def on_bookie(state: State, name: str) -> Any:
 
 @pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if CONFIGURATIONS[name] == 17])
 def test_an_entry_is_acknowledged_and_cut_off(name: str) -> None:
-    trace, _, _ = story(name)
+    trace, _, _ = counterexample(name)
     last = trace.states[-1].variables()
     assert last["meta"].status is LedgerStatus.CLOSED
     assert last["meta"].last_entry == 0
@@ -224,7 +224,7 @@ def test_an_entry_is_acknowledged_and_cut_off(name: str) -> None:
 
 
 def test_scenario_1_an_entry_is_written_after_the_ledger_was_closed() -> None:
-    trace, crash, b = story("scenario-1")
+    trace, crash, b = counterexample("scenario-1")
     before, after = trace.states[crash], trace.states[crash + 1]
     assert before.variables()["meta"].status is LedgerStatus.CLOSED
     assert on_bookie(before, b).fenced and not on_bookie(after, b).fenced
@@ -232,14 +232,14 @@ def test_scenario_1_an_entry_is_written_after_the_ledger_was_closed() -> None:
 
 
 def test_scenario_2_an_entry_is_denied_that_was_acknowledged() -> None:
-    trace, crash, b = story("scenario-2")
+    trace, crash, b = counterexample("scenario-2")
     before, after = trace.states[crash], trace.states[crash + 1]
     assert before.variables()["meta"].status is LedgerStatus.IN_RECOVERY
     assert on_bookie(before, b).entries == {Entry(1, 1)} and not on_bookie(after, b).entries
     denied = [e.text for step in trace.steps[crash + 1 :] if step.by == b for e in step.events if e.kind == "send"]
     assert denied == ["ReadResponse(entry=None, code=NO_SUCH_ENTRY)"]
     assert not any(held.entries for held in trace.states[-1].variables()["bookie"].values()), (
-        "the entry is nowhere any more"
+        "no bookie has the entry any more"
     )
 
 

@@ -357,7 +357,7 @@ def test_a_leader_that_was_removed_and_takes_a_write_never_leaves_as_published()
     behaviour = Behaviour(cluster(2, min_cluster_size=1, max_remove_reconfigs=1))
     behaviour.take("accept_remove_voter_request(s=s1, remove_server=s1)", "client_request(s=s1, v=v1)")
     assert behaviour["s1"].hwm == len(behaviour["s1"].log) == 3
-    assert len(behaviour["s2"].log) == 1, "nobody else has any of it"
+    assert len(behaviour["s2"].log) == 1, "no other server has any of it"
     behaviour.take(*fetches("s2", "s1"), *fetches("s2", "s1"), *fetches("s2", "s1"))
     assert (behaviour["s1"].state, behaviour["s1"].config.committed) == (ServerState.LEADER, False)
     assert not behaviour.violated()
@@ -407,7 +407,7 @@ def test_the_network_changes_pair_by_pair() -> None:
     behaviour.take("send_fetch_request(s=s2, peer=s1)", cut)
     assert not behaviour.enabled("accept_fetch_request_from_voter(s=s1, peer=s2)")
     behaviour.take(cut, "crash_lose_state(s=s2)")
-    assert not behaviour.enabled(cut), "who is lost stays cut off"
+    assert not behaviour.enabled(cut), "a lost server stays cut off"
     assert not behaviour.enabled("change_connection(pair=⟨s1, s3⟩)"), "no third pair may be disconnected"
 
 
@@ -506,17 +506,17 @@ def test_a_candidate_tries_again_when_no_vote_can_come_and_epochs_have_no_limit(
     behaviour.take(*["send_request_vote(s=s1)"] * 3)
     assert behaviour["s1"].current_epoch == 4
     behaviour.disconnect(("s1", "s2"), ("s2", "s3")).take("send_request_vote(s=s1)")
-    assert not behaviour.enabled("send_request_vote(s=s1)"), "its request is on the way"
+    assert not behaviour.enabled("send_request_vote(s=s1)"), "its request is in flight"
     behaviour.take("handle_vote_request(s=s3, peer=s1)")
-    assert not behaviour.enabled("send_request_vote(s=s1)"), "the vote is on the way"
-    assert not behaviour.enabled("send_request_vote(s=s3)"), "who it has voted for can still win"
+    assert not behaviour.enabled("send_request_vote(s=s1)"), "the vote is in flight"
+    assert not behaviour.enabled("send_request_vote(s=s3)"), "the candidate with its vote can still win"
 
 
 def test_a_leader_says_again_what_was_not_heard() -> None:
     behaviour = lively().disconnect(*ISOLATED).take("send_fetch_request(s=s2, peer=s1)", *is_elected("s2", "s3"))
     assert not behaviour.enabled("resend_begin_quorum_epoch_request(s=s2, peer=s1)"), "it is cut off"
     behaviour.disconnect()
-    assert not behaviour.enabled("resend_begin_quorum_epoch_request(s=s2, peer=s3)"), "that was sent, and is on the way"
+    assert not behaviour.enabled("resend_begin_quorum_epoch_request(s=s2, peer=s3)"), "it was sent, and is in flight"
     behaviour.take("resend_begin_quorum_epoch_request(s=s2, peer=s1)", "accept_begin_quorum_request(s=s1, peer=s2)")
     assert not behaviour.enabled("resend_begin_quorum_epoch_request(s=s2, peer=s1)")
     assert not lively().enabled("resend_begin_quorum_epoch_request(s=s1, peer=s2)"), "it follows already"

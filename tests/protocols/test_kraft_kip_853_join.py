@@ -106,7 +106,7 @@ def test_every_action_of_requests_is_taken() -> None:
     ]
     taken = {one.name for result in results for one in result.actions if one.taken}
     asking = {declared.name for declared in KRaftJoin.declared("action")} - {d.name for d in KRaft.declared("action")}
-    assert asking - taken == {"administrator_gives_up"}, "that is taken below"
+    assert asking - taken == {"administrator_gives_up"}, "another test takes that"
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in LARGE])
@@ -239,7 +239,7 @@ def test_the_administrator_asks_for_a_server_that_has_caught_up() -> None:
     behaviour.take("reject_add_request(s=s2)")
     assert said(behaviour, "AddResponse", "s2", "admin") is Refusal.NOT_LEADER
     behaviour.take("handle_add_response(s=s2)")
-    assert not behaviour.enabled(ask), "it was told who leads"
+    assert not behaviour.enabled(ask), "it knows the leader"
     behaviour.take("send_add_request(s=s1, add_server=s4)", "accept_add_request(s=s1, add_server=s4)")
     assert said(behaviour, "AddResponse", "s1", "admin") is None
     behaviour.take("handle_add_response(s=s1)", *fetches("s4", "s1", "observer"))

@@ -17,10 +17,10 @@ def test_zxids_are_the_same_if_they_are_in_the_same_order() -> None:
     pairs = Pairs()
     assert pairs.same(10, EPOCH + 3) and pairs.same(12, 2 * EPOCH + 1) and pairs.same(11, EPOCH + 4)
     assert pairs.same(10, EPOCH + 3)
-    assert not pairs.same(10, EPOCH + 4), "it is another one"
-    assert not pairs.same(9, EPOCH + 4), "that is another one's"
-    assert not pairs.same(9, EPOCH + 5), "it comes before, and that after"
-    assert not pairs.same(13, EPOCH + 5), "it comes after, and that before"
+    assert not pairs.same(10, EPOCH + 4), "10 has another partner"
+    assert not pairs.same(9, EPOCH + 4), "the partner of 11"
+    assert not pairs.same(9, EPOCH + 5), "earlier than 10, with a later partner"
+    assert not pairs.same(13, EPOCH + 5), "later than 12, with an earlier partner"
     assert pairs.same(0, 0) and pairs.same(-1, -1) and not pairs.same(0, EPOCH)
     assert pairs.same(12, 3 * EPOCH, state=True) and not pairs.same(12, 3 * EPOCH)
 

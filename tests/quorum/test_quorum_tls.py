@@ -47,7 +47,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return started
 
 
-async def said(cluster: TestCluster, context: ssl.SSLContext | None, *frames: Any) -> bytes:
+async def answers(cluster: TestCluster, context: ssl.SSLContext | None, *frames: Any) -> bytes:
     """Everything that a member answers to some frames."""
     host, _, port = cluster[1].host.me.endpoint.rpartition(":")
     try:
@@ -85,10 +85,10 @@ def test_a_voter_is_who_its_certificate_names(run: Any, caplog: pytest.LogCaptur
         elsewhere = ssl.create_default_context(cafile=certificates.authority())
         elsewhere.load_cert_chain(certificate, key)
         as_voter, as_observer = (Hello(host.meta.cluster_id, key) for key in (host.me.key, ReplicaKey(9, "d")))
-        assert b"does not name 127.0.0.1" in await said(cluster, elsewhere, as_voter)
+        assert b"does not name 127.0.0.1" in await answers(cluster, elsewhere, as_voter)
         async with asyncio.timeout(60):
-            assert b"does not name" not in await said(cluster, elsewhere, as_observer)
-        assert b"does not name" not in await said(cluster, certificates.client("operator").context, as_voter)
+            assert b"does not name" not in await answers(cluster, elsewhere, as_observer)
+        assert b"does not name" not in await answers(cluster, certificates.client("operator").context, as_voter)
 
     run(test, count=1)
 

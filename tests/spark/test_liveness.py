@@ -12,7 +12,7 @@ import pytest
 from checker.engines.random_protocols import seeded
 from checker.liveness.graphs import Small, graphs, protocol, stems
 from checker.liveness.locks import Lock, LockThatGoesOn, StrongLock, WeakLock
-from checker.liveness.test_engines import CAP, told
+from checker.liveness.test_engines import CAP, results_of
 from hypothesis import given, settings
 
 from fencepost import (
@@ -63,18 +63,18 @@ def agrees(build: Callable[[], Protocol], **options: Any) -> Result:
     engine.
     """
     shared = {name: value for name, value in options.items() if name != "handover"}
-    expected = told(check(build(), engine="embedded", workers=1, **shared))
-    assert told(on_spark(build, Room(), **options)) == expected
+    expected = results_of(check(build(), engine="embedded", workers=1, **shared))
+    assert results_of(on_spark(build, Room(), **options)) == expected
     least = on_spark(build, Room(0), **options)
     if least.unjudged is None and not least.violations:
         # Nothing was left of any property.
-        assert told(least) == expected
+        assert results_of(least) == expected
         return least
     # Room for what was left, and for no state more. Where a behaviour can stay somewhere, Room(0) has told that
     # already.
     most = max((some for _, some in left(least)), default=0)
     result = on_spark(build, Room(most), **options)
-    assert told(result) == expected
+    assert results_of(result) == expected
     return result
 
 
@@ -186,7 +186,9 @@ class TestHere:
 
         assert searched(checkpoint=place, max_depth=12).verdict == "not complete"
         resumed = searched(resume=place)
-        assert told(resumed) == told(check(build(clients=2), engine="embedded", invariants=options["invariants"]))
+        assert results_of(resumed) == results_of(
+            check(build(clients=2), engine="embedded", invariants=options["invariants"])
+        )
         again = searched(resume=place)
         assert (again.verdict, again.judged) == ("holds", ("stable_leader_accepts_writes",))
         manifest = (place / "manifest.json").read_text()
@@ -232,8 +234,8 @@ def test_on_a_real_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "FEWEST_ROWS", 2)
     seen: set[str] = set()
     options: dict[str, Any] = {"invariants": ["quiet_at_last"]}
-    expected = told(check(LockThatGoesOn(), engine="embedded", workers=1, **options))
+    expected = results_of(check(LockThatGoesOn(), engine="embedded", workers=1, **options))
     result = on_spark(LockThatGoesOn, Room(), report=lambda progress: seen.add(progress.doing), **options)
-    assert told(result) == expected and not result.holds
+    assert results_of(result) == expected and not result.holds
     assert left(result) == [(8, 8)]
     assert any("quiet_at_last: 8 states left" in doing for doing in seen), seen

@@ -84,18 +84,18 @@ class Zoo(Protocol):
         del self.seen[n]
 
 
-def as_told(value: Any) -> Any:
+def as_row(value: Any) -> Any:
     """A value in the form of a row, in a column of one kind."""
     if isinstance(value, frozenset):
-        return sorted((as_told(part) for part in value), key=repr)
+        return sorted((as_row(part) for part in value), key=repr)
     if isinstance(value, tuple):
-        return [as_told(part) for part in value]
+        return [as_row(part) for part in value]
     if isinstance(value, Map) and any(isinstance(key, Record) and key._fields for key in value):
-        return [{"key": as_told(key), "value": as_told(part)} for key, part in sorted(value.items(), key=repr)]
+        return [{"key": as_row(key), "value": as_row(part)} for key, part in sorted(value.items(), key=repr)]
     if isinstance(value, Map):
-        return sorted((as_told(key), as_told(part)) for key, part in value.items())
+        return sorted((as_row(key), as_row(part)) for key, part in value.items())
     if isinstance(value, Record) and value._fields:
-        return {name: as_told(getattr(value, name)) for name in value._fields}
+        return {name: as_row(getattr(value, name)) for name in value._fields}
     return value if value is None or isinstance(value, bool | int | float | str) else show(value)
 
 
@@ -126,7 +126,7 @@ def test_every_state_value_by_value(tmp_path: Path) -> None:
             elif isinstance(told, str):
                 assert told == show(value), slot.name
             else:
-                assert told == as_told(value), slot.name
+                assert told == as_row(value), slot.name
 
 
 def test_every_step(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fencepost.checker.liveness.graph import Graph
 from fencepost.semantics import Stepper
 
 
-def told(found: Found | None) -> Any:
+def counterexample(found: Found | None) -> Any:
     """A counterexample without the numbers of values."""
     if found is None:
         return None
@@ -36,8 +36,8 @@ def answer(stepper: Stepper, explored: Exploration) -> dict[str, Any]:
         "interrupted": explored.interrupted,
         "taken": {stepper.roots[i].title: explored.taken.get(i, 0) for i in actions},
         "new": {stepper.roots[i].title: explored.new.get(i, 0) for i in actions},
-        "found": [told(found) for found in explored.found],
-        "witnesses": [told(found) for found in explored.witnesses],
+        "found": [counterexample(found) for found in explored.found],
+        "witnesses": [counterexample(found) for found in explored.witnesses],
         "failure": None if explored.failure is None else str(explored.failure),
         "raised": None if explored.raised is None else (str(explored.raised), explored.raised.where),
     }

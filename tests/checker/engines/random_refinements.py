@@ -279,7 +279,7 @@ def seeded(seed: int) -> Pair:
 # -- brute force ------------------------------------------------------------------------------------------------------
 
 
-def seen(protocol: Protocol, other: Protocol, row: Row) -> Row:
+def mapped(protocol: Protocol, other: Protocol, row: Row) -> Row:
     """The state of the other protocol that a state maps to. The accessors assign all of it anew."""
     cursor, into = brute._Cursor(row, ()), brute._Cursor(Row({}), ())
     mine: Any = protocol.bound_to(cursor)
@@ -295,25 +295,25 @@ def seen(protocol: Protocol, other: Protocol, row: Row) -> Row:
     held = dict(into.held)
     for slot, value in row.held.values():
         if slot.path[0] == "net":
-            path, told = tuple(map(note, slot.path)), note(value)
+            path, told = tuple(map(as_notes, slot.path)), as_notes(value)
             held[tag(path)] = (Slot(path, slot.default), told)
     return Row(held)
 
 
-def note(thing: Any) -> Any:
+def as_notes(thing: Any) -> Any:
     """A part of the network's state, with each letter replaced by its note."""
     scope = getattr(thing, "__module__", None)
     if isinstance(thing, type):
         return NOTES[0] if thing.__name__ == "Letter" else thing
     if isinstance(thing, tuple):
-        return tuple(map(note, thing))
+        return tuple(map(as_notes, thing))
     if isinstance(thing, fencepost.Message) and type(thing).__name__ == "Letter":
         assert scope is not None
         return NOTES[0](thing.text)  # type: ignore[attr-defined]
     if isinstance(thing, frozenset):
-        return frozenset(map(note, thing))
+        return frozenset(map(as_notes, thing))
     if isinstance(thing, fencepost.Map):
-        return fencepost.Map({note(k): v for k, v in thing.items()})
+        return fencepost.Map({as_notes(k): v for k, v in thing.items()})
     return thing
 
 
@@ -343,7 +343,7 @@ def shortest(protocol: Protocol, cap: int) -> tuple[int | None, int]:
     begins = other.declared("initial")
     starts = {row.key for _, row in brute.runs(other, begins[0].function, Row({}))} if begins else {Row({}).key}
     found = {row.key for row in level}
-    if any(seen(protocol, other, row).key not in starts for row in level):
+    if any(mapped(protocol, other, row).key not in starts for row in level):
         return 1, len(found)
     known: dict[Any, set[Any]] = {}
     depth = 1
@@ -353,11 +353,11 @@ def shortest(protocol: Protocol, cap: int) -> tuple[int | None, int]:
         following = []
         broken = False
         for row in level:
-            before = seen(protocol, other, row)
+            before = mapped(protocol, other, row)
             for _declared in protocol.declared("action"):
                 for parameters in _declared.parameters(protocol):
                     for _, after in brute.runs(protocol, _declared.function, row, **parameters):
-                        then = seen(protocol, other, after).key
+                        then = mapped(protocol, other, after).key
                         if then != before.key:
                             if before.key not in known:
                                 known[before.key] = {one.key for one in others(other, before)}

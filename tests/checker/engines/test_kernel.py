@@ -99,7 +99,7 @@ def test_a_table_knows_what_was_admitted_while_it_grows(kind: str, most: int, wi
                 known.add(state)
                 places.append(i)
         first = arena.ref[:found]
-        assert sorted(first.tolist()) == places, "the first of each, and no other"
+        assert sorted(first.tolist()) == places, "only the first of each"
         assert np.array_equal(arena.fp[:found], fps[first])
         assert not wide or np.array_equal(arena.fp_high[:found], highs[first])
         assert w.counts[USED] == len(known)

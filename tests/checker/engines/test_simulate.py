@@ -495,7 +495,7 @@ def test_constraints() -> None:
             return all(self.count[c] < 5 for c in self.clients)
 
     result = check(Bounded(), engine="simulate", seed=2, keep_going=True, walks=300)
-    assert [v.name for v in result.violations] == ["below_four"], "a state outside is checked, and left by nobody"
+    assert [v.name for v in result.violations] == ["below_four"], "a state outside is checked, and no walk leaves it"
     assert {a.name: bool(a.taken) for a in result.actions} == {"up": True, "down": True, "paint": False}
     # 9 states are inside, and the walks see them all.
     assert result.distinct_states == 9

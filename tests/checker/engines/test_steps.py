@@ -78,13 +78,13 @@ def test_trees(part: int) -> None:
             assert [o.choices for o in outcomes] == sorted({o.choices for o in outcomes})
             for slot, value in all_reads(tree):
                 expected = held(ids, slot) if after is None else held((ids, after)[slot % 2], slot // 2)
-                assert value == expected, "what was read is what the state holds"
+                assert value == expected, "a read gives the value in the state"
             for reads, outcome in found:
                 slots = [slot for slot, _ in reads]
-                assert len(set(slots)) == len(slots), "a slot is read once on the way"
+                assert len(set(slots)) == len(slots), "a path reads a slot once"
                 for slot, (old, new) in outcome.writes.items():
                     assert old != new and old == held(ids, slot)
-                    assert (slot, old) in reads, "what is overwritten was read"
+                    assert (slot, old) in reads, "an overwritten slot was read"
 
 
 @pytest.mark.parametrize("part", range(3))

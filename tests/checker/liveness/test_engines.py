@@ -21,7 +21,7 @@ CAP = 400
 WAYS: list[dict[str, Any]] = [{"workers": 1}, {"workers": 2}, {"workers": 2, "bits": 128}]
 
 
-def told(result: Result) -> dict[str, Any]:
+def results_of(result: Result) -> dict[str, Any]:
     """A result without the numbers of values."""
     return {
         "verdict": result.verdict,
@@ -52,8 +52,8 @@ def differences(random: RandomProtocol) -> str | None:
         return None
     for way in WAYS:
         got = check(random.build(), engine="embedded", **way)
-        if told(got) != told(expected):
-            return f"{way}: {told(expected)} expected, got {told(got)}"
+        if results_of(got) != results_of(expected):
+            return f"{way}: {results_of(expected)} expected, got {results_of(got)}"
     return None
 
 

@@ -23,7 +23,7 @@ def test_agrees_with_looking_at_every_set_of_states(kind: str, small: Small) -> 
     assert result.complete
     assert [v.name for v in result.violations] == ["expected"][: len(expected)]
     if not expected:
-        assert result.holds is (not small.starts <= small.outside), "nothing holds of no state"
+        assert result.holds is (not small.starts <= small.outside), "no property holds of a protocol without states"
         return
     trace = result.must_violate("expected")
     states = [s.variables()["at"] for s in trace.states]
