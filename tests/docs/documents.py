@@ -26,7 +26,7 @@ EXAMPLES = DOCS / "examples"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 ELISION = {"# ...", "\\* ..."}
-"""A line of its own in a block that stands for lines of the file that are left out."""
+"""A line in a block that stands for omitted lines of the file."""
 
 
 def documents() -> list[Path]:
@@ -56,7 +56,7 @@ def blocks(document: Path, *languages: str) -> list[Block]:
 
 
 def is_excerpt(block: str, source: str) -> bool:
-    """Whether the lines of ``block`` stand in ``source``, in order and at one indentation, with nothing left out but
+    """Whether the lines of ``block`` are in ``source``, in order and at one indentation, with nothing left out but
     elisions.
     """
     lines = source.splitlines()
@@ -65,7 +65,7 @@ def is_excerpt(block: str, source: str) -> bool:
 
 
 def _outdented(lines: list[str], indent: int) -> list[str | None]:
-    """The lines as they read when ``indent`` is taken off; None for those that have less."""
+    """The lines without the indentation ``indent``. None for lines indented less."""
     return ["" if not line.strip() else line[indent:] if not line[:indent].strip() else None for line in lines]
 
 
@@ -134,8 +134,8 @@ def _is_open(line: str) -> bool:
 
 
 def run(document: Path) -> Iterator[tuple[Command, str]]:
-    """The commands of a page, each with what it prints, run one after the other in one copy of ``docs/examples``, as
-    who follows the page runs them.
+    """Run the commands of a page one after the other, in one copy of ``docs/examples``, as a reader of the page does.
+    Returns each with its output.
     """
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"), dirs_exist_ok=True)
@@ -165,7 +165,7 @@ def _run(line: str, folder: str) -> str:
 
 
 def _run_here(line: str, folder: str) -> str:
-    """What the command line prints when it runs in this process, which has loaded already what takes a process a second
+    """The output of a command run in this process, which has already loaded the modules that a process takes a second
     to load.
     """
     out, err = io.StringIO(), io.StringIO()
@@ -192,11 +192,11 @@ VARIES = [
     (re.compile(r"\.py:\d+"), ".py"),
     (re.compile(r" {2,}"), "  "),
 ]
-"""What differs from run to run, and with what to replace it before comparing."""
+"""Patterns that differ from run to run, and their replacements for the comparison."""
 
 
 def same(shown: str) -> str:
-    """``shown`` without what differs from run to run."""
+    """``shown`` without the parts that differ from run to run."""
     for pattern, instead in VARIES:
         shown = pattern.sub(instead, shown)
     return shown.strip()

@@ -30,7 +30,7 @@ def questions() -> list[Command]:
 
 
 def answers(folder: Path) -> Iterator[str]:
-    """What each of them prints. The files that they write stay in ``folder``."""
+    """The output of each command. Their files stay in ``folder``."""
     for command in questions():
         with _at_home_in(folder), contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(said):
             program, *given = shlex.split(command.line)

@@ -31,14 +31,14 @@ STRUCTS = {
     "entry in an entry log": ("fencepost.ledger.disk.sections", "_ENTRY"),
     "row of a run": ("fencepost.ledger.disk.sections", "_RUN"),
 }
-"""The formats by the names of their tables: a module, and what the struct is called in it."""
+"""The formats by the names of their tables: a module, and the name of the struct in it."""
 
 UNCOMMENTED = {"record of an entry": "kind (0), ledger, entry id, LAC; then the body"}
-"""What the fields are where no comment of the code says so."""
+"""Descriptions of fields without a comment in the code."""
 
 
 def tables() -> dict[Path, dict[str, Callable[[], str]]]:
-    """What is made for each page. Auto-recovery's table leaves out what the bookie's says already."""
+    """The tables of each page. Auto-recovery's table omits what the bookie's has."""
     of_the_bookie = described(of_bookie.BookieSettings)
     return {
         OPERATIONS: {
@@ -53,7 +53,7 @@ def tables() -> dict[Path, dict[str, Callable[[], str]]]:
 
 
 def with_tables(page: Path) -> str:
-    """A page with the tables as they are now."""
+    """A page with the current tables."""
     text = page.read_text()
     for name, table in tables().get(page, {}).items():
         head, begun, rest = text.partition(f"<!-- {name} -->\n")

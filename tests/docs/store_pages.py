@@ -22,7 +22,7 @@ from fencepost.ledger.cluster.ports import free_ports, is_free
 
 LANGUAGE = "shellsession"
 SHOWN = [2181, *range(3181, 3191)]
-"""The ports of the metadata service and of bookies, as pages have them."""
+"""The ports of the metadata service and of bookies in the pages."""
 
 EXAMPLES_OF_STORE = (
     "hello_ledger.py", "pipelined.py", "take_over.py", "hello_log.py", "batch_log.py", "consume_log.py",
@@ -30,7 +30,7 @@ EXAMPLES_OF_STORE = (
 )  # fmt: skip
 
 VARIES = [
-    # A machine that is busy enough makes a part miss its time for a moment.
+    # On a busy machine a part may miss its time for a moment.
     (re.compile(r"(?:serves|silent|unregistered) +\d+ +[\d.]+ \w+ +[\d.]+ (?:s|min \d+ s)$", re.MULTILINE), "serves"),
     (re.compile(r"^part +address +state.*$", re.MULTILINE), "part"),
     (re.compile(r"127\.0\.0\.1:318\d"), "127.0.0.1:3180"),
@@ -49,14 +49,14 @@ def pages() -> list[Path]:
 
 
 def without_variety(shown: str) -> str:
-    """``shown`` without what differs from run to run."""
+    """``shown`` without the parts that differ from run to run."""
     for pattern, instead in VARIES:
         shown = pattern.sub(instead, shown)
     return shown
 
 
 def run_page(page: Path) -> Iterator[tuple[Command, str]]:
-    """The commands of a page, each with what it prints."""
+    """Run the commands of a page. Returns each with its output."""
     ports = _ports()
     with tempfile.TemporaryDirectory() as folder:
         for name in EXAMPLES_OF_STORE:
@@ -88,7 +88,7 @@ def _ports() -> list[int]:
 
 
 def _told_with(text: str, these: list[int], those: list[int]) -> str:
-    """A text with other ports."""
+    """Replace the ports in a text."""
     instead = {str(this): str(that) for this, that in zip(these, those, strict=True)}
     return re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda found: instead.get(found[0], found[0]), text)
 

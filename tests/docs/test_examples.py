@@ -163,7 +163,7 @@ def test_nobody_is_stuck_in_the_end() -> None:
 
 
 def test_the_tutorials_own_test_can_fail() -> None:
-    """That it passes is seen where the tutorial shows what it prints."""
+    """The page shows the output of the passing test."""
     program = f"""
 import sys, pytest
 sys.path.insert(0, {str(EXAMPLES)!r})
@@ -213,7 +213,7 @@ LONG = {
     "engine.md", "simulator.md", "kraft-kip-853.md", "store.md", "ledger-chaining.md", "bookkeeper-4.13.md",
     "bookkeeper-boot.md", "validate.md",
 }  # fmt: skip
-"""Pages whose commands take seconds: they explore what they tell of."""
+"""Pages whose commands take seconds, because they explore the protocols they describe."""
 
 
 @pytest.mark.parametrize(

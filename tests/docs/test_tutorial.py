@@ -18,7 +18,7 @@ LISTINGS = blocks(DOCS / "check/tutorial.md", "python")
 
 @pytest.fixture
 def in_examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Files next to each other, as the tutorial has them."""
+    """Files beside each other, as in the tutorial."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     known = set(sys.modules)
     yield

@@ -17,10 +17,10 @@ from typing import Any
 from patience import PATIENCE, until
 
 MISSING = next((name for name in ("chromium", "chromedriver") if shutil.which(name) is None), None)
-"""What is not installed that a browser needs: on Debian, ``apt-get install chromium chromium-driver``."""
+"""The missing packages that a browser needs: on Debian, ``apt-get install chromium chromium-driver``."""
 
 STARTED = re.compile(r"started successfully on port (\d+)")
-"""What chromedriver says when it listens."""
+"""The line that chromedriver prints when it listens."""
 
 KEYS = {
     "Enter": "\ue007",
@@ -92,7 +92,7 @@ class Browser:
         self.until("document.body && Number(document.body.dataset.ready) > 0")
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a script returns."""
+        """Run a script. Returns its result."""
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def until(self, condition: str) -> None:
@@ -100,7 +100,7 @@ class Browser:
         until(lambda: self.run(f"return Boolean({condition})"), condition)
 
     def _settled(self, work: Any) -> None:
-        """Do something that makes the page show another view, and wait for that."""
+        """Do something that makes the page show another view, and wait for the view."""
         before = self.run("return document.body.dataset.ready")
         work()
         self.until(f"document.body.dataset.ready !== {json.dumps(before)}")
@@ -139,18 +139,18 @@ class Browser:
         self.until("document.querySelector('#message.wrong')")
 
     def text(self, selector: str) -> str:
-        """What is written in the first element that matches."""
+        """The text of the first element that matches."""
         return str(self.run("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
 
     def texts(self, selector: str) -> list[str]:
-        """What is written in each element that matches."""
+        """The text of each element that matches."""
         found: list[str] = self.run(
             "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
         )
         return found
 
     def look(self, width: int, height: int, dark: bool = False) -> None:
-        """How large the page is, and whether it is dark."""
+        """The size of the page, and whether it is dark."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self._devtools("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -164,5 +164,5 @@ class Browser:
         return base64.b64decode(self._ask("GET", "/screenshot"))
 
     def complaints(self) -> list[str]:
-        """What the browser's console has said since it was asked last."""
+        """The messages of the browser console since the last call."""
         return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})]

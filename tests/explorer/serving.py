@@ -19,7 +19,7 @@ LIMITS = SearchOptions(workers=1)
 
 
 class Page:
-    """A page and where it is."""
+    """A page and its address."""
 
     def __init__(self, explorer: Explorer, port: int) -> None:
         self.explorer = explorer
@@ -27,8 +27,8 @@ class Page:
         self.address = address(explorer, port)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
-        """The status and the body of an answer to one that has the page's cookie; headers by their names, ``_`` for
-        ``-``.
+        """The status and the body of the answer to a request with the cookie of the page. Headers by name, with ``_``
+        for ``-``.
         """
         status, body, _ = self.whole(
             method, path, body, **{"cookie": f"fencepost-{self.port}={self.explorer.token}", **headers}
@@ -36,7 +36,7 @@ class Page:
         return status, body
 
     def whole(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        """As :meth:`ask`, of one that has no cookie; with the headers of the answer."""
+        """As :meth:`ask`, without the cookie, and with the headers of the answer."""
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=PATIENCE)
         given = {"content-type": "application/json", **{n.replace("_", "-"): v for n, v in headers.items()}}
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -47,7 +47,7 @@ class Page:
         return found
 
     def tell(self, name: str, expected: int = 200, **body: Any) -> dict[str, Any]:
-        """What the page would be answered, in this session."""
+        """The answer to a request of the page, in this session."""
         status, answer = self.ask("POST", f"/api/{name}", {"session": self.explorer.name, **body})
         assert status == expected, answer
         told: dict[str, Any] = json.loads(answer)
@@ -56,7 +56,7 @@ class Page:
 
 @contextlib.contextmanager
 def served(protocol: Protocol) -> Iterator[Page]:
-    """Serves a protocol at a free port."""
+    """Serve a protocol at a free port."""
     explorer = Explorer(Session(protocol), limits=LIMITS)
     bound = listen(0)
     serving = server(explorer, bound)

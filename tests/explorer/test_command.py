@@ -43,7 +43,7 @@ def trace_of(result: fencepost.Result) -> Trace:
 
 @pytest.fixture
 def explorers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What would be served; nothing is."""
+    """The explorers that would be served. Nothing is served."""
     found: list[Any] = []
 
     class Server:

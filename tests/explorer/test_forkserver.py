@@ -34,7 +34,7 @@ def watched(explorer: Explorer, *texts: str) -> list[tuple[str, str | None]]:
 
 
 ENDLESS = "max(iter(int, 1))"
-"""Holds the interpreter within one call, so that nothing but the end of its process ends it."""
+"""Blocks the interpreter within one call, so that only the end of its process ends it."""
 
 
 @pytest.mark.parametrize("expression", [ENDLESS, "[1 for x in iter(int, 1)]"])
@@ -44,7 +44,7 @@ def test_an_expression_that_never_ends(lamp: Explorer, expression: str) -> None:
         ("", "it is no longer evaluated: it takes longer than 0.25 seconds for the states of this history"),
         ("False", None),
     ]  # fmt: skip
-    # It is not tried again with every step, and what is asked next is answered.
+    # It is not retried at every step, and the next request is answered.
     pids = {lamp._watcher._worker.pid} if lamp._watcher._worker is not None else set()
     assert watched(lamp, expression, "pressed")[1] == ("0", None)
     assert lamp._watcher._worker is not None

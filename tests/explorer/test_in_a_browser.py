@@ -30,7 +30,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(autouse=True)
 def quiet(browser: Browser) -> Iterator[None]:
-    """Nothing that these tests do may make the browser complain."""
+    """The browser must not complain in any of these tests."""
     browser.complaints()
     yield
     assert browser.complaints() == []
@@ -63,7 +63,7 @@ def counterexample(result: fencepost.Result) -> Trace:
 
 
 def place(browser: Browser) -> int:
-    """The number of the step that is shown."""
+    """The number of the step shown."""
     return int(browser.run(f"return document.querySelector('{ROWS}.on').dataset.place"))
 
 
@@ -89,8 +89,8 @@ def offered(browser: Browser, page: Page, step: fencepost.behaviours.Step) -> st
 
 
 def test_the_defect_step_by_step_and_what_if(browser: Browser, ledger: Page, defect: fencepost.Result) -> None:
-    """The invariant turns false at the step that the checker says; back again, another message is lost; the link leads
-    there.
+    """The invariant becomes false at the step that the checker reports. Back again, another message is lost. The link
+    leads there.
     """
     trace = counterexample(defect)
     browser.open(ledger.address)
@@ -375,7 +375,7 @@ def test_nothing_jumps_and_nothing_overflows(browser: Browser, ledger: Page, wid
 
 @pytest.mark.campaign
 def test_a_thousand_steps_and_three_hundred_slots(browser: Browser) -> None:
-    """Where a session is long and a state is large everything can still be used."""
+    """Everything remains usable in a long session with a large state."""
     with served(Wide()) as page:
         session = page.explorer.session
         node = session.starts[0]

@@ -20,7 +20,7 @@ LANDLOCK = sandbox._version() >= 1
 
 
 def answers(*questions: Callable[[], object], enter: Callable[[], None]) -> list[object]:
-    """What comes of each question in a process that has gone in; of an error, its class."""
+    """The answer to each question in a process inside the sandbox. For an error, its class."""
 
     def job(line: Connection) -> None:
         enter()

@@ -158,7 +158,7 @@ def test_a_link_of_other_constants_is_refused() -> None:
 
 @pytest.mark.parametrize("form", ["json", "itf", "kept"])
 def test_the_defect_step_by_step(defect: fencepost.Result, form: str) -> None:
-    """The walk says what the checker says: the invariant is true until the last step and false there."""
+    """The walk agrees with the checker: the invariant is true until the last step, and false there."""
     violation = defect.violation
     assert violation is not None
     assert violation.trace is not None
@@ -242,7 +242,7 @@ def test_a_search_spoils_nothing_for_the_next(expression: str) -> None:
 
 
 def titles(session: Session, found: Finding) -> list[str]:
-    """The steps of the way that was found."""
+    """The titles of the steps of the path that was found."""
     assert found.path is not None
     number, moves = found.path
     node = session.node(number)

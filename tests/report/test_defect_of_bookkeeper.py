@@ -20,7 +20,7 @@ DELIVERED, LOST = "delivered", "lost"
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    """Two bookies are fenced, the fence of the third is lost; its answer to the read is no, and then it takes the
+    """Two bookies are fenced, and the fence of the third is lost. It answers the read with no entry, and then takes the
     entry.
     """
     return follow(
@@ -63,7 +63,7 @@ def test_it_is_a_violation_of_twenty_states(trace: Trace) -> None:
 
 
 def test_the_sequence_diagram(trace: Trace) -> None:
-    """The messages in the order of the diagram in the published readme: who tells whom what, and what is lost."""
+    """The messages in the order of the diagram in the published readme: sender, receiver, and whether it is lost."""
     told = sequence(trace)
     assert [line for line in told.splitlines() if line.startswith("participant")] == [
         f"participant {name}" for name in ("w1", "w2", "b1", "b2", "b3", "zk")

@@ -59,7 +59,7 @@ class Element:
 
 
 class Reader(HTMLParser):
-    """Builds the tree, and fails for a tag that is not closed, not opened, or closed out of turn."""
+    """Builds the tree. Fails for a tag that is not closed, not opened, or closed out of order."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -210,7 +210,7 @@ def bare(text: str) -> str:
 
 
 def held(state: State, slot: Any) -> str | None:
-    """What the table should say of a slot, worked out without the code that writes it; blanks left out."""
+    """The expected table cell of a slot, computed without the code under test. Blanks are left out."""
     value = state.read(slot)
     if len(slot.path) == 4 and isinstance(slot.path[1], type):
         name, kind, *ends = slot.path
@@ -232,7 +232,7 @@ def held(state: State, slot: Any) -> str | None:
 
 @pytest.mark.parametrize("which", ["ledger", "lossy", "post"])
 def test_the_state_at_every_step(which: str, violated: Result) -> None:
-    """The values and the differences in the page, put together, are the states of the behaviour, slot by slot."""
+    """The values and the differences in the page add up to the states of the behaviour, slot by slot."""
     if which == "ledger":
         result = violated
     elif which == "lossy":
@@ -395,7 +395,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_text_has_enough_contrast(theme: str) -> None:
-    """WCAG 2 asks for 4.5 to 1 of text of this size."""
+    """WCAG 2 requires 4.5 to 1 for text of this size."""
     css = (Path(page.__file__).parent / "palette.css").read_text(encoding="utf-8") + STYLE
 
     def colours(pattern: str) -> dict[str, str]:

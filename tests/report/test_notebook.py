@@ -24,7 +24,7 @@ class Marked(Protocol):
 
 
 def framed(shown: str) -> str:
-    """The page within a frame, which is allowed nothing but its own script."""
+    """The page within a frame that may run only its own script."""
     found = re.fullmatch(r'<iframe sandbox="allow-scripts" style="[^"]*" srcdoc="([^"]*)"></iframe>', shown)
     assert found is not None
     return html.unescape(found[1])

@@ -21,7 +21,7 @@ from fencepost.world.world import World
 
 
 def ran(world: World, program: Coroutine[Any, Any, None], until: int) -> World:
-    """Members that were started, and a client that does something meanwhile."""
+    """Run members, and a client that does something meanwhile."""
     with interposed(world.schedule, "members"):
         for member in world.quorum.members:
             member.start()

@@ -33,12 +33,12 @@ from fencepost.world.world import Outcome, simulate
 
 
 def first_broken(seeds: range) -> str:
-    """The promise that the first of these seeds breaks that breaks one."""
+    """The first promise broken by any of these seeds."""
     return next((outcome.promise for seed in seeds if (outcome := simulate(seed)).promise), "")
 
 
 def traced(seed: int) -> tuple[Outcome, int]:
-    """A world, and how many events its trace has."""
+    """A world, and the number of events in its trace."""
     events: list[tuple[object, ...]] = []
     return simulate(seed, trace=SimTrace(lambda *event: events.append(event))), len(events)
 

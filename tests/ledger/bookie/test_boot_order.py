@@ -35,7 +35,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def uri(service: str, request: pytest.FixtureRequest) -> str:
-    """A cluster of its own for each test."""
+    """A separate cluster for each test."""
     return f"{service}-{request.node.name}"
 
 

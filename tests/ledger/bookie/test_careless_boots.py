@@ -29,7 +29,7 @@ ENTRIES = 20
 
 
 class Process:
-    """A bookie without its adds in the journal, in a process of its own, that may lack a protection."""
+    """A bookie process without its adds in the journal, and perhaps without a protection."""
 
     def __init__(self, directory: Path, uri: str, traces: Path, without: str, number: int) -> None:
         program = [str(CARELESS), without] if without else ["-m", "fencepost"]
@@ -65,11 +65,11 @@ async def closed_at(store: LedgerClient, ledger: int, seconds: float) -> int | N
 
 
 async def acknowledged_and_left(tmp_path: Path, without: str) -> tuple[int, int | None, Verdict]:
-    """How many entries were acknowledged, how many are in the ledger when it is closed, and what is said of the trace.
+    """Returns how many entries were acknowledged, how many are in the closed ledger, and the verdict on the trace.
 
-    Of three bookies two confirm the entries, while the third stands still and is then killed, with what came to it. One
-    of the two is killed, too, and loses what it had in memory. Both come back, and the ledger is recovered while the
-    one that has all entries stands still.
+    Two of three bookies confirm the entries. The third is paused and then killed with the messages it received. One of
+    the two is killed too, and loses its memory. Both restart, and the ledger is recovered while the bookie with all
+    entries is paused.
     """
     traces = tmp_path / "traces"
     with contextlib.ExitStack() as exits:

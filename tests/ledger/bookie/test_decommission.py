@@ -30,7 +30,7 @@ def metadata(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def service(metadata: str, request: pytest.FixtureRequest) -> str:
-    """A cluster of its own for each test: ports are used again, and with them the ids of bookies."""
+    """A separate cluster for each test, because ports are reused, and with them the ids of bookies."""
     return f"{metadata}-{request.node.name}"
 
 
@@ -38,7 +38,7 @@ SOON_GONE = "zkTimeout=500"
 
 
 async def check_copies(store: LedgerClient, ledger: int, entries: int) -> None:
-    """Every bookie of a ledger has just what belongs to it, at least."""
+    """Every bookie of a ledger has at least the entries that belong to it."""
     metadata = await store.ledger_metadata(ledger)
     for place, fragment in enumerate(metadata.fragments):
         ends = [each.first_entry_id for each in metadata.fragments[place + 1 :]] + [entries]
@@ -102,7 +102,7 @@ def test_a_bookie_is_taken_out_of_the_cluster_and_all_its_entries_are_elsewhere(
 def test_metadata_change_only_when_everything_was_copied(
     tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The only copies of some entries are on bookies that are away: the ledger stays as it is."""
+    """The only copies of some entries are on bookies that are down. The ledger stays as it is."""
 
     async def main() -> None:
         with bookies(tmp_path, service, SOON_GONE) as (first, second, _):

@@ -29,7 +29,7 @@ SETTINGS = {
     "logSizeLimit": 2 * MIB, "gcWaitTime": 500, "minorCompactionInterval": 1, "majorCompactionInterval": 1,
     "diskUsageThreshold": 0.8, "diskUsageLwmThreshold": 0.75, "diskUsageWarnThreshold": 0.7,
 }  # fmt: skip
-"""A fifth of the disk is left where it counts as full: the reserves have their room there."""
+"""A fifth of the disk is free when it counts as full, so that the reserves have room."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 class Program:
-    """Another program, that takes all the room there is."""
+    """Another program, which takes all free room."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "other"
@@ -97,7 +97,7 @@ async def is_writable(store: LedgerClient) -> bool:
 
 
 class Entries:
-    """What was acknowledged: the hash of each entry of each ledger."""
+    """The acknowledged entries: the hash of each entry of each ledger."""
 
     def __init__(self) -> None:
         self.hashes: dict[int, list[bytes]] = {}
@@ -124,7 +124,7 @@ class Entries:
         hashes.append(sha256(data).digest())
 
     async def all_are_there(self, store: LedgerClient) -> None:
-        """Read all of them, of ledgers that are closed for that if their writer could not: it fences."""
+        """Read all entries. A ledger that its writer could not close is closed first, by fencing it."""
         for number, hashes in self.hashes.items():
             last = (await store.recover_ledger(number)).last_entry
             assert last is not None and last >= len(hashes) - 1
@@ -178,7 +178,7 @@ def test_another_program_fills_the_disk(disk: Path, tmp_path: Path) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("journals_adds", [True, False])
 def test_a_fast_writer_fills_the_disk(disk: Path, tmp_path: Path, journals_adds: bool) -> None:
-    """It is filled before anybody looks at its room: nothing but a write without room tells of it."""
+    """The disk fills before anybody checks its room. Only a failed write reveals it."""
     more = {"diskCheckInterval": 3_000, "journalWriteData": str(journals_adds).lower()}
 
     async def test(uri: str) -> None:

@@ -12,7 +12,7 @@ from fencepost.ledger.errors import NoSuchLedgerError
 
 
 class Lagging:
-    """The face of a metadata client whose server has not heard of what is new, until it catches up."""
+    """The interface of a metadata client whose server has not seen recent changes, until it catches up."""
 
     def __init__(self, there: set[int], heard_of: set[int]) -> None:
         self.there = there

@@ -27,9 +27,7 @@ OTHER_KEY = b"x" * 20
 
 @contextlib.asynccontextmanager
 async def bookie(directory: Path, **settings: Any) -> AsyncIterator[tuple[Served, Client]]:
-    """A bookie with an honest client. Whatever happens between, it serves that client to the end, and raises
-    nothing.
-    """
+    """A bookie with an honest client. Whatever happens, it serves that client to the end, and raises nothing."""
     raised: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: raised.append(context))
     async with serving(directory, **settings) as served:
@@ -45,7 +43,7 @@ async def bookie(directory: Path, **settings: Any) -> AsyncIterator[tuple[Served
 
 
 async def gone(client: Client) -> None:
-    """Close a connection, in whatever state it is."""
+    """Close a connection in any state."""
     with contextlib.suppress(ConnectionError):
         await client.close()
 
@@ -291,7 +289,7 @@ def test_a_connection_stays_in_version_2(tmp_path: Path, caplog: pytest.LogCaptu
             assert await client.is_closed()
             client = await served.client(v3)
             assert (await client.ask(m.Auth("plug-in"))).plugin == m.NO_AUTHENTICATION
-            client.codec = v2  # as clients that ask for TLS go on in version 2
+            client.codec = v2  # as clients that ask for TLS continue in version 2
             assert (await client.ask(m.ReadEntry(1, 0))).code is Code.OK
             await gone(client)
 
@@ -337,7 +335,7 @@ def test_a_thousand_idle_connections_hinder_nobody(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_takes_no_answers_is_held_up_and_loses_nothing(tmp_path: Path) -> None:
-    """The answers to adds are small, but there is no end of them."""
+    """The answers to adds are small, but they never end."""
     limit = 20_000
 
     async def main() -> None:
@@ -369,7 +367,7 @@ async def _send_for_ever(into: socket.socket, stream: bytes) -> None:
 
 
 def test_small_batch_reads_for_large_answers_take_the_memory_of_few(tmp_path: Path) -> None:
-    """A request of 44 bytes asks for 2 MB; a client that sends a thousand of them takes none of the answers."""
+    """A request of 44 bytes asks for 2 MB. A client sends a thousand of them and takes none of the answers."""
     limit, size, count = 200_000, 100_000, 20
 
     async def main() -> None:

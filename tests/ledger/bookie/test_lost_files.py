@@ -48,7 +48,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.campaign
 def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path, service: str) -> None:
-    """It was killed, and its adds were in memory alone; nothing but the record says so."""
+    """It was killed while its adds were in memory alone. Only the missing record says so."""
     running = tmp_path / "ledgers" / "current" / "RUNNING"
     directories = Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers"))
     one_copy: dict[str, Any] = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
@@ -110,7 +110,7 @@ def test_a_repair_goes_on_although_its_marks_are_lost(tmp_path: Path, service: s
 
 @pytest.mark.parametrize("is_checkpointed", [False, pytest.param(True, marks=pytest.mark.campaign)])
 def test_a_bookie_without_one_of_its_files_denies_nothing(tmp_path: Path, service: str, is_checkpointed: bool) -> None:
-    """It was killed, with all adds in its journal. It has them, or says that it does not know, or does not start."""
+    """It was killed with all adds in its journal. It has them, or says that it does not know, or does not start."""
     uri = f"{service}-files-{is_checkpointed}"
     directory, whole = tmp_path / "bookie", tmp_path / "whole"
     one_copy: dict[str, Any] = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}

@@ -23,7 +23,7 @@ from fencepost.ledger.rules.codes import Code
 
 
 def values(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """What is served, by names and labels."""
+    """The served values, by names and labels."""
     end, port = serve(metrics, "127.0.0.1", 0)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:

@@ -39,12 +39,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def uri(service: str, request: pytest.FixtureRequest) -> str:
-    """A cluster of its own for each test."""
+    """A separate cluster for each test."""
     return f"{service}-{request.node.name.translate(str.maketrans('[]/', '---'))}"
 
 
 class NotStartedError(AssertionError):
-    """A bookie did not serve: its exit code, and what it has said."""
+    """A bookie did not serve: its exit code and its output."""
 
     def __init__(self, running: subprocess.Popen[str]) -> None:
         _, self.said = running.communicate()
@@ -53,7 +53,7 @@ class NotStartedError(AssertionError):
 
 
 class Killable:
-    """A bookie in a process of its own."""
+    """A bookie in its own process."""
 
     def __init__(self, directory: Path, uri: str, *settings: str, bookie_id: str = "") -> None:
         of_settings = (word for each in settings for word in ("--set", each))
@@ -85,7 +85,7 @@ class Killable:
 
 @contextlib.contextmanager
 def bookies(tmp_path: Path, uri: str, *settings: str) -> Iterator[list[Killable]]:
-    """Three bookies that serve."""
+    """Three serving bookies."""
     several = [Killable(tmp_path / str(number), uri, *settings) for number in range(3)]
     try:
         for each in several:
@@ -97,7 +97,7 @@ def bookies(tmp_path: Path, uri: str, *settings: str) -> Iterator[list[Killable]
 
 
 async def code_of(store: LedgerClient, bookie_id: str, request: m.Request) -> Code:
-    """What a bookie answers, once there is a connection to it again."""
+    """The code of a bookie's answer, once there is a connection to it again."""
     async with patience(f"an answer to {request}"):
         while (response := await store.ask(bookie_id, request)) is None:
             await asyncio.sleep(0.05)
@@ -105,7 +105,7 @@ async def code_of(store: LedgerClient, bookie_id: str, request: m.Request) -> Co
 
 
 async def entries_of(store: LedgerClient, bookie_id: str, ledger: int) -> Any:
-    """The code and the runs of entries of a ledger that a bookie says to have."""
+    """The code and the runs of entries in a bookie's list of a ledger."""
     async with patience(f"the entries of ledger {ledger}"):
         while (response := await store.ask(bookie_id, m.ListEntries(ledger))) is None:
             await asyncio.sleep(0.05)
@@ -176,7 +176,7 @@ def test_a_bookie_without_journal_keeps_what_a_recovery_wrote_back_before_the_me
 
 
 def test_a_ledger_in_limbo_says_nothing_of_what_is_missing_and_takes_no_adds(tmp_path: Path, uri: str) -> None:
-    """While the other bookies are away nothing can be repaired, and nothing is said of what was lost."""
+    """While the other bookies are down, nothing can be repaired, and no entry is reported as missing."""
 
     async def main() -> None:
         with bookies(tmp_path, uri, *WITHOUT_JOURNAL) as (first, second, third):

@@ -371,9 +371,7 @@ def test_a_connection_that_changes_its_version_in_the_midst_of_requests_is_close
 
 @pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
 def test_requests_in_any_pieces_are_answered_as_they_would_be_one_by_one(tmp_path: Path, codec: Any) -> None:
-    """Adds of several ledgers, keys and kinds between fences and reads, cut anywhere; some are larger than what is read
-    at once.
-    """
+    """Adds of several ledgers, keys and kinds between fences and reads, split anywhere. Some exceed one read."""
     random = Random(7)
     requests: list[m.Request] = []
     expected: list[tuple[int, int, Code]] = []

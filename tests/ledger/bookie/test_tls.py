@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("every_way")
 
 
 async def secured(client: Client, context: ssl.SSLContext) -> Client:
-    """Ask for TLS, and go on under it."""
+    """Ask for TLS, and continue under it."""
     assert await client.ask(m.StartTls()) == m.StartTlsResponse(Code.OK)
     await client.writer.start_tls(context, server_hostname="127.0.0.1")
     return client

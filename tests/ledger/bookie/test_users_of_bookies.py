@@ -37,7 +37,7 @@ def users(tmp_path: Path) -> str:
 
 
 async def authenticated(client: Client, credentials: Credentials = KNOWN) -> Any:
-    """Authenticate as Java's client does, which sends one empty token more; the last answer."""
+    """Authenticate as the Java client does, which sends one more empty token. Returns the last answer."""
     of_client = sasl.Client(m.SASL_NAME, m.SASL_NAME, *credentials, "0123456789")
     token = of_client.step(b"")
     while not of_client.is_complete:

@@ -59,7 +59,7 @@ def judged(
     entries: dict[int, int],
     change: Callable[[int, int, bytes], bytes | None] = lambda ledger, entry_id, data: data,
 ) -> list[str]:
-    """The faults that are found."""
+    """The faults that the judge finds."""
     monkeypatch.setattr(fencepost, "connect", lambda uri, trace=None: Store(entries, change), raising=False)
     judge = judges.Judge()
     judge.hear({"by": "writer-1", **fact} for fact in facts)

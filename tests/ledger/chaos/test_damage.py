@@ -17,7 +17,7 @@ LOST = ("removed", "emptied", "cut")
 
 @pytest.fixture(scope="module")
 def victims(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Victim]:
-    """Those of these names, each prepared once."""
+    """The victims with these names, each prepared once."""
     made: dict[str, Victim] = {}
 
     def of(name: str) -> Victim:
@@ -29,7 +29,7 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Victim]
 
 
 def damage(victim: Victim, file: str, way: str) -> tuple[str, list[str]]:
-    """Damage the newest file in its last folder whose path ends so, and start the victim on it."""
+    """Damage the newest file of the last folder whose path ends in ``file``, and start the victim on it."""
     victim.restore()
     folder = victim.folders[-1]
     name = max(path for path in files_of(victim.live / folder) if str(path).endswith(file))

@@ -25,7 +25,7 @@ from fencepost.ledger.cluster.part import Part
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
-    """Starts clusters; all of them are killed in the end."""
+    """Start clusters. All of them are killed in the end."""
     started: list[Up] = []
 
     def start(*options: str, directory: Path = tmp_path / "store") -> Up:
@@ -41,7 +41,7 @@ def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """A cluster of two bookies, which tests leave as they found it."""
+    """A cluster of two bookies. Tests leave it as they found it."""
     started = Up(tmp_path_factory.mktemp("cluster") / "store", "--bookies", "2").serving()
     yield started
     started.process.kill()

@@ -18,7 +18,7 @@ def runs_of(event: TraceEvent) -> set[int]:
 
 
 async def _use(uri: str, traces: Path, bookies: dict[str, Process]) -> tuple[int, str]:
-    """Write, recover and read ledgers, and kill a bookie meanwhile: the ledger that it was one of, and the bookie."""
+    """Write, recover and read ledgers, and kill a bookie meanwhile. Returns the ledger that used it, and the bookie."""
     async with fencepost.connect(uri, trace=traces) as store:
         async with store.create_ledger(ensemble=3, write_quorum=2, ack_quorum=2) as ledger:
             await asyncio.gather(*(ledger.append(b"entry") for _ in range(ENTRIES)))

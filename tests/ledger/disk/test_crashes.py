@@ -29,7 +29,7 @@ class Crash(BaseException):
 
 
 class History:
-    """What a bookie was asked to store, and what it confirmed."""
+    """The entries sent to a bookie, and those it confirmed."""
 
     def __init__(self) -> None:
         self.written: dict[tuple[int, int], list[bytes]] = {}
@@ -83,7 +83,7 @@ def live(bookie: SmallBookie, history: History, random: Random, steps: int) -> N
 
 
 def crashing(disk: SimDisk, at: int) -> tuple[FaultyFiles, list[int]]:
-    """A layer of files that crashes at the operation with a number, and how many there have been."""
+    """A layer of files that crashes at the operation of a given number, and the count of operations so far."""
     done = [0]
 
     def fault(operation: str, name: str) -> BaseException | None:
@@ -96,7 +96,7 @@ def crashing(disk: SimDisk, at: int) -> tuple[FaultyFiles, list[int]]:
 
 
 def operations(seed: int) -> int:
-    """How many operations on files there are without a crash."""
+    """The number of file operations without a crash."""
     files, done = crashing(SimDisk(), -1)
     history = History()
     bookie = small_bookie(files).begin()
@@ -115,7 +115,7 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_confirmed(seed: int) ->
         except Crash:
             disk.lose_power(Random(at))
         history.check(small_bookie(disk))
-        # And the next crash comes at any operation of coming back, or soon after.
+        # The next crash comes at any operation of the restart, or soon after.
         again, _ = crashing(disk, 1 + at % 17)
         try:
             live(small_bookie(again).begin(), history, random, 6)

@@ -22,7 +22,7 @@ Confirmed = dict[tuple[int, int], bytes]
 
 
 def filled(compacted: bool) -> tuple[SimDisk, Confirmed]:
-    """A disk with entries in several entry logs and in the journal, all durable, and proven to be."""
+    """A disk with entries in several entry logs and in the journal, all durable and proven so."""
     disk, confirmed = SimDisk(), {}
     bookie = SmallBookie(disk, compiled=lambda: compacted).begin()
     for number in range(60):
@@ -44,7 +44,7 @@ def filled(compacted: bool) -> tuple[SimDisk, Confirmed]:
 
 
 def outcome(disk: SimDisk, confirmed: Confirmed) -> str:
-    """What a bookie on a damaged disk makes of it; fails if it is wrong."""
+    """The outcome of a bookie on a damaged disk. Fails if it is wrong."""
     try:
         bookie = SmallBookie(disk).begin()
     except Damage:

@@ -36,7 +36,7 @@ batches = st.lists(
 
 
 class Expected:
-    """Entries in a dictionary, put there and forgotten one by one."""
+    """Entries in a dictionary, added and dropped one by one."""
 
     def __init__(self) -> None:
         self.places: dict[tuple[int, int], EntryLocation] = {}

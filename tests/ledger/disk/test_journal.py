@@ -61,9 +61,7 @@ def test_a_file_that_was_cut_off_holds_a_prefix(contents: list[list[bytes]], len
     st.integers(0, 999),
 )
 def test_what_was_synced_is_there_after_any_crashes(steps: list[tuple[list[bytes], str]], seed: int) -> None:
-    """A bookie that writes, syncs and crashes: it reads back all that it was told is durable, and a prefix of what it
-    wrote.
-    """
+    """A bookie writes, syncs and crashes. It reads back everything reported as durable, and a prefix of its writes."""
     random, disk = Random(seed), SimDisk()
     durable: list[bytes] = []
     read: list[bytes] = []

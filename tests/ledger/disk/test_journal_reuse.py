@@ -40,8 +40,8 @@ def written(number: int, mark: int, contents: list[list[bytes]], synced: int = 9
 
 
 def in_place_of(old: list[bytes], new: list[bytes], synced: int, seed: int) -> bytes:
-    """What a crash leaves of a file that is written in place of an older one: the first parts are synced, and any of
-    the rest is.
+    """What a crash leaves of a file written over an older one: the first parts are synced, and any of the others may
+    be.
     """
     file = SimFile()
     room = -(-max(len(b"".join(old)), len(b"".join(new))) // UNIT) * UNIT
@@ -58,8 +58,8 @@ def in_place_of(old: list[bytes], new: list[bytes], synced: int, seed: int) -> b
 
 
 def check(old: list[list[bytes]], new: list[list[bytes]], synced: int, seed: int) -> None:
-    """Of the new file all is read that was synced, and what follows it as far as it survived; of the old one nothing
-    ever.
+    """All synced parts of the new file are read, and those after them as far as they survived. Nothing of the old file
+    is.
     """
     data = in_place_of(written(3, OLD, old), written(7, NEW, new, synced), synced, seed)
     found = scan(data, 7)
@@ -109,7 +109,7 @@ def test_a_file_that_was_cut_off_holds_all_or_is_damaged(
 
 
 def same_sizes(number: int) -> list[list[bytes]]:
-    """Groups that lie at the same places in every file."""
+    """Groups at the same offsets in every file."""
     return [[b"record %2d of file %d" % (each, number)] for each in range(6)]
 
 
@@ -144,7 +144,7 @@ def test_planted_who_ignores_what_a_group_says_of_its_file_reads_older_ones(
 
 
 def forged() -> None:
-    """A client has sent an entry that is made like a group of a file to come: it is not read as one."""
+    """A client sends an entry that looks like a group of a later file. It is not read as one."""
     real = b"".join(written(7, NEW, same_sizes(7)))
     writer = Writer(7, OLD)  # all is right but the mark, which nobody knows yet
     writer.end = writer.synced = len(real)

@@ -15,14 +15,14 @@ from fencepost.ledger.cluster.supervisor import Directory
 
 @pytest.fixture(autouse=True)
 def generous() -> Iterator[None]:
-    """As if everybody were to read and write everything."""
+    """A umask that allows everybody to read and write everything."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 def modes(path: Path) -> set[int]:
-    """The modes of all that is in a folder, and of it."""
+    """The modes of a folder and everything in it."""
     return {each.stat().st_mode & 0o777 for each in (path, *path.rglob("*"))}
 
 

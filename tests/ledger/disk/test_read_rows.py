@@ -56,7 +56,7 @@ def unpacked(rows: LookupResults) -> list[tuple[Code | None, int, bytes | None]]
 
 
 def alone(bookie: SmallBookie, keys: Keys) -> list[tuple[Code, int, bytes | None]]:
-    """Each entry as it is found when nothing is read ahead."""
+    """Each entry, looked up without read-ahead."""
     ahead, bookie.ledgers.ahead = bookie.ledgers.ahead, ReadCache(0)
     compiled, bookie.ledgers.compiled = bookie.ledgers.compiled, lambda: False
     found_alone = [bookie.ledgers.look_up(*key) for key in keys]
@@ -83,7 +83,7 @@ def check(bookie: SmallBookie, keys: Keys, most: int = NO_LIMIT) -> None:
 
 
 def scan(bookie: SmallBookie, ledger: int, stride: int = 1, at_once: int = 5) -> int:
-    """Read a ledger from one entry to the next; how many entries had been read ahead."""
+    """Read a ledger entry by entry. Returns how many entries had been read ahead."""
     ids = range(0, 42, stride)
     ahead = 0
     for first in range(0, len(ids), at_once):
@@ -104,7 +104,7 @@ def nothing() -> None:
 
 
 def live(bookie: SmallBookie, steps: int, random: Random) -> None:
-    """Adds, some of them once more, checkpoints that end later, deleted ledgers, collections, and damaged entries."""
+    """Adds, some of them repeated, checkpoints that end later, deleted ledgers, collections, and damaged entries."""
     ends = nothing
     for step in range(steps):
         chosen = random.random()
@@ -274,7 +274,7 @@ def test_a_damaged_index_costs_only_what_is_damaged() -> None:
 
 
 def opened(folder: Path, **settings: object) -> tuple[Storage, Callable[[int, range], None]]:
-    """A storage that is empty, and what adds entries of a ledger to it."""
+    """An empty storage, and a function that adds entries of a ledger to it."""
     small = {"journal_pre_alloc_size_mb": 1, "write_cache_max_size_mb": 1, "log_size_limit": 1 << 18, **settings}
     storage = Storage(
         StorageSettings(journal_directory=str(folder / "journal"), ledger_directory=str(folder / "ledgers"), **small),  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ NAME = "reserve"
 
 
 def take(disk: SimDisk, size: int) -> None:
-    """Have some room of a disk, or raise."""
+    """Take some room of a disk, or raise."""
     disk.create(f"taken-{len(disk.names())}").preallocate(size)
 
 

@@ -27,7 +27,7 @@ from fencepost.ledger.rules.codes import Code
 
 
 class Driver:
-    """What drives a storage, and writes down what that says."""
+    """Drives a storage and records its notices."""
 
     def __init__(self, folder: Path, fault: Fault | None = None, **settings: object) -> None:
         self.position = 0
@@ -84,7 +84,7 @@ Opened = Callable[..., Driver]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Opened]:
-    """Opens storages in one folder, and closes them."""
+    """Open storages in one folder, and close them at the end."""
     made: list[Driver] = []
 
     def open_one(fault: Fault | None = None, **settings: object) -> Driver:
@@ -402,7 +402,7 @@ def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_
 def test_a_group_of_the_journal_has_no_more_bytes_than_it_may(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, most: int, groups: int
 ) -> None:
-    """All that came together is one group, unless that is too much."""
+    """Everything that arrived together is one group, unless it is too much."""
     monkeypatch.setattr(storage, "GROUP", most)
     driver = opened(journal_buffered_writes_threshold=1)
     synced: list[int] = []

@@ -32,7 +32,7 @@ steps = st.lists(
 
 
 def as_rows(given_entries: list[Entry]) -> EntryRows:
-    """As they are journalled: each with something before it."""
+    """Rows as they are journalled: each with something before it."""
     table, data = np.zeros((len(given_entries), entries.COLUMNS), np.int64), b""
     for row, (ledger, entry_id, body) in enumerate(given_entries):
         data += b"before"
