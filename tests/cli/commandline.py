@@ -87,7 +87,7 @@ class Endless(Protocol):
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of one command line."""
+    """The result of one command line."""
 
     code: int
     out: str
@@ -103,14 +103,12 @@ class Ran:
 
 
 def silent(err: str) -> str:
-    """What a command said on standard error, but for the announcement of a first compilation, which depends on what ran
-    before.
-    """
+    """The standard error of a command, without the notice of a first compilation, which depends on earlier runs."""
     return err.replace(f"{COMPILING}\n", "")
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The environment of a process that finds this very package."""
+    """The environment of a process that finds this package."""
     source = str(Path(fencepost.__file__).parent.parent)
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONWARNINGS", "PYTHONHASHSEED")}
     return {**kept, "PYTHONPATH": source, **extra}

@@ -16,7 +16,7 @@ from fencepost.cli.main import main
 
 @pytest.fixture
 def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ran]:
-    """Runs the command line in this process, in an empty directory that holds ``counter.py``."""
+    """Run the command line in this process, in an empty directory that holds ``counter.py``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "counter.py").write_text(COUNTER)
@@ -32,7 +32,7 @@ def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
 
 @pytest.fixture
 def process(tmp_path: Path) -> Callable[..., Ran]:
-    """Runs the command line as a process, in an empty directory that holds ``counter.py``."""
+    """Run the command line as a process, in an empty directory that holds ``counter.py``."""
     (tmp_path / "counter.py").write_text(COUNTER)
 
     def run(

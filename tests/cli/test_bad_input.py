@@ -191,7 +191,7 @@ def files(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two shipped names, so that the hints do not change with what is shipped."""
+    """Two shipped names, so that the hints do not depend on the shipped protocols."""
     monkeypatch.setattr(loading, "SHIPPED", dict.fromkeys(["bookkeeper-4.13", "ledger-chaining"], ""))
 
 

@@ -18,14 +18,14 @@ Run = Callable[..., Ran]
 
 @pytest.fixture(autouse=True)
 def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other hash seeds take processes, which only the tests about them start."""
+    """Only the tests about other hash seeds start processes for them."""
     if "seed" not in request.node.name:
         monkeypatch.setattr("fencepost.checker.engines.hashseeds.SEEDS", ())
 
 
 @pytest.fixture(autouse=True)
 def undone() -> Iterator[None]:
-    """What a step has set in Fencepost's own class is gone for the tests that follow."""
+    """Remove what a step has set in the class of Fencepost."""
     yield
     if "other" in vars(Protocol):
         delattr(Protocol, "other")

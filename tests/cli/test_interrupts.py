@@ -34,10 +34,10 @@ def hook(event, arguments):
 
 sys.addaudithook(hook)
 """
-"""Interrupts its own process when the n-th module is imported, counted from where Fencepost has begun."""
+"""Interrupts its own process when the n-th module is imported, counted from the start of Fencepost."""
 
 SCRIPT = "import sys\nfrom fencepost.cli.main import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
-"""What an installer writes for the entry point."""
+"""The entry point as an installer writes it."""
 
 
 def interrupted(tmp_path: Path, wanted: int, script: bool) -> subprocess.CompletedProcess[str]:
@@ -146,7 +146,7 @@ def test_who_presses_it_again_and_again_is_told_once(given: tuple[str, ...], tmp
 @pytest.mark.parametrize("serves", ["bookie", "metadata", "autorecovery"])
 @pytest.mark.parametrize("wanted", [1, 40, 150, 300])
 def test_a_command_that_serves_is_ended_while_it_starts(tmp_path: Path, wanted: int, serves: str) -> None:
-    """Its own handler comes only when much is imported."""
+    """Its own handler is installed only after many imports."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(wanted=wanted).replace("SIGINT", "SIGTERM"))
     where = environment()
     where["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{where['PYTHONPATH']}"

@@ -23,7 +23,7 @@ DIGITS = (
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, here: Run) -> Callable[..., dict[str, Any]]:
-    """Runs ``check counter.py`` and returns what the checker was asked."""
+    """Run ``check counter.py`` and return the options that the checker received."""
     seen: dict[str, Any] = {}
     real = fencepost.check
 

@@ -205,7 +205,7 @@ def test_what_raises_is_drawn_nowhere_and_told(here: Run, tmp_path: Path) -> Non
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
-    """Makes the checker fail in a given way."""
+    """Make the checker fail with a given error."""
 
     def with_error(error: BaseException) -> None:
         def check(*_: Any, **__: Any) -> None:
@@ -374,7 +374,7 @@ def test_names_and_docstrings_do_nothing_to_a_terminal(here: Run, tmp_path: Path
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A state space that was written down."""
+    """A state space in files."""
     pytest.importorskip("pyarrow")
     folder = tmp_path_factory.mktemp("spaces")
     (folder / "counter.py").write_text(COUNTER)

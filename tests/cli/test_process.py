@@ -141,8 +141,8 @@ def test_what_can_not_be_encoded_is_escaped(process: Run, tmp_path: Path) -> Non
 
 @contextlib.contextmanager
 def endless(tmp_path: Path, stderr: int) -> Iterator[subprocess.Popen[str]]:
-    """A check that goes on until it is interrupted. It makes the file ``running`` when it has run for longer than
-    anybody is kept waiting for progress.
+    """A check that runs until it is interrupted. It creates the file ``running`` once it has run long enough to show
+    progress.
     """
     (tmp_path / "endless.py").write_text(ENDLESS)
     running = subprocess.Popen(
@@ -172,7 +172,7 @@ def test_an_interrupt_tells_what_is_known_and_nobody_is_shown_progress_without_a
 
 
 def pieces(terminal: int) -> Iterator[bytes]:
-    """What is written to a terminal, as it comes, until the other end is closed."""
+    """The writes to a terminal as they arrive, until the other end is closed."""
     while select.select([terminal], [], [], PATIENCE)[0]:
         try:
             piece = os.read(terminal, 65536)

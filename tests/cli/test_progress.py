@@ -32,7 +32,7 @@ class Clock:
 
 
 class Terminal(io.StringIO):
-    """Remembers what was written, and what the last line looks like after it."""
+    """Records the output, and the state of the last line after it."""
 
     def isatty(self) -> bool:
         return True
@@ -146,7 +146,7 @@ class Search:
         self.levels = levels
 
     def reports(self, every: float = 0.2) -> list[tuple[Progress, float]]:
-        """What it reports as it goes, each with the seconds that are then really left."""
+        """Its progress reports, each with the seconds that are really left."""
         found, expanded, whole = [], 0, sum(self.levels)
         step = int(1000 * every)
         while expanded < whole:

@@ -47,13 +47,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def uri(service: str, request: pytest.FixtureRequest) -> str:
-    """A cluster of its own for each test."""
+    """A separate cluster for each test."""
     return f"{service}-{request.node.name.translate(str.maketrans('[]/', '---'))}"
 
 
 @contextlib.contextmanager
 def bookies(tmp_path: Path, uri: str, count: int = 5, *settings: str) -> Iterator[list[Killable]]:
-    """Bookies that serve."""
+    """Serving bookies."""
     several = [Killable(tmp_path / str(number), uri, SOON_GONE, *settings) for number in range(count)]
     with contextlib.ExitStack() as exits:
         for each in several:
@@ -64,7 +64,7 @@ def bookies(tmp_path: Path, uri: str, count: int = 5, *settings: str) -> Iterato
 
 @contextlib.contextmanager
 def autorecovery(uri: str, name: str, *settings: str) -> Iterator[subprocess.Popen[str]]:
-    """Auto-recovery in a process of its own, which runs."""
+    """Auto-recovery, running in its own process."""
     words = [word for each in (*FAST, f"bookieId={name}", *settings) for word in ("--set", each)]
     with started("autorecovery", "--metadata", uri, "--verbose", *words) as running:
         assert running.stdout is not None
@@ -74,7 +74,7 @@ def autorecovery(uri: str, name: str, *settings: str) -> Iterator[subprocess.Pop
 
 
 def ended(running: subprocess.Popen[str]) -> str:
-    """End a process as an operator does; what it has logged."""
+    """Stop a process as an operator does. Returns its log."""
     running.send_signal(signal.SIGTERM)
     _, log = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, log
@@ -105,7 +105,7 @@ async def until_without(store: LedgerClient, ledger: int, gone: str) -> None:
 
 
 async def until_whole(nodes: UnderReplication) -> None:
-    """Nothing is under-replicated, and nothing is locked."""
+    """Wait until nothing is under-replicated and nothing is locked."""
 
     async def holds() -> bool:
         return not [each async for each in nodes.all()] and not await nodes.client.names_in("underreplication/locks")
@@ -235,7 +235,7 @@ async def is_auditor(nodes: UnderReplication, name: str) -> bool:
 
 @pytest.mark.campaign
 def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path, uri: str) -> None:
-    """It has copied some of the entries; its lock goes with its session, and the other copies all."""
+    """It has copied some of the entries. Its lock ends with its session, and the other worker copies all."""
 
     async def main() -> None:
         slow = "replicationRateByBytes=10000"
@@ -309,7 +309,7 @@ def test_a_bookie_that_is_back_in_time_is_left_as_it_is(tmp_path: Path, uri: str
 
 
 def test_a_bookie_that_lacks_entries_is_given_them(tmp_path: Path, uri: str) -> None:
-    """The metadata have been led to say that it has them; the periodic check finds that it has not."""
+    """The metadata claim that it has them. The periodic check finds that it does not."""
 
     async def main() -> None:
         with bookies(tmp_path, uri, 4) as standing:
@@ -339,7 +339,7 @@ async def has_copies(store: LedgerClient, ledger: int, entries: int) -> bool:
 
 
 def test_what_is_lost_of_its_znodes_is_published_again(tmp_path: Path, uri: str) -> None:
-    """It keeps no file: all that it knows is in the metadata, or follows from them."""
+    """It keeps no file: everything it knows is in the metadata or follows from them."""
 
     async def main() -> None:
         with bookies(tmp_path, uri, 3) as (first, second, third):
@@ -394,8 +394,9 @@ def test_a_bookie_does_auto_recovery_beside_its_work(tmp_path: Path, uri: str) -
 def test_what_can_not_be_repaired_is_told_and_nothing_is_lost(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """There is no bookie to copy to, and then the only copies of some entries are away. Disabled, nothing is published
-    at all."""
+    """There is no bookie to copy to, and later the only copies of some entries are down. While disabled, nothing is
+    published.
+    """
 
     def command(*words: str) -> Any:
         assert cli.main([*words, "--metadata", uri, "--json"]) == HOLDS
@@ -489,8 +490,8 @@ def test_metrics_are_served(tmp_path: Path, uri: str) -> None:
 
 @pytest.mark.campaign
 def test_one_that_hangs_longer_than_its_session_begins_anew(tmp_path: Path, uri: str) -> None:
-    """The auditor is stopped in its tracks: the other takes over. It goes on, and is the auditor again when the other
-    is ended.
+    """The auditor is paused and the other takes over. When it continues, it becomes the auditor again after the other
+    ends.
     """
 
     async def main() -> None:

@@ -33,7 +33,7 @@ def body(entry_id: int) -> bytes:
 
 
 class StandIn:
-    """A store of one ledger, whose bookies are dictionaries; it is its metadata client, too."""
+    """A store of one ledger with dictionaries as bookies. It is its own metadata client."""
 
     def __init__(self, metadata: LedgerMetadata, entries: int, names: str = "abcde") -> None:
         self.kept = LedgerInService(metadata, 0)
@@ -107,7 +107,7 @@ def test_two_bookies_of_several_fragments_are_replaced() -> None:
 
 
 def test_an_ensemble_that_its_writer_changes_meanwhile_is_kept() -> None:
-    """The metadata are read again, and both changes are there."""
+    """The metadata are read again, and both changes are kept."""
     store = StandIn(ledger((0, "abc"), (10, "bcd")), 15)
     store.down = {"a"}
 

@@ -190,7 +190,7 @@ class Line:
             self.connection.send(self.asker, txn, AddEntry(1, txn, -1, b"entry", bytes(20)))
 
     def write(self, frames: list[bytes]) -> None:
-        """Nobody reads it."""
+        """Discard the data."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -203,7 +203,7 @@ class Line:
         self.connection.received([response[4:] for response in responses])
 
     def sweep(self, after: float, held_up: float = 0.0) -> None:
-        """The time of a sweep comes, and then so much more."""
+        """Run a sweep ``held_up`` seconds late, ``after`` seconds from now."""
         self.time += after
         self.connection.sweeping_at = self.time
         self.time += held_up
@@ -326,7 +326,7 @@ def test_a_bookie_that_comes_back_at_another_port_is_found() -> None:
 
 
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Those of a bookie and of a client that trusts it."""
+    """The TLS contexts of a bookie and of a client that trusts it."""
     return certificates.server().context, certificates.client().context
 
 
@@ -351,7 +351,7 @@ def test_connections_go_on_under_tls() -> None:
 @pytest.mark.parametrize("under_tls", [False, True])
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_large_entries_arrive_as_they_were_appended(loop_factory: Callable[[], Any], under_tls: bool) -> None:
-    """They go out in more pieces than a system call takes, and their memory is used again for others."""
+    """They are sent in more pieces than one system call takes, and their memory is reused."""
     of_bookie, of_client = contexts()
 
     async def test(cluster: Cluster) -> None:

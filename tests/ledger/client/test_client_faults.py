@@ -90,7 +90,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, before: int) 
 
 
 async def outcome(work: Awaitable[Any]) -> Exception | None:
-    """What came of it, in time."""
+    """The outcome, within the time limit."""
     try:
         await asyncio.wait_for(work, SOON)
     except TimeoutError:

@@ -36,7 +36,7 @@ def environment(uri: str) -> dict[str, str]:
 
 
 def command(uri: str, *arguments: str, given: bytes = b"", code: int = 0) -> str:
-    """What a command prints, on standard output if it succeeds, and on standard error if not."""
+    """The output of a command: standard output if it succeeds, standard error if not."""
     done = subprocess.run(
         [sys.executable, "-m", "fencepost", "ledger", *arguments],
         input=given,

@@ -28,7 +28,7 @@ def run(
     bookies: int = 3,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> None:
-    """Run a test on a cluster of its own."""
+    """Run a test with its own cluster."""
 
     async def on_cluster() -> None:
         async with Cluster(bookies) as cluster:

@@ -20,7 +20,7 @@ from fencepost.ledger.rules.metadata import DigestType
 
 
 class Role:
-    """What is known of the ledger."""
+    """The known state of the ledger."""
 
     ledger, lac, suspects = 1, 100, ()
 
@@ -52,7 +52,7 @@ class Readings:
 
 
 def responses(digests: Digests, *entry_ids: int, damaged: int = -1) -> tuple[Any, Any, Any, Any]:
-    """Responses with these entries, as a connection hands them on."""
+    """Responses with these entries, as a connection passes them on."""
     loops = LOOPS.module
     bodies = [bytearray(digests.entry_body(Entry(1, each, -1, 5 * (each + 1), b"data%d" % each))) for each in entry_ids]
     found = np.zeros((len(bodies), loops.RESPONSE_COLUMNS), np.int64)

@@ -45,7 +45,7 @@ def payload_of(data: bytes, row: np.ndarray) -> bytes:
 
 
 def request_of(data: bytes, row: np.ndarray) -> tuple[int, m.Request]:
-    """What a row that is not of the kind OTHER says."""
+    """The request of a row whose kind is not OTHER."""
     kind, txn, ledger, entry_id, lac, flags, body, size, key, key_size = row[: loops.FRAME].tolist()
     if kind == READ:
         return txn, m.ReadEntry(ledger, entry_id)
@@ -56,7 +56,7 @@ def request_of(data: bytes, row: np.ndarray) -> tuple[int, m.Request]:
 
 
 def check(data: bytes, version: ModuleType) -> np.ndarray:
-    """Compare the rows of a buffer with what the codec makes of it."""
+    """Compare the rows of a buffer with the requests that the codec decodes."""
     rows, at, how = parsed(data, version)
     frames = Frames(LIMIT)
     if how == loops.REFUSED:
@@ -144,7 +144,7 @@ def test_a_length_out_of_range_is_refused_after_what_came_before(size: int) -> N
 
 
 def grouped(adds: list[m.AddEntry]) -> tuple[bytes, np.ndarray, np.ndarray, np.ndarray]:
-    """A buffer with adds, its rows, and the groups and the order of those that are in one."""
+    """A buffer with adds, its rows, and their groups and order."""
     data = b"".join(v3.encode_request(txn, each) for txn, each in enumerate(adds))
     table = np.zeros((len(adds), loops.COLUMNS), np.int64)
     assert loops.parse(array(data), 0, len(data), 1 << 20, 3, table)[0] == len(adds)

@@ -88,7 +88,7 @@ ANSWERS = st.one_of(
 
 
 def parsed(data: bytes, room: int = 100) -> tuple[list[tuple[int, object]], int, int]:
-    """The responses that the loop finds and what it hands to the codec, where it ends, and how."""
+    """The responses of the loop, those it leaves to the codec, the offset where it ends, and how it ends."""
     table = np.empty((room, rows.RESPONSE_COLUMNS), np.int64)
     buffer = bytearray(data)
     found: list[tuple[int, object]] = []
@@ -175,7 +175,7 @@ def test_entries_are_confirmed_as_one_by_one(
 
 
 class Model:
-    """A pipeline, and what it should be: what each request without an answer is about."""
+    """A pipeline and its expected state: the subject of each unanswered request."""
 
     def __init__(self) -> None:
         self.pipeline = Pipeline(rows)

@@ -42,7 +42,7 @@ def write(folder: Path, added: int) -> None:
 
 
 def run(folder: Path, **environment: str) -> tuple[str, str]:
-    """What a process says that gets the loops ready, and its log."""
+    """The output and the log of a process that gets the loops ready."""
     paths = os.pathsep.join([str(folder), *filter(None, sys.path)])
     given = {
         "PYTHONPATH": paths,

@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Recorder:
-    """A recording that runs on this loop."""
+    """A recording that runs on this event loop."""
 
     def __init__(self, asked: RecordingOptions) -> None:
         self.trace = Listed()

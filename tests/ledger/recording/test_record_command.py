@@ -20,7 +20,7 @@ from fencepost.traces import read
 
 
 def said(process: subprocess.Popen[str], last: str) -> list[str]:
-    """The lines that a process prints, up to one that begins so."""
+    """The lines that a process prints, up to the first with this beginning."""
     assert process.stdout is not None
     lines: list[str] = []
     end = time.monotonic() + PATIENCE

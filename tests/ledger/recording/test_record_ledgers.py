@@ -38,7 +38,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Following:
-    """Ledgers that are followed, the trace, and a client that changes them."""
+    """The followed ledgers, the trace, and a client that changes the ledgers."""
 
     def __init__(self, ledgers: Ledgers, trace: Listed, client: MetadataClient) -> None:
         self.ledgers = ledgers
@@ -46,7 +46,7 @@ class Following:
         self.client = client
 
     def of(self, ledger: int) -> list[tuple[str, Any]]:
-        """What the trace has of a ledger: each action, and the version or versions."""
+        """The events of a ledger in the trace: each action, and the version or versions."""
         found = []
         for event in self.trace.events:
             if event.subject == str(ledger):
@@ -60,14 +60,14 @@ class Following:
         return found
 
     async def until(self, ledger: int, *events: tuple[str, Any]) -> None:
-        """Wait until the trace has just these events of a ledger."""
+        """Wait until the trace has exactly these events of a ledger."""
         await until(lambda: len(self.of(ledger)) >= len(events), f"{events} of {ledger}, which has {self.of(ledger)}")
         assert self.of(ledger) == [*events]
 
 
 @asynccontextmanager
 async def following(uri: str, *before: int, **options: Any) -> AsyncIterator[Following]:
-    """A cluster of its own, in which some ledgers are there before."""
+    """A separate cluster in which some ledgers exist already."""
     async with await MetadataClient.connect(uri) as client, await MetadataClient.connect(uri) as own:
         await client.initialise()
         for ledger in before:

@@ -26,8 +26,8 @@ FROM_AFAR = (i.RequestArrived, i.AddsArrived, i.ReadsArrived, i.Received, i.Unan
 
 
 class AnyOrder(Cluster):
-    """A cluster in which what happens next is drawn: events of any role, timers, lost messages and answers, bookies
-    killed and started.
+    """A cluster whose next step is random: an event of any role, a timer, a lost message or answer, a bookie killed or
+    restarted.
     """
 
     def __init__(self, bookies: str, random: Random, protections: Protections) -> None:
@@ -37,7 +37,7 @@ class AnyOrder(Cluster):
         self.kills = 0
 
     def run(self) -> None:
-        """Nothing happens before it is drawn."""
+        """Do nothing: every step is drawn."""
 
     def carry_out(self, role: Any, effect: Any) -> None:
         kind = type(effect)
@@ -53,7 +53,7 @@ class AnyOrder(Cluster):
         super().carry_out(role, effect)
 
     def step(self) -> bool:
-        """Let one thing happen; False if nothing can any more."""
+        """Take one step. Returns False if none is left."""
         if self.random.random() < 0.006 and self.kills and not self.down:
             self.kills -= 1
             name = self.random.choice(sorted(self.bookies))
@@ -96,7 +96,7 @@ class AnyOrder(Cluster):
         )
 
     def unanswered(self, name: str) -> None:
-        """Connections to a bookie that was killed are broken: who waits for it learns it."""
+        """Connections to a killed bookie break, and the clients that wait for its answers learn it."""
         bookie = self.bookies[name]
         answers: Any = (answer for _, reply in bookie.waiting for answer in singly(reply))
         polls = (poll for each in bookie.ledgers.values() for poll in each.polls.values())
@@ -105,7 +105,7 @@ class AnyOrder(Cluster):
         self.events.extend((self.clients[connection], self.unanswered_by(txn, name)) for connection, txn in asked)
 
     def txns_of(self, event: Any) -> list[int]:
-        """The numbers of the requests that come with an event."""
+        """The numbers of the requests in an event."""
         if type(event) is i.AddsArrived:
             return [txn for adds in event.adds for txn, _ in adds.requests]  # type: ignore[attr-defined]
         if type(event) is i.ReadsArrived:
@@ -119,7 +119,7 @@ class AnyOrder(Cluster):
 
 
 def life_of_a_ledger(seed: int, protections: Protections = ALL, batches: tuple[int, ...] = (1,) * 12) -> list[str]:
-    """What is wrong with the end of it. Raises if it has none. ``batches``: how many entries are appended together."""
+    """The faults of the result. Raises if the run does not end. ``batches``: numbers of entries appended together."""
     random = Random(seed)
     size, write_quorum, ack_quorum = random.choice([(3, 3, 2), (3, 2, 2), (2, 2, 1), (3, 3, 3), (4, 3, 2)])
     cluster = AnyOrder("abcdef"[: size + random.randrange(3)], random, protections)
@@ -165,7 +165,7 @@ def life_of_a_ledger(seed: int, protections: Protections = ALL, batches: tuple[i
     else:
         raise AssertionError(f"seed {seed}: the ledger is never closed")
     readings: dict[int, tuple[int, int]] = {}
-    """Of each entry that is waited for the token of the wait, and that of the reading that follows it."""
+    """For each awaited entry, the token of the wait and that of the following read."""
     for _ in range(STEPS):
         for token, entry_id in tails.items():
             known = cluster.results.get(token)

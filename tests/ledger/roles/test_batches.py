@@ -22,7 +22,7 @@ KEY, OTHER_KEY = b"key", b"other key"
 
 
 class Driven:
-    """A bookie, its journal and what it stores; ``answers`` are those that it has given."""
+    """A bookie, its journal and its stored entries. ``answers``: those it has given."""
 
     def __init__(self, protections: Protections) -> None:
         self.bookie = Bookie(protections, Limits(lookups=5, polls=2, polls_of_ledger=2))
@@ -109,7 +109,7 @@ class Driven:
         }
 
     def again(self) -> Any:
-        """What a bookie knows that begins with this journal."""
+        """The state of a bookie that starts with this journal."""
         other = Driven(self.bookie.protections)
         for record in self.journal:
             other.replay(record)

@@ -64,7 +64,7 @@ def fence(entry_id: int = -1, key: bytes | None = KEY) -> ReadEntry:
 
 
 class Story:
-    """A bookie, and what it has stored. Each request comes over connection 1 with the next number."""
+    """A bookie and its stored entries. Each request arrives over connection 1 with the next number."""
 
     def __init__(self, records: Sequence[Any] = ()) -> None:
         self.bookie = Bookie()
@@ -78,7 +78,7 @@ class Story:
             self.happen(replayed(record))
 
     def happen(self, event: Any) -> list[Effect]:
-        """Let an event happen; what the bookie does, its look-ups carried out."""
+        """Deliver an event and carry out its look-ups. Returns the other effects."""
         done: list[Effect] = []
         for effect in chain.from_iterable(map(singly, self.bookie.receive(event, 0))):
             if isinstance(effect, Journal) and isinstance(effect.record, EntryAdded):
@@ -323,7 +323,7 @@ def test_every_request_has_one_answer(request_: Any) -> None:
 
 
 def test_before_a_recovery_read_fenced() -> None:
-    """The defect of BookKeeper 4.13, which the protection is there for."""
+    """The defect of BookKeeper 4.13. The protection prevents it."""
     story = Story([MasterKeyLearnt(1, KEY), EntryAdded(1, 0, -1, body(0))])
     story.bookie.protections = Protections(recovery_reads_fence=False)
     assert story.ask(fence(0)) == [story.answer(ReadEntryResponse(1, 0, Code.OK, -1, body(0)))]

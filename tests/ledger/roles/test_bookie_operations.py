@@ -21,7 +21,7 @@ from fencepost.ledger.rules.reading import BATCH_ENTRY, BATCH_HEADER
 
 
 def with_entries(count: int, **limits: int) -> Story:
-    """A bookie that has entries of ledger 1 from 0 on, all durable."""
+    """A bookie with entries of ledger 1 from 0 on, all durable."""
     story = Story()
     story.bookie.limits = Limits(**limits)
     for entry_id in range(count):
@@ -31,7 +31,7 @@ def with_entries(count: int, **limits: int) -> Story:
 
 
 def response(story: Story, request: Any) -> Any:
-    """What a request is answered at once."""
+    """The immediate answer to a request."""
     (answer,) = story.ask(request)
     assert isinstance(answer, i.Answer) and answer.txn == story.txn
     return answer.response

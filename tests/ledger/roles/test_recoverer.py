@@ -52,8 +52,8 @@ def recovering(*ensembles: tuple[int, str]) -> LedgerMetadata:
 
 
 class Story:
-    """A recoverer of ledger 1 that begins at version 3. Its requests wait to be answered: reads and adds by bookie and
-    entry.
+    """A recoverer of ledger 1 that begins at version 3. Its requests wait for the test to answer them: reads and adds
+    by bookie and entry.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Story:
         assert self.metadata(Outcome.OK, version + 1) == []
 
     def happen(self, event: Any) -> list[Effect]:
-        """Let an event happen; what the recoverer does, without the requests that it sends."""
+        """Deliver an event. Returns the effects other than requests."""
         effects = self.recoverer.receive(event, 0)
         for effect in effects:
             if isinstance(effect, Send):
@@ -91,7 +91,7 @@ class Story:
         return self.happen(MetadataAnswer(self.metadata_txn, outcome, version, metadata))
 
     def read(self, bookies: str, entry_id: int, answer: Code | bytes | None) -> list[Effect]:
-        """Bookies answer a read with a code or an entry, or do not (None)."""
+        """Bookies answer a read with a code or an entry. None: they do not answer."""
         effects: list[Effect] = []
         for bookie in bookies:
             send = self.reads.pop((bookie, entry_id))
@@ -121,7 +121,7 @@ class Story:
         return " ".join(sorted(f"{bookie}{entry_id}" for bookie, entry_id in self.adds))
 
     def closes(self, last_entry: int, *ensembles: tuple[int, str], version: int = 4) -> list[Effect]:
-        """What the recoverer does when it closes the ledger."""
+        """The effects of a recoverer that closes the ledger."""
         end = closed(ledger(*ensembles), last_entry, 4 * (last_entry + 1))
         return [WriteMetadata(self.metadata_txn, 1, end, version)]
 

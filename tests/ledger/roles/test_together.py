@@ -25,7 +25,7 @@ def written(bookies: str = "abcde", entries: int = 4, **settings: Any) -> tuple[
 
 
 def content(cluster: Cluster) -> list[bytes]:
-    """The ledger as a reader reads it, to its end."""
+    """The entries of the ledger, read to its end."""
     reader = cluster.add(Reader(1, ReaderSettings()))
     end = cluster.value(reader, "open")
     together = [cluster.data_of(reader, entry_id) for entry_id in range(end + 1)]

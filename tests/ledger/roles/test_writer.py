@@ -42,7 +42,7 @@ RESPONSES: dict[Any, type[WriteLacResponse | ForceLedgerResponse]] = {
 
 
 def confirmed(entry_id: int) -> Confirmed:
-    """All entries up to one are, each of which has four bytes."""
+    """The notice that all entries up to this one are confirmed. Each has four bytes."""
     return Confirmed(entry_id, 4 * (entry_id + 1))
 
 
@@ -52,8 +52,8 @@ def ledger(*ensembles: tuple[int, str]) -> LedgerMetadata:
 
 
 class Story:
-    """A writer of ledger 1 with the ensemble abc. Its requests wait to be answered; ``sent`` has the last of each
-    bookie and entry.
+    """A writer of ledger 1 with the ensemble abc. Its requests wait for the test to answer them. ``sent`` has the last
+    request of each bookie and entry.
     """
 
     def __init__(self, bookies: str = "abcde", create: bool = True, **settings: Any) -> None:
@@ -67,7 +67,7 @@ class Story:
             assert self.metadata(Outcome.OK, 0) == [Result(1, 1)]
 
     def happen(self, event: Any) -> list[Effect]:
-        """Let an event happen; what the writer does, without the requests that it sends."""
+        """Deliver an event. Returns the effects other than requests."""
         effects = self.writer.receive(event, 0)
         for effect in effects:
             if isinstance(effect, Send):
@@ -97,7 +97,7 @@ class Story:
         return self.happen(MetadataAnswer(self.metadata_txn, outcome, version, metadata))
 
     def answer(self, bookies: str, what: Any, code: Code | None = Code.OK) -> list[Effect]:
-        """Bookies answer what they were sent last, or do not (None)."""
+        """Bookies answer their last request. None: they do not answer."""
         effects: list[Effect] = []
         for bookie in bookies:
             send = self.sent.pop((bookie, what))
@@ -112,7 +112,7 @@ class Story:
         return effects
 
     def asked(self) -> list[str]:
-        """Which bookies were sent what and have not answered."""
+        """The unanswered requests, with their bookies."""
         return sorted(f"{bookie}{what}" for bookie, what in self.sent)
 
 

@@ -18,7 +18,7 @@ BOOKIES = "abcdefg"
 
 
 class Driven:
-    """A writer that is given entries and answers together, or one by one."""
+    """A writer that receives entries and answers together, or one by one."""
 
     def __init__(self, how: int, sizes: tuple[int, int, int], limit: int, others: int = 2) -> None:
         self.how = how

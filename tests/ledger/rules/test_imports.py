@@ -26,7 +26,7 @@ FOR_ROLES = FOR_RULES | {
     "fencepost.errors",
 }
 FORBIDDEN_NAMES = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint", "id", "hash"}
-"""What needs no import, and does input or output or differs from process to process."""
+"""Builtins that do input or output, or differ between processes."""
 
 
 def path_of(module: str) -> Path:
@@ -35,7 +35,7 @@ def path_of(module: str) -> Path:
 
 
 def imports(module: str) -> Iterator[str]:
-    """Every module that a module imports, wherever in it."""
+    """Every module that a module imports, anywhere in it."""
     for node in ast.walk(ast.parse(path_of(module).read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -52,7 +52,7 @@ def modules_of(package: str) -> list[str]:
 
 
 def reached_from(package: str) -> set[str]:
-    """The modules of a package, and those of the store that they import, and so on."""
+    """The modules of a package and, transitively, those of the store that they import."""
     reached: set[str] = set()
     waiting = modules_of(package)
     while waiting:

@@ -84,7 +84,7 @@ def test_coverage_is_unknown_when_nobody_who_can_still_answer_helps(
 
 @given(quorum_sizes(), SOME)
 def test_once_fencing_is_complete_the_owner_commits_nothing(sizes: tuple[str, int, int], fenced: set[str]) -> None:
-    """What the coverage is there for: the bookies that are not fenced make no ack quorum of any write set."""
+    """The reason for coverage: the bookies that are not fenced form no ack quorum of any write set."""
     if recovery.fencing(fenced, (), *sizes) is POSITIVE:
         for entry_id in range(len(sizes[0])):
             unfenced = set(ensembles.write_set(entry_id, sizes[0], sizes[1])) - fenced

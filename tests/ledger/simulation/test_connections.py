@@ -21,7 +21,7 @@ from fencepost.simulation.schedule import Schedule
 
 
 class Echo:
-    """A server that answers everything at once, in its order."""
+    """A server that answers everything at once, in order."""
 
     def __init__(self, name: str, network: SimNetwork) -> None:
         self.name, self.network = name, network
@@ -59,7 +59,7 @@ class Caller:
 
 
 class Net:
-    """A client, two servers, and what is between them."""
+    """A client, two servers, and the network between them."""
 
     def __init__(self, seed: int = 1, slow: float = 0.5) -> None:
         self.schedule = Schedule()

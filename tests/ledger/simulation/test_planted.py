@@ -35,7 +35,7 @@ SEEDS = 400
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault. ``seed`` is one that finds it today: the search begins there, so that the test is quick."""
+    """A fault. ``seed``: one that finds it today. The search begins there, so the test is quick."""
 
     name: str
     where: Any
@@ -468,7 +468,7 @@ PLANTED = [
 
 
 def plant(fault: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the fault in the place of what is there, wherever that was imported to."""
+    """Replace the original by the fault, in every module that imports it."""
     original = getattr(fault.where, fault.function)
 
     def planted(*arguments: Any, **keywords: Any) -> Any:
@@ -491,7 +491,7 @@ def plant(fault: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found_by(fault: Planted) -> tuple[int, str] | None:
-    """The first seed from ``fault.seed`` on that finds it, and what it says."""
+    """The first seed from ``fault.seed`` on that finds the fault, and the report."""
     for seed in range(fault.seed, fault.seed + SEEDS):
         violation = simulate(drawn(seed, fault.profile)).violation
         if violation is not None:

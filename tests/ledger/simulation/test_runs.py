@@ -44,7 +44,7 @@ SOURCE = Path(__file__).parents[3] / "src"
 
 
 def hashes(python: str, hash_seed: str, before: str = "") -> str:
-    """What a process prints for a few seeds."""
+    """The output of a process for a few seeds."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
         [python, "-c", before + HASHES], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True

@@ -95,7 +95,7 @@ def test_answers_to_reads_are_of_the_size_that_is_told() -> None:
 
 
 class Ledger:
-    """A ledger that confirms after a moment, and counts how many are in flight at most."""
+    """A ledger that confirms after a moment, and records the most entries in flight."""
 
     def __init__(self, in_flight: int) -> None:
         self.limit = asyncio.Semaphore(in_flight)
@@ -226,7 +226,7 @@ def test_the_command_line() -> None:
 
 def test_what_was_measured_is_kept_when_a_side_fails(tmp_path: Path) -> None:
     class Full:
-        """A side whose bookies take entries of 100 bytes alone."""
+        """A side whose bookies accept only entries of 100 bytes."""
 
         name = "full"
 

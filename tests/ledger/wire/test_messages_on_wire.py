@@ -262,7 +262,7 @@ def test_the_inner_status_counts_where_the_outer_one_is_ok() -> None:
 
 
 def taken(version: ModuleType, data: bytes) -> None:
-    """Bytes are a message, or a :class:`WireError`; and what is to be answered to a refused request is a frame."""
+    """Bytes decode to a message or raise :class:`WireError`. The answer to a refused request is a frame."""
     for decode in (version.decode_request, version.decode_response):
         answers = []
         try:

@@ -91,7 +91,7 @@ def test_what_is_refused_here_is_answered_there_in_the_same_bytes(section: str) 
 
 
 def refusal(payload: bytes) -> bytes:
-    """What is answered to a request that is refused, as a payload; nothing to one that is taken."""
+    """The answer to a refused request, as a payload. Nothing for an accepted one."""
     try:
         (v2 if is_version_2(payload) else v3).decode_request(payload)
     except RefusedError as refused:
