@@ -58,12 +58,11 @@ def rate(figures: dict[str, Any]) -> float:
 
 
 def scaling(title: str, constants: dict[str, str], **options: Any) -> dict[str, Any]:
-    """One worker and two, in turn, each in a fresh process that explores twice; prints medians, and the median of the
-    ratios.
+    """Measure one worker and two in turn, each in a fresh process that explores twice. Print the medians and the median
+    ratio.
 
-    The first exploration of a process also takes its memory from the system for the first time, which a virtual machine
-    can make expensive; the second does all the same work but that. Gives the figures of a first exploration with one
-    worker.
+    The first exploration of a process also gets its memory from the system, which can be expensive on a virtual
+    machine. The second repeats the rest of the work. Returns the figures of a first exploration with one worker.
     """
     pairs = [
         tuple(measure("bookkeeper-4.13", constants, workers=n, times=2, **options) for n in (1, 2))

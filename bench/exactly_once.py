@@ -1,9 +1,9 @@
 """Exactly once, counted under ``kill -9``: ``python -m bench.exactly_once [--kills 50] [--minutes 0] [--seed 1]
 [DIR]``.
 
-A cluster of real processes runs, and a writer that appends numbered entries to the log ``a``. A Spark driver streams
-``a`` through a transformation into the log ``b``, with a checkpoint. So many times one of them is killed with SIGKILL
-and started again:
+A writer appends numbered entries to the log ``a`` on a cluster of real processes. A Spark driver streams ``a`` through
+a transformation into the log ``b``, with a checkpoint. ``--kills`` times, one of these is killed with SIGKILL and
+restarted:
 
 - the driver: the process of Python, its JVM, and all that they started, at once;
 - an executor: a process of a worker of ``local-cluster``, or with a ``local`` master a process of Python that runs
@@ -11,10 +11,9 @@ and started again:
 - a bookie, which is started again some seconds later;
 - the writer of the log.
 
-Between two kills the stream has put a batch into ``b``, and some time went by, so that a kill comes at any point of a
-batch. In the end every entry that the writer had acknowledged is in ``a`` once and in order, and ``b`` is what the
-transformation makes of ``a``: by count, order and checksum. No ledger of either log is left over. It exits with 1 if
-anything of that is not so.
+Between two kills the stream commits a batch to ``b``, and a random time passes, so that kills hit any point of a batch.
+In the end, every acknowledged entry is in ``a`` once and in order, and ``b`` is the transformation of ``a`` by count,
+order and checksum. Neither log leaves a ledger over. It exits with 1 if any of these checks fails.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def transformed(data: bytes) -> bytes:
 
 
 async def write(uri: str, facts: Path, number: int, rate: int) -> None:
-    """Append entries that say which of which process they are, and write down how many are acknowledged, until
+    """Append entries that carry their own number and that of this process, and record how many are acknowledged, until
     SIGTERM.
     """
     over = asyncio.Event()
@@ -142,7 +141,7 @@ class Process:
         self.times = 0
         """How often it was started."""
         self.failures = 0
-        """How often it ended by itself."""
+        """How often it ended without being killed."""
         self._folder = folder
         self._command = command
         self.process = self._started()
@@ -168,7 +167,7 @@ class Process:
         self.process = self._started()
 
     def look(self) -> None:
-        """Start it again if it ended by itself."""
+        """Restart it if it has ended."""
         if self.process.poll() is not None:
             self.failures += 1
             self.process = self._started()
@@ -288,7 +287,7 @@ class Campaign:
         return self._count(store, FROM) - self._count(store, TO)
 
     def _count(self, store: Any, name: str) -> int:
-        """The entries of a log, of which no ledger is open."""
+        """The number of entries of a log whose ledgers are all closed."""
 
         async def count(store: Any) -> int:
             chain = await store.log(name).chain()

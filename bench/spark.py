@@ -24,7 +24,7 @@ from fencepost.spark.loops import mark_visited
 CONSTANTS = {"recovery_reads_fence": "true", "send_limit": "2"}
 HANDOVER = 200_000
 LARGE = 1_000_000
-"""States of a level from which on it counts as large."""
+"""A level with at least this number of states counts as large."""
 
 EXPLORE = """
 import json, sys

@@ -120,7 +120,7 @@ def simulate_some(folder: Path, seeds: range, profile: str, most_entries: int) -
 
 
 def simulate_all(folder: Path, runs: int, profile: str, most_entries: int) -> None:
-    """Write the traces of so many runs, on all cores."""
+    """Write the traces of ``runs`` simulated runs, on all cores."""
     folder.mkdir(parents=True)
     seeds = [range(first, min(first + SEEDS_OF_FILE, runs + 1)) for first in range(1, runs + 1, SEEDS_OF_FILE)]
     with Timed() as timed, ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
@@ -163,8 +163,8 @@ def on_spark(folder: Path, master: str) -> None:
 
 
 def write_long(path: Path, events: int) -> None:
-    """The trace of one ledger with about so many events: a writer that sends some entries at once, and waits for all
-    bookies.
+    """Write the trace of one ledger with about ``events`` events. Its writer sends some entries at once, and waits for
+    all bookies.
     """
     metadata = {
         "state": "OPEN",

@@ -1,8 +1,8 @@
 """``python -m interop``: every case on every combination of client, bookies and metadata service, one line each.
 
-A case that fails is run once more, and is told as *flaky* if it passes then. After the cases come those of Kafka's tool
-against a quorum, and BookKeeper's own tests of its client, against Fencepost's bookies and metadata service. Ends with
-status 1 if anything failed, and with 2 if Java or Maven is not here.
+A case that fails is run once more, and is reported as *flaky* if it passes then. The cases of Kafka's tool against a
+quorum come next. BookKeeper's own tests of its client, against Fencepost's bookies and metadata service, come last.
+Ends with status 1 if anything failed, and with 2 if Java or Maven is missing.
 """
 
 from __future__ import annotations

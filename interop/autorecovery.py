@@ -36,7 +36,7 @@ PATIENCE = 180
 """Seconds that a repair may take."""
 
 BOOKIES = 5
-"""So many, that two may be lost one after the other, and that each ledger has somewhere to go."""
+"""Enough to lose two, one after the other, and still have a new bookie for each ledger."""
 
 GRACE = 1000
 """Milliseconds that the writer of an open ledger has to replace a bookie."""

@@ -46,9 +46,9 @@ Case = Callable[[Setting], None]
 C = TypeVar("C", bound=Case)
 
 EVERY: dict[str, Case] = {}
-"""Cases for every pair of clients, whether of one kind or two."""
+"""Cases for every pair of clients, of the same kind or of different kinds."""
 ALONE: dict[str, Case] = {}
-"""Cases for a client by itself; the reader is of the same kind."""
+"""Cases for one kind of client; the reader is of the same kind."""
 OF_A_QUORUM: dict[str, Case] = {}
 """Cases for a metadata service of several members; the reader is of the same kind."""
 JAVA_CLIENT: dict[str, Case] = {}
@@ -95,7 +95,7 @@ def refused(errors: str, operation: Callable[[], object]) -> None:
 
 
 def until(seconds: float, what: str, holds: Callable[[], bool]) -> None:
-    """Return once ``holds`` is true; fail after so many seconds."""
+    """Return once ``holds`` is true; fail after ``seconds``."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -234,7 +234,7 @@ def last_confirmed(setting: Setting) -> None:
 
 @_among(EVERY, "explicit LAC")
 def explicit_lac(setting: Setting) -> None:
-    """The writer tells the LAC by itself when no entry comes to carry it."""
+    """The writer sends the LAC explicitly when no entry follows to carry it."""
     writer = setting.connect(setting.writer.kind, explicitLacInterval=100)
     ledger = writer.create()
     written(ledger, entries(10))
@@ -260,7 +260,7 @@ def recover(setting: Setting) -> None:
 
 @_among(EVERY, "two writers")
 def fence(setting: Setting) -> None:
-    """Whoever opens a ledger with recovery keeps its writer from adding anything, again and again."""
+    """Opening a ledger with recovery fences its writer: every later append fails."""
     ledger = setting.writer.create()
     written(ledger, entries(20))
     other = setting.reader.open(ledger.id)
@@ -606,7 +606,7 @@ def recorded(setting: Setting, **settings: object) -> None:
 
 
 def _check_trace(folder: Path, ledger: int, metadata: dict[str, Any], count: int, faults: int) -> None:
-    """Check that a trace has all that has happened to a ledger of so many entries, which was recovered."""
+    """Check that a trace has all events of a recovered ledger of ``count`` entries."""
     events = [(event.action, event.subject, event.parameter_values()) for event in events_of(folder)]
     equal([events[0][0], events[-1][0]], ["started", "ended"], "first and last event")
 
@@ -746,8 +746,8 @@ def version_2_ensemble_change(setting: Setting) -> None:
 
 @_among(OF_OUR_BOOKIES, "entry that is too large")
 def too_large(setting: Setting) -> None:
-    """An entry that no bookie takes ends its writer, in versions 3 and 2, and nothing else. A bookie of BookKeeper
-    closes the connection, and the client tries for ever.
+    """An entry that is too large for bookies ends its writer, in versions 3 and 2, and nothing else. BookKeeper's
+    bookie closes the connection instead, and the client retries without end.
     """
     for version_2 in ("false", "true"):
         client = setting.connect(JAVA, useV2WireProtocol=version_2)
@@ -816,7 +816,7 @@ def shell_readledger(setting: Setting) -> None:
         if body.decode() not in printed:
             raise AssertionError(f"{body[:10]!r} is not in: {printed[-300:]}")
     bookie = setting.writer.metadata(ledger.id)["ensembles"]["0"][0]
-    # Asked of one bookie, the shell ends before the last entry that it is told.
+    # With -bookie, the shell stops before the last entry of the range.
     printed = shell(
         setting, "readledger", "-ledgerid", str(ledger.id), "-bookie", bookie, "-firstentryid", "2", "-lastentryid", "7"
     )

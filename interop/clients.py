@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 class ClientProcess:
-    """A process that carries out operations for whoever asks, many at the same time."""
+    """A process that runs requested operations, many at the same time."""
 
     def __init__(
         self, kind: str, log: Path, heap: int = 256, short: bool = True, program: Sequence[str] = PROGRAM
@@ -169,7 +169,7 @@ def encoded(entries: tuple[bytes, ...]) -> list[str]:
 
 
 def decoded(entries: list[tuple[int, Any, str]], first: int) -> list[bytes]:
-    """The entries of an answer, in which the ids count from ``first`` and the lengths, where they are told, add up."""
+    """The entries of an answer. Checks that ids count up from ``first`` and that lengths, where present, add up."""
     bodies = [base64.b64decode(body) for _, _, body in entries]
     ids = [entry_id for entry_id, _, _ in entries]
     if ids != list(range(first, first + len(ids))):

@@ -240,7 +240,7 @@ class Cluster:
         self.bookies: list[Bookie] = []
 
     def add_bookies(self, count: int) -> None:
-        """Start so many more bookies, at the same time, and return once all of them serve."""
+        """Start ``count`` more bookies at the same time, and return once all of them serve."""
         first = len(self.bookies)
         for number in range(first, first + count):
             kind = BOOKIES[number % 2] if self.kinds[0] == MIXED else self.kinds[0]

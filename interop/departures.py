@@ -85,7 +85,7 @@ def quietly(operation: Callable[[], Any]) -> Any:
 
 
 def open_ledgers(stage: Stage, count: int, entries_each: int = 3) -> tuple[Client, list[Ledger]]:
-    """So many ledgers with some entries, that are still written."""
+    """Open ``count`` ledgers for writing, with a few entries each."""
     writer = stage.connect()
     made: list[Future[Any]] = []
     for begun in range(0, count, 100):
@@ -128,8 +128,8 @@ def start_anew(bookie: Bookie) -> None:
 
 
 def lac_in_limbo(stage: Stage) -> None:
-    """A bookie without a journal is killed and started again, and asked for its LAC and for entries, some of which it
-    still has, while it is in limbo.
+    """A bookie without a journal is killed and restarted. While it is in limbo, clients ask it for its LAC and for
+    entries. It still has some of these.
     """
     _, ledgers = open_ledgers(stage, 1000)
     time.sleep(3)

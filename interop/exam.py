@@ -180,7 +180,7 @@ class Exam:
 
 
 def _told(entry: fencepost.ledger.client.reading.LedgerEntry) -> tuple[int, None, str]:
-    """An entry as it is told; the Java client tells the length of the ledger up to it as well."""
+    """An entry as it is sent. The Java client also sends the length of the ledger up to the entry."""
     return entry.id, None, base64.b64encode(entry.data).decode()
 
 

@@ -27,7 +27,7 @@ from interop.processes import Server, free_port
 
 TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
 SECONDS = 120
-"""After which a run of the tool counts as stuck: it gives up by itself after 60."""
+"""A run of the tool that takes longer counts as stuck: its own timeout is 60 seconds."""
 
 PROPERTIES = """\
 process.roles=controller
@@ -106,7 +106,7 @@ class Quorum:
         return file
 
     def run(self, *words: str, of: tuple[int, ...] = ()) -> Ran:
-        """Run the tool, which is told of some members, or of all."""
+        """Run the tool with the addresses of the members ``of``, or of all members."""
         bootstrap = ",".join(f"127.0.0.1:{self.kafka[each]}" for each in of or self.kafka)
         command = jars.java("-cp", jars.kafka_class_path(), TOOL, "--bootstrap-controller", bootstrap, *words, heap=128)
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -310,7 +310,7 @@ def _leader_removed(quorum: Quorum) -> None:
 
 
 def _moved(quorum: Quorum) -> None:
-    """A voter that is started at another port is told of with that."""
+    """A voter that restarts at another port is reported with its new endpoint."""
     leader = quorum.status()["leader_id"]
     moved = next(each for each in (1, 2, 3) if each != leader)
     quorum.move(moved)

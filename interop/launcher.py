@@ -16,7 +16,7 @@ import signal
 import sys
 from typing import NoReturn
 
-# What the commands import late, which every copy would otherwise do by itself.
+# The commands import this late. Imported here, it is shared by all copies.
 from fencepost.cli import main as cli
 
 

@@ -104,9 +104,7 @@ async def scans(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[st
 
 
 async def _rounds(ask: Callable[[int], Awaitable[Any]], in_flight: int, seconds: float) -> dict[str, float]:
-    """Ask with so many questions open at any time, until the time is over; ``ask`` is told how often was asked
-    before.
-    """
+    """Keep ``in_flight`` requests open until the time is over. ``ask`` gets the number of requests begun before."""
     latencies = array("d")
     turns = itertools.count()
     began = clock()

@@ -31,7 +31,7 @@ def gets(client: zk.Client, root: str, count: int) -> list[bytes]:
 
 
 def seconds(port: int, make: Frames, count: int, in_flight: int) -> float:
-    """How long so many requests of one client take, with so many of them under way at once."""
+    """How long ``count`` requests of one client take, with ``in_flight`` outstanding."""
     client = zk.Client(port)
     client.connect(30_000)
     root = f"/speed{time.time_ns()}"

@@ -1,4 +1,4 @@
-"""Child processes: servers that say or show that they serve, and are ended by whoever started them."""
+"""Child processes: servers that show when they serve, and that their starter ends."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ LEAVE = 60.0
 
 @dataclass(frozen=True)
 class Options:
-    """What a campaign is like. It goes on for ``seconds``, and until there were so many ``harms`` and ``entries``
-    acknowledged.
+    """The options of a campaign. It ends after ``seconds``, ``harms`` harms and ``entries`` acknowledged entries,
+    whichever comes last.
     """
 
     directory: Path
@@ -276,7 +276,7 @@ class Campaign:
         return await asyncio.to_thread(control.ask, self._store, action, [name])
 
     async def _heal(self, uri: str) -> None:
-        """Wait until every harm is healed, see that all is well by itself, and let the clients leave."""
+        """Wait until every harm is healed, check that the cluster recovers without help, and let the clients leave."""
         outcome = self.outcome
         if self._healing:
             _, unhealed = await asyncio.wait(self._healing, timeout=PATIENCE)

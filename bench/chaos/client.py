@@ -39,10 +39,10 @@ TAILED_NOTED = 200
 """Entries after which a tailing reader notes how far it is."""
 
 LATEST = 4
-"""Readers choose half of the time among so many ledgers that were created last."""
+"""Half of the time, a reader chooses one of this number of newest ledgers."""
 
 WRONG = (errors.NoSuchLedgerError, errors.NoSuchEntryError, errors.DigestMismatchError, errors.UnauthorizedAccessError)
-"""What no client is told here: every ledger and entry that is asked for exists."""
+"""Errors that no client may get: every requested ledger and entry exists."""
 
 
 class Client:

@@ -2,13 +2,13 @@
 
 Victims are one of three bookies, with or without its entries in the journal, after a kill, a clean end or in a repair;
 a member of a metadata service, of three or alone; ``cluster.json``; the checkpoint of a search; and a folder of traces.
-Their files are removed, emptied, cut off, filled with zeros, changed by a bit or a sector, or put back as they were at
-an earlier clean end. ``--fault N`` does the fault of a number again.
+Their files are removed, emptied, truncated, filled with zeros, changed by a bit or a sector, or replaced by those of an
+earlier clean end. ``--fault N`` repeats the fault of a number.
 
-Either what is started says in one line why it does not start, or it serves, and never anything wrong: a bookie denies
-no entry that it had confirmed, and takes no add of a writer that it had fenced off; a member has promised all that it
-had promised. The others start in any case, and of the whole cluster every entry, every end of a ledger and every znode
-is as it was acknowledged. No step takes for ever.
+The restarted process either says in one line why it does not start, or it serves and gives no wrong answer. A bookie
+does not deny an entry that it confirmed, and rejects the adds of a writer that it fenced. A member keeps its promises.
+The other processes start in any case. In the whole cluster, every entry, every end of a ledger and every znode is as
+it was acknowledged. Every step ends in bounded time.
 """
 
 from __future__ import annotations

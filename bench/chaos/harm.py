@@ -34,8 +34,8 @@ class Harm:
 
 
 class Schedule:
-    """Draws harms. At most ``tolerated`` bookies are hurt at the same time. ``wipes``: so many of the bookies that
-    would be killed lose their entries.
+    """Draws harms. At most ``tolerated`` bookies are hurt at the same time. ``wipes`` is the share of killed bookies
+    that also lose their entries.
     """
 
     def __init__(self, seed: int, bookies: list[str], clients: list[str], tolerated: int, wipes: float = 0.0) -> None:

@@ -1,9 +1,9 @@
 """``python -m bench.chaos.hostile --frames 10000 --seed S``: strangers send frames to every port of a running set.
 
-There are three members of a quorum and a bookie, each a process. To each kind of port (bookies', clients' of the
-metadata service, members', Kafka's, metrics') so many frames are sent: of every kind of request, with fields of any
-value, some of them damaged afterwards, in pieces, and by connections that stay. Nothing may come of it for others:
-every process goes on, an honest client is answered in time, and memory stays within bounds.
+There are three members of a quorum and a bookie, each a process. Each kind of port (bookies', clients' of the metadata
+service, members', Kafka's, metrics') gets this number of frames. They are requests of every kind with arbitrary fields.
+Some are damaged, some arrive in pieces, and some connections stay open. Others must not suffer: every process keeps
+running, an honest client is answered in time, and memory stays within bounds.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class Set:
 
 
 def attack(port: int, make: Frames, draw: random.Random, count: int, staying: list[socket.socket]) -> None:
-    """Send so many frames to a port, a few by each connection."""
+    """Send ``count`` frames to a port, a few over each connection."""
     while count > 0:
         some = min(count, draw.choice((2, 2, 5, 20)))
         count -= some

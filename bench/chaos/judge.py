@@ -16,7 +16,7 @@ from bench.chaos.payload import fault
 
 @dataclass
 class Known:
-    """What clients were told of a ledger."""
+    """What clients learned about a ledger."""
 
     nonce: int
     digest: str
@@ -119,7 +119,7 @@ class Judge:
 
 
 async def is_usable(uri: str, patience: float, trace: Path | None = None) -> str:
-    """Whether a cluster takes and gives an entry, within so many seconds; why not, if not."""
+    """Check that a cluster stores and returns an entry within ``patience`` seconds. Returns why not, or nothing."""
     error: Exception | None = None
     try:
         async with asyncio.timeout(patience):

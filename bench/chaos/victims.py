@@ -94,9 +94,9 @@ def ended(parts: Iterable[Part], number: signal.Signals) -> None:
 
 
 class Bookies(Victim):
-    """Two bookies, of which the first one is hurt, and a third one that came later, so that ledgers can be recovered
-    without the first. Every entry is on both. In each of two lives one ledger was closed, one recovered while its
-    writer went on, and two are open in the end.
+    """Two bookies that both hold every entry, and a third one that joined later. The first one is hurt; the third lets
+    ledgers be recovered without it. In each of two lives, one ledger was closed, one was recovered while its writer
+    went on, and two stay open.
     """
 
     folders = ("1",)
@@ -385,7 +385,7 @@ class Cluster(Victim):
         return self.live.with_suffix(".log")
 
     def _until_nobody_listens(self) -> None:
-        """The parts of a cluster that was killed end by themselves."""
+        """Wait until the ports of a killed cluster are closed: its processes end on their own."""
         plan = json.loads((self.now if self.now.exists() else self.live).joinpath(CLUSTER).read_text())
         for port in (plan["metadata_port"], *plan["bookie_ports"]):
             end = time.monotonic() + PATIENCE

@@ -1,8 +1,8 @@
 """``python -m bench.ledger``: how fast the store is, beside Java's BookKeeper on ZooKeeper and beside what the machine
 allows.
 
-Three bookies, entries on all three of which two confirm, CRC32C, a synced journal; Java's client without its limit of
-5,000 operations a second. Compare figures of one run with one another only.
+There are three bookies with a synced journal. Each entry goes to all three, has a CRC32C, and is acknowledged by two.
+Java's client runs without its limit of 5,000 operations a second. Compare only figures of the same run.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def what(self) -> tuple[str, int, int]:
-        """What was measured, whoever did it."""
+        """What was measured: the same key for every side."""
         return self.operation, self.size, self.in_flight
 
 

@@ -37,8 +37,8 @@ def dialled(port: int) -> socket.socket:
 
 
 def serve(path: str, request: int, answer: int) -> None:
-    """Answer each request of so many bytes with an answer of so many, after what came was written to a file and synced,
-    unless the path is ``-``.
+    """Answer each request of ``request`` bytes with ``answer`` bytes. First write the received bytes to a file and sync
+    it, unless the path is ``-``.
     """
     file = -1
     if path != "-":
@@ -68,10 +68,10 @@ def serve(path: str, request: int, answer: int) -> None:
 
 
 def ask(request: int, answer: int, in_flight: int, seconds: float, needed: int, *ports: int) -> None:
-    """Ask servers for so many seconds with so many requests under way.
+    """Send requests to servers for ``seconds``, with ``in_flight`` outstanding.
 
-    A request goes to all of them and is done when ``needed`` have answered; with 0, each goes to one of them in turn,
-    and is done when that one has.
+    A request goes to all servers and is done when ``needed`` have answered. If ``needed`` is 0, each request goes to
+    one server, in turn, and is done when that server has answered.
     """
     links = [dialled(port) for port in ports]
     poll = select.epoll()
@@ -134,7 +134,7 @@ def ask(request: int, answer: int, in_flight: int, seconds: float, needed: int, 
 
 
 def give(size: int) -> None:
-    """Send so many bytes to whoever connects."""
+    """Send ``size`` bytes to the first client that connects."""
     connection, _ = listener().accept()
     data = memoryview(bytes(CHUNK))
     began, left = time.process_time(), size
@@ -144,7 +144,7 @@ def give(size: int) -> None:
 
 
 def take(size: int, port: int) -> None:
-    """Receive so many bytes."""
+    """Receive ``size`` bytes."""
     connection, buffer = dialled(port), bytearray(CHUNK)
     began, began_cpu, left = time.perf_counter(), time.process_time(), size
     while left:

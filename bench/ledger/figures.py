@@ -59,9 +59,7 @@ def trend(samples: Sequence[tuple[float, float]]) -> Trend:
 
 
 def parts_of(samples: Sequence[tuple[float, float]], parts: int) -> list[float]:
-    """Something that only grows, as (time, value): how much it grew a second in each of so many equal parts of the
-    time.
-    """
+    """The growth per second of a counter in each of ``parts`` equal parts of the time. Samples are (time, value)."""
     first, last = samples[0][0], samples[-1][0]
     edges = [first + (last - first) * number / parts for number in range(parts + 1)]
     values = [_at(samples, edge) for edge in edges]

@@ -88,7 +88,7 @@ def _varint(number: int) -> bytes:
 
 
 class Link:
-    """A connection, with so many adds in flight at most."""
+    """A connection with at most ``window`` adds in flight."""
 
     def __init__(self, port: int, ledger: int, data: int, window: int, codec: Any) -> None:
         self.frames = Frames(ledger, data, codec)

@@ -86,9 +86,7 @@ def measure(operation: str, size: int, in_flight: int, seconds: float, folder: P
 
 
 def copy(size: int) -> dict[str, float]:
-    """Bytes a second that one process can take over loopback from another one, of so many, and seconds of CPU of
-    both.
-    """
+    """Copy ``size`` bytes from one process to another over loopback: bytes a second, and the CPU seconds of both."""
     with echoes() as started:
         started.append(Echo("give", size))
         started.append(Echo("take", size, started[0].line()))

@@ -93,7 +93,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _fill(side: Side, entries: int) -> int:
-    """Write so many entries at the least, in closed ledgers."""
+    """Write at least this number of entries, in closed ledgers."""
     written = 0
     while written < entries:
         ledger, of_ledger = side.ledger(SIZE, IN_FLIGHT), 0

@@ -12,8 +12,9 @@ from bench.ledger.sides import OURS, Side
 
 SIZES = (1024, 65_536)
 AHEAD = 1000
-"""Entries that the reader asks for ahead, and at most so many bytes:"""
+"""Entries that the reader prefetches."""
 AHEAD_BYTES = 32 << 20
+"""The most bytes that it prefetches."""
 
 
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:

@@ -117,8 +117,8 @@ class Side:
     # -- ledgers ------------------------------------------------------------------------------------------------------
 
     def ledger(self, size: int, in_flight: int, client: int = 0) -> Ledger:
-        """A new ledger on the three bookies, of which two confirm an entry, with so many entries of a size in flight at
-        most.
+        """A new ledger on three bookies with an ack quorum of two, and at most ``in_flight`` entries of ``size`` bytes
+        outstanding.
         """
         room = max(64 << 20, size * in_flight)
         return self._clients[client].create(
@@ -126,14 +126,14 @@ class Side:
         )
 
     def reader(self, ledger: int, size: int, in_flight: int, client: int = 0) -> Ledger:
-        """A ledger, open for reading with so many entries asked for ahead."""
+        """Open a ledger for reading, with a prefetch of ``in_flight`` entries of ``size`` bytes."""
         room = max(16 << 20, size * in_flight)
         return self._clients[client].open(ledger, recover=False, prefetch=in_flight, prefetch_bytes=room)
 
     # -- measurements -------------------------------------------------------------------------------------------------
 
     def load(self, ledger: Ledger, operation: str, size: int, in_flight: int, seconds: float) -> dict[str, Any]:
-        """Adds, reads or scans for so many seconds."""
+        """Add, read or scan for ``seconds``."""
         arguments = {"in_flight": in_flight} | ({"size": size} if operation == "adds" else {})
         done: dict[str, Any] = ledger.call(VERBS[operation], seconds=seconds, **arguments)
         return done
@@ -143,7 +143,7 @@ class Side:
         return cpu([self.processes[0].pid]), cpu(self.bookies)
 
     def measure(self, ledger: Ledger, operation: str, size: int, in_flight: int, seconds: float) -> Cell:
-        """Adds, reads or scans for so many seconds, after a fifth of that unmeasured."""
+        """Measure adds, reads or scans for ``seconds``, after a warm-up of a fifth of that time."""
         self.load(ledger, operation, size, in_flight, seconds / 5)
         before = self.used()
         done = self.load(ledger, operation, size, in_flight, seconds)

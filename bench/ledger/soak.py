@@ -1,7 +1,7 @@
-"""A soak: writes and reads at full speed for a long time, and whether any process takes more and more memory.
+"""A soak: writes and reads at full speed for a long time, and checks whether the memory of any process keeps growing.
 
-One client writes ledger after ledger, another one reads each that is complete, and deletes it. Bookies look for deleted
-ledgers every few seconds, so that garbage is collected all the time and the disk holds little.
+One client writes ledger after ledger. Another one reads each complete ledger and deletes it. Bookies look for deleted
+ledgers every few seconds, so garbage collection runs all the time and the disk holds little.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPAN = 10.0
 IN_FLIGHT = 1000
 SETTINGS = {"gcWaitTime": 5_000, "logSizeLimit": 256 << 20}
 PARTS = 10
-"""Parts of the time whose rates are told."""
+"""The rate is reported for each of this number of equal parts of the time."""
 SHARE = 0.05
 LEAST = 8 << 20
 """Memory that rises by no more than this share, or by so few bytes, is flat."""

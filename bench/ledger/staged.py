@@ -1,9 +1,8 @@
-"""Starts one of our programs with a watch on its stages: how much CPU each takes, and how often.
+"""Starts one of our programs and measures its stages: how much CPU each takes, and how often it runs.
 
-``python -m bench.ledger.staged STAGES SOCKET PROGRAM ...``. Functions that a stage consists of
-(:mod:`bench.ledger.stages`) are wrapped, wherever the program has them from. A thread has one clock, its CPU time;
-whatever passes on it belongs to the innermost stage that the thread is in. Whoever connects to the socket gets all
-counters so far, as JSON, and is asked for nothing.
+``python -m bench.ledger.staged STAGES SOCKET PROGRAM ...``. The functions of each stage (:mod:`bench.ledger.stages`)
+are wrapped in every module that imports them. A thread has one clock, its CPU time, which is charged to the innermost
+stage that the thread is in. A client that connects to the socket gets all counters so far as JSON, without a request.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def watch_over(stages: Mapping[str, Sequence[str]]) -> list[str]:
             setattr(owner, name, replacement)
             kept.append(function)
             wrapped[id(function)] = replacement
-    # Whoever has imported a function by its name has it still.
+    # A module that imported a function by name still refers to the original.
     for title, module in [*sys.modules.items()]:
         if title.startswith(("fencepost.", "interop.")):
             for name, value in [*vars(module).items()]:
@@ -159,7 +158,7 @@ def watch_over(stages: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def tell(path: str) -> None:
-    """Serve the counters to whoever connects."""
+    """Send the counters to every client that connects."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen()

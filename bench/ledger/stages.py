@@ -1,9 +1,9 @@
 """Where each microsecond goes: the stages of our client and of our bookies, each with its CPU for an entry.
 
 The functions of a stage are wrapped while the programs run under full load (:mod:`bench.ledger.staged`). That costs
-about a microsecond a call, and a call is for all entries that came together; how many those are is told too, and what
-an entry costs without a watch. A thread's clock is its CPU time, so whoever waits for a disk or for others is charged
-nothing; how long a sync took is told in the table.
+about a microsecond a call, and one call handles all entries that arrive together. The table also reports that number of
+entries, and the cost of an entry without the wrappers. A thread's clock is its CPU time, so waiting for a disk or for
+others is free. The table reports how long a sync took.
 """
 
 from __future__ import annotations

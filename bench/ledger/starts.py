@@ -1,6 +1,4 @@
-"""How long a bookie takes until it serves: the first of all on a machine, for which no loop is compiled yet, and any
-later one.
-"""
+"""How long a bookie takes until it serves: the first on a machine, which has no compiled loops yet, and later ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who notices a mutant: configurations, a refinement, the simulator, traces, or nothing.
+"""What notices a mutant: configurations, a refinement, the simulator, traces, or nothing.
 
-Each mutant is looked at by a process of its own, forked from one in which the compiled loops are loaded and none of the
-protocol is; there the changed source is imported in the place of the module.
+Each mutant is judged in a process of its own. It is forked from a process that has loaded the compiled loops but not
+the protocol, and imports the changed source instead of the module.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from fencepost import Protocol, SearchOptions, action, check, constant, require,
 from fencepost.language.loading import expectation, shipped
 
 BY = ("configuration", "refinement", "simulator", "traces", "counts", "nothing")
-"""Who notices, the strongest first. ``counts``: only the number of states, levels or steps is another one."""
+"""What notices, the strongest first. ``counts``: only the number of states, levels or steps differs."""
 
 MORE_STATES = 2
-"""A mutant is searched up to so many times the states that the configuration has."""
+"""The search of a mutant may reach this multiple of the configuration's states."""
 
 LEAST = 20_000
-"""Up to so many in any case."""
+"""The limit of states is at least this number."""
 
 MOST_CALLS = 2_500
 """The most calls of Python that a configuration may take that looks at what the first did not notice: its cost."""
@@ -42,13 +42,13 @@ AT_A_LEVEL = ("invariant", "step_invariant", "refinement", "deadlock")
 """The kinds of violations that are known at the level at which they are reached."""
 
 LONGEST = 30.0
-"""The CPU seconds after which a mutant is given up that has not reached so many states: its Python does not end."""
+"""CPU seconds for a mutant to reach its limit of states. After that its Python counts as an endless loop."""
 
 SEEDS: Mapping[str, range] = {"store": range(1, 13), "quorum": range(1, 13), "log": range(40)}
-"""The seeds of a simulator that a mutant is held to, of each profile."""
+"""The simulator seeds that each mutant runs, by simulator; for each profile."""
 
 TRACED = 4
-"""Of so many of them the traces are held to the protocol as it is."""
+"""The traces of this number of seeds are validated against the unchanged protocol."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class Told:
 
     @property
     def most_states(self) -> int:
-        """The most states that a mutant is searched for."""
+        """The limit of states in the search of a mutant."""
         return max(MORE_STATES * self.counts[0], LEAST)
 
     @property
     def levels(self) -> int | None:
-        """And the most levels: if it is violated, so many as that takes."""
+        """The limit of levels: those up to the violation, if the configuration has one."""
         return self.counts[1] if self.kind in AT_A_LEVEL else None
 
 
@@ -144,9 +144,9 @@ def plant(module: str, text: str) -> None:
 
 
 def in_child(task: Callable[[Callable[[Any], None]], None], seconds: float) -> tuple[list[Any], str]:
-    """What a task tells, value by value, in a process of its own; and what ended that, if it did not end by itself.
+    """Run a task in a process of its own. Returns the values that it sent, and what killed the process, or nothing.
 
-    ``seconds``: of CPU.
+    ``seconds``: the limit of CPU time.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -185,8 +185,8 @@ def _run_child(task: Callable[[Callable[[Any], None]], None], seconds: float, re
 
 
 def _searched(protocol: type[Protocol], look: str, most: int, depth: int | None = None) -> dict[str, Any]:
-    """What a configuration says, up to so many states, and levels; ``look``: its name, or that and its levels,
-    ``default@12``.
+    """The result of a configuration, searched up to ``most`` states and ``depth`` levels. ``look`` is its name,
+    optionally with levels: ``default@12``.
     """
     name, _, levels = look.partition("@")
     deadlock = expectation(protocol, name) == "deadlock"
@@ -257,8 +257,8 @@ def trace_lines(subject: Subject) -> Mapping[str, set[int]]:
 
 
 def baselines(subject: Subject, first: bool, others: bool, most_states: int) -> list[Told]:
-    """What the first configurations say; and what the others do that do not call Python too often, the quickest first:
-    those that do not end within so many states, as many levels as do.
+    """The results of the first configurations, then of the others that do not call Python too often, fewest calls
+    first. A search that does not end within ``most_states`` is cut to the levels that fit.
     """
 
     (names,), _ = in_child(lambda tell: tell(list(shipped(subject.name).configurations)), LONGEST)

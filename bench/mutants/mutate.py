@@ -76,7 +76,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Change:
-    """A node, and what stands in its place; ``shown``: the whole of which the change is a part."""
+    """A node and its replacement. ``shown`` is the whole expression or statement around the change."""
 
     kind: str
     node: ast.expr | ast.stmt | ast.keyword
@@ -159,7 +159,7 @@ class _Changes(ast.NodeVisitor):
     def __init__(self) -> None:
         self.found: list[_Change] = []
         self._whole: set[int] = set()
-        """Comparisons of which the truth is changed by another change already."""
+        """Comparisons whose truth value another change already covers."""
 
     def _left_out(self, kind: str, node: ast.stmt) -> None:
         self.found.append(_Change(kind, node, "pass", node, "pass"))

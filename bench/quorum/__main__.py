@@ -1,11 +1,10 @@
-"""``python -m bench.quorum``: a quorum of metadata services is hurt while clients work, and what they did and saw is
-judged.
+"""``python -m bench.quorum``: hurts a quorum of metadata services while clients work, and judges what they did and saw.
 
     python -m bench.quorum campaign --seconds 60 --seed 1
     python -m bench.quorum compare --operations 100000 --seed 1
     python -m bench.quorum bookkeeper --seconds 600 --seed 1
 
-or how fast it is, beside ZooKeeper and etcd:
+or measures its speed beside etcd and ZooKeeper:
 
     python -m bench.quorum speed
 """

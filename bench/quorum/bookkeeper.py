@@ -93,7 +93,7 @@ class Bookkeeper:
         self.members = Processes(path, 3, ["--settings", str(settings), "--verbose"], self.network)
         self.bookies: list[Bookie] = []
         self.written: list[Written] = []
-        # Several, as one that is connected to a frozen member waits by itself before it goes elsewhere.
+        # Several, because a prober on a frozen member waits for its timeout before it changes members.
         self.probers = [
             Prober(number, list(self.members.ports.values()), seed, ZK_TIMEOUT, 0.06, PROBERS)
             for number in range(PROBERS)

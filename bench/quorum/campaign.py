@@ -169,7 +169,7 @@ class Campaign:
         return self._have_died() or all(not client.is_alive() for client in self.clients)
 
     def _have_died(self) -> bool:
-        """Whether members ended by themselves."""
+        """Whether members ended that nobody hurt."""
         died = [member for member in self.members.died() if member not in self._hurt]
         for member in died:
             last = (self.options.path / f"{member}.log").read_text(errors="replace").strip().splitlines()[-1:]

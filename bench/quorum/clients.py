@@ -1,8 +1,8 @@
-"""Clients of a quorum, each a thread with one session, which write down all that they do and see.
+"""Clients of a quorum, each a thread with one session, which record all that they do and see.
 
-They speak ZooKeeper's protocol by a client that shares no code with the service. A connection that breaks, or does not
-answer, is replaced by one to any member, with the same session; a call under way has no outcome then. It can have been
-done until the session is at the new connection, and not later: what comes by the old one is refused from then on.
+They speak ZooKeeper's protocol with a client that shares no code with the service. A connection that breaks or does not
+answer is replaced by one to any member, with the same session. A call in flight then has no outcome. It may take effect
+until the session has moved to the new connection, but not later: members refuse the old connection after that.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ FOLDERS = ("/shared", "/passing", "/own", "/order", "/lines", "/ephemerals")
 _CODES = {0: DONE, -101: NO_NODE, -110: NODE_EXISTS, -103: BAD_VERSION}
 
 _LOCAL = (zk.PING, zk.GET_DATA, zk.EXISTS)
-"""Requests that a member answers by itself."""
+"""Requests that a member answers without the quorum."""
 
 _NOT_THIS_SESSION = (-118, -112, -12)
-"""Answers to whoever has not the session any more: it moved, expired, or is not known."""
+"""Answers to a client that no longer has the session: it moved, expired, or is unknown."""
 
 clock = time.monotonic
 
@@ -67,7 +67,7 @@ class Seen:
 
 @dataclass
 class Wrote:
-    """A change that was acknowledged: of which znode, and by which zxid."""
+    """An acknowledged change: its znode and its zxid."""
 
     begin: float
     end: float
@@ -97,13 +97,11 @@ class Record:
     """What one client did and saw."""
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
-    """By the path of the znode; calls of which it is sure that they cannot be done any more, if they have no
-    outcome.
-    """
+    """By the path of the znode. A call without an outcome is added once it can no longer take effect."""
     seen: list[Seen] = field(default_factory=list)
     wrote: list[Wrote] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
-    """Znodes of its own that are there for ever."""
+    """Its own znodes, which nobody deletes."""
     lines: list[tuple[str, float, float]] = field(default_factory=list)
     """Sequential znodes, and when each was asked for and acknowledged."""
     orders: list[tuple[str, int, int]] = field(default_factory=list)
@@ -442,8 +440,8 @@ class Client(threading.Thread):
         self.record.absent.append((begin, clock(), path, 0 if code else stat["owner"]))
 
     def _move(self) -> None:
-        """Go to another member; some never do by themselves, so that the leader hears of their sessions from one member
-        alone.
+        """Go to another member. Half of the clients never move on their own, so that the leader hears of their sessions
+        from one member only.
         """
         if self.number % 2:
             self.session.drop()

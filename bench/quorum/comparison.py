@@ -1,16 +1,17 @@
 """Random operations, one after another, on our quorum and on a real ZooKeeper ensemble: both answer the same, although
 our leader is killed meanwhile.
 
-The steps are those that services are compared by that are alone (``tests/metadata/workload.py``): several
-clients, all kinds of changes, reads and watches, sessions that are opened, closed and that expire. Here clients go from
-member to member, and members are hurt while they work.
+The steps are those that compare single services (``tests/metadata/workload.py``): several clients, all kinds of
+changes, reads and watches, and sessions that open, close and expire. Here clients also move from member to member, and
+members are hurt while they work.
 
-Answers, stats and events have to be equal, but for times, session ids and zxids. Zxids have to be in the same order:
-each of ours stands for one of ZooKeeper's, and the later one for a later one.
+Answers, stats and events must be equal, except for times, session ids and zxids. Zxids must have the same order: each
+of ours corresponds to one of ZooKeeper's, and a later one to a later one.
 
-An answer may be lost with a connection. Then the client comes to any member with its session, and reads how far the
-zxid has come since the step began: so many of the changes of the step were done, and they must be the first ones. The
-same are then done on ZooKeeper, whose client leaves its connection then, too, and both set their watches again.
+An answer may be lost with a connection. Then the client resumes its session at any member, and reads how far the zxid
+has advanced since the step began. The advance is the number of changes of the step that took effect, and these must be
+its first ones. The same changes are then made on ZooKeeper, whose client also drops its connection. Both set their
+watches again.
 """
 
 from __future__ import annotations

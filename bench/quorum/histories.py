@@ -1,13 +1,13 @@
 """Whether what clients saw of one znode can be explained by one operation after another, each at a moment between its
 beginning and its end.
 
-Linearizability is local (Herlihy and Wing, 1990), so each znode is looked at alone. The search is that of Wing and Gong
-with Lowe's "just in time" order ("Testing for linearizability", 2017): events are taken in the order of their times,
-and a call is put into the order no sooner than one has to be that ended. A call whose outcome nobody knows has an end,
-too: the moment from which on it cannot be done any more. It may have been done until then, or not.
+Linearizability is local (Herlihy and Wing, 1990), so each znode is checked alone. The search is that of Wing and Gong
+with Lowe's "just in time" order ("Testing for linearizability", 2017). It takes events in the order of their times, and
+orders a call only when a call that has ended must be ordered. A call with an unknown outcome also has an end: the
+moment after which it cannot take effect. It may or may not have taken effect by then.
 
-:mod:`fencepost.language.linearizability` decides the same for protocols. There every call that may still take effect is
-tried everywhere, which is right for histories of a few calls; tests hold this search to that.
+:mod:`fencepost.language.linearizability` decides the same for protocols. It tries every pending call everywhere, which
+is right for histories of a few calls. Tests compare this search with it.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def histories(records: Sequence[Record]) -> list[str]:
 
 
 def order(wrote: Sequence[Wrote], seen: Sequence[Seen]) -> list[str]:
-    """Of all znodes together: zxids are in an order that fits the times of changes, and whoever reads behind a sync
-    sees at least what anybody had been answered.
+    """Check all znodes together. The order of zxids fits the times of the changes. A read after a sync sees at least
+    what any client had seen before.
     """
     wrong = []
     for one, other in itertools.pairwise(wrote):

@@ -1,9 +1,9 @@
-"""What members send each other goes through here, and can be held up: for each pair of members, and each direction.
+"""A proxy for the traffic between members, which can be held up for each pair of members and each direction.
 
-A member's endpoint is a port of this process; the member itself listens elsewhere. Whoever connects says in its first
-frame who it is, so it is known between which two a connection is. What is held up is not lost: it comes when the cut is
-healed, as what a network resends does, or the connection breaks then. Administrators, and members that belong to no
-cluster yet, are never cut off.
+A member's endpoint is a port of this process; the member itself listens elsewhere. The first frame of a connection
+names its sender, so the proxy knows both ends. Delayed bytes are not lost: they arrive when the cut is healed, as if
+the network had resent them, or the connection breaks then. Administrators, and members that belong to no cluster yet,
+are never cut off.
 """
 
 from __future__ import annotations

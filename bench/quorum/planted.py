@@ -1,9 +1,9 @@
 """``python -m bench.quorum.planted FAULT metadata ...``: ``fencepost metadata`` with a fault planted in it, or with
 ``none``.
 
-A disk is as slow as the file says that ``FENCEPOST_BENCH_SLOW`` names: so many milliseconds more for each sync. The
-faults are those that a campaign of processes can see: what is written survives a process that is killed, so a sync that
-is left out is found by simulation and unit tests alone.
+``FENCEPOST_BENCH_SLOW`` names a file with a number: each sync takes that number of milliseconds longer. The faults are
+those that a campaign of processes can see. Written data survives the kill of a process, so only simulation and unit
+tests find a missing sync.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Processes:
         return self.path / f"{member}.slow"
 
     def died(self) -> list[int]:
-        """Those that ended by themselves."""
+        """Members whose process has ended unexpectedly."""
         return [member for member, process in self.running.items() if process.poll() is not None]
 
     def ask(self, *words: str, timeout: float = 60.0) -> dict[str, Any]:

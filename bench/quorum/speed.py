@@ -1,9 +1,9 @@
 """Changes and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn in
 one run.
 
-All wait for the disk. Ours and ZooKeeper get the same frames from the same client, with so many requests under way over
-up to eight connections, spread over the members, the leader first; etcd those of its own client, in a program that is
-built from its published modules, with as many connections and requests.
+All of them sync to disk. Ours and ZooKeeper get the same frames from the same client. It keeps a fixed number of
+requests in flight over up to eight connections, spread over the members, the leader first. With etcd, a program built
+from its published modules uses its own client, with as many connections and requests.
 """
 
 from __future__ import annotations

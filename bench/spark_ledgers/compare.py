@@ -49,7 +49,7 @@ def written(client: Client, bodies: list[bytes]) -> int:
 
 
 def large(side: Side, size: int, entries: int) -> tuple[int, int]:
-    """The id of a closed ledger with at least so many entries of a size, and how many it has."""
+    """Write a ledger of at least ``entries`` entries of ``size`` bytes, and close it. Returns its id and length."""
     ledger: Ledger = side.ledger(size, 1000)
     count = 0
     while count < entries:

@@ -1,10 +1,10 @@
 """A streaming query follows a log that is written at a steady rate: by how much it lags, and where the time of a batch
 goes.
 
-The lag of a row is told from the moment at which the writer was told that it is confirmed, before which nobody may read
-it, to the moment at which its batch is committed: whoever reads the sink has the row by then. The *newest* row of a
-batch had least to wait, the *oldest* most: it came when the batch before had just begun. Of the oldest, the time since
-it was appended is told too: that is the writer's wait for its bookies besides.
+The lag of a row begins when the writer learns that the row is confirmed: no reader may see it earlier. It ends when the
+batch of the row is committed, and a reader of the sink has the row. The *newest* row of a batch waited least, the
+*oldest* most: it arrived when the previous batch had just begun. For the oldest row, the time since its append is
+reported too. It includes the writer's wait for its bookies.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ much is confirmed.
 
 
 async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> None:
-    """Append so many entries a second of ``size`` bytes until the time is over or standard input ends; those that are
-    late are not left out.
+    """Append ``rate`` entries of ``size`` bytes a second until the time is over or standard input ends. Late entries
+    are not skipped.
     """
     is_over = threading.Event()
     confirmed: list[tuple[float, int]] = []

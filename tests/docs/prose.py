@@ -98,7 +98,7 @@ CheckRegistry().register_many(__register__)
 CONFIG = Config(max_errors=10, checks=dict.fromkeys(WORDS["proselint"], True))
 
 if __name__ == "__main__":
-    given = [Path(each) for each in sys.argv[1:]] or [*ROOT.glob("*.md"), ROOT / "docs", ROOT / "src"]
+    given = [Path(each) for each in sys.argv[1:]] or [ROOT]
     listed = subprocess.run(["git", "ls-files", *map(str, given)], capture_output=True, text=True, check=True).stdout
     found = 0
     for name in listed.splitlines():
