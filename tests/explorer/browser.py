@@ -40,14 +40,7 @@ class Browser:
     """One headless browser with one page."""
 
     def __init__(self, profile: Path) -> None:
-        home = {**os.environ, "HOME": str(profile)}
-        log = profile / "chromedriver.log"
-        with open(log, "wb") as output:
-            self._driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=output, stderr=output, env=home)
-        until(lambda: STARTED.search(log.read_text()) or self._driver.poll() is not None, "chromedriver")
-        started = STARTED.search(log.read_text())
-        assert started is not None, log.read_text()
-        self._session = f"http://127.0.0.1:{started[1]}/session"
+        self._session = f"http://127.0.0.1:{self._start(profile)}/session"
         flags = [
             "--headless",
             "--no-sandbox",
@@ -65,6 +58,23 @@ class Browser:
             }
         }
         self._session += "/" + self._ask("POST", "", wanted)["sessionId"]
+
+    def _start(self, profile: Path) -> str:
+        """Start chromedriver. It takes a free port of IPv6, and ends if IPv4 has that in use. Then it is started again.
+        Return the port.
+        """
+        home = {**os.environ, "HOME": str(profile)}
+        log = profile / "chromedriver.log"
+        for _ in range(5):
+            with open(log, "wb") as output:
+                self._driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=output, stderr=output, env=home)
+            until(lambda: STARTED.search(log.read_text()) or self._driver.poll() is not None, "chromedriver")
+            started = STARTED.search(log.read_text())
+            if started is not None:
+                return started[1]
+            if "Address already in use" not in log.read_text():
+                break
+        raise AssertionError(log.read_text())
 
     def close(self) -> None:
         """End the browser."""
