@@ -45,7 +45,7 @@ def lasso(result: Result) -> Trace:
 def test_the_story_marks_the_loop() -> None:
     lines = story(starving()).splitlines()
     assert lines[0] == "VIOLATED  whoever_waits_enters"
-    assert lines[1] == "Whoever waits gets in."
+    assert lines[1] == "A waiting process gets the lock."
     begin = lines.index("The shortest way into a loop: 1 step, and then 3 steps in the loop") + 1
     assert lines[begin : begin + 12] == [
         "  0      initial state",
@@ -204,6 +204,6 @@ def test_what_is_refused(run: Callable[..., Ran]) -> None:
 
 def test_show_lists_properties_and_fairness() -> None:
     text = description(StrongLock)
-    assert "Leads to\n  whoever_waits_enters(p of processes)\n      Whoever waits gets in." in text
+    assert "Leads to\n  whoever_waits_enters(p of processes)\n      A waiting process gets the lock." in text
     assert "Always eventually\n  free_again" in text and "Eventually always\n  quiet_at_last" in text
     assert re.search(r"Fairness \(.*\)\n  strong\(enter\)\n  weak\(leave\)", text)
