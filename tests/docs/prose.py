@@ -55,7 +55,7 @@ def _of_page(text: str) -> Iterator[Paragraph]:
     def blank(found: re.Match[str]) -> str:
         return "\n" * found[0].count("\n")
 
-    yield from _paragraphs(1, re.sub(r"^```.*?^```$|^\|.*?$|^#.*?$", blank, text, flags=re.M | re.S))
+    yield from _paragraphs(1, re.sub(r"^```.*?^```$|^ *\|.*?$|^#.*?$", blank, text, flags=re.M | re.S))
 
 
 def _paragraphs(line: int, text: str) -> Iterator[Paragraph]:
@@ -97,13 +97,20 @@ def complaints(path: Path) -> Iterator[tuple[int, str]]:
 CheckRegistry().register_many(__register__)
 CONFIG = Config(max_errors=10, checks=dict.fromkeys(WORDS["proselint"], True))
 
+
+def listed(given: list[Path]) -> list[str]:
+    """The pages and Python files in these folders or of these names that git knows; without any, all of them."""
+    found = subprocess.run(
+        ["git", "ls-files", "--full-name", *map(str, given)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [name for name in found.stdout.splitlines() if name.endswith((".md", ".py"))]
+
+
 if __name__ == "__main__":
-    given = [Path(each) for each in sys.argv[1:]] or [ROOT]
-    listed = subprocess.run(["git", "ls-files", *map(str, given)], capture_output=True, text=True, check=True).stdout
+    given = [Path(each).absolute() for each in sys.argv[1:]]
     found = 0
-    for name in listed.splitlines():
-        if name.endswith((".md", ".py")) and name != "CHANGELOG.md":
-            for line, complaint in complaints(Path(name)):
-                print(f"{name}:{line}: {complaint}")
-                found += 1
+    for name in listed(given):
+        for line, complaint in complaints(ROOT / name):
+            print(f"{name}:{line}: {complaint}")
+            found += 1
     sys.exit(f"{found} to be said in plainer words" if found else 0)
