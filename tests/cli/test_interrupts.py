@@ -18,7 +18,7 @@ from cli.commandline import COUNTER, Ran, environment
 from patience import PATIENCE
 
 from fencepost.cli import interrupts
-from fencepost.cli.commands import autorecovery, bookie
+from fencepost.cli.commands import autorecovery, bookie, results
 
 INTERRUPTING = """
 import os, signal, sys
@@ -116,6 +116,18 @@ def test_an_interrupt_while_states_are_written_leaves_none_and_tells_what_was_fo
     assert (
         ran.code == 12 and "never_five" in ran.out and ran.out.endswith("The state space was not written to space.\n")
     )
+
+
+def test_an_interrupt_that_a_library_wrapped_while_a_result_is_shown_is_one_line(
+    here: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        # Python 3.11 wraps what a descriptor's __set_name__ raises, as while Rich is imported.
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr(results, "_print_story", interrupted)
+    ran = here("check", "counter.py")
+    assert (ran.code, ran.out, ran.err) == (130, "", "fencepost: interrupted\n")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fencepost import errors
-from fencepost.cli import output
+from fencepost.cli import interrupts, output
 from fencepost.cli.arguments import option
 from fencepost.errors import OptionError, ProtocolRaised
 from fencepost.language import loading
@@ -122,6 +122,8 @@ class Results:
             try:
                 write()
             except Exception as error:
+                if interrupts.was_interrupted(error):
+                    raise
                 code = output.failed(error, self.args.debug)
         return code
 
