@@ -114,6 +114,7 @@ EXTRAS = {
     "spark": ("pyspark", "py4j", "pyarrow", "pandas", "duckdb"),
     "explore": ("starlette", "uvicorn", "anyio"),
     "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
+    "tla": ("tree_sitter", "tree_sitter_tlaplus"),
 }
 """The top-level modules that each extra brings. The first extra that has a module is the one to name."""
 
