@@ -27,7 +27,7 @@ FLOORS = (
     ("simulation",),
     ("ledger",),
     ("log", "quorum"),
-    ("metadata", "protocols"),
+    ("metadata", "protocols", "tla"),
     ("api",),
     ("spark", "world"),
     ("explorer",),
@@ -38,7 +38,7 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 PRODUCTS = {
-    "Check": ("language", "semantics", "behaviours", "checker", "states", "explorer", "protocols"),
+    "Check": ("language", "semantics", "behaviours", "checker", "states", "explorer", "protocols", "tla"),
     "Run": ("ledger", "log", "quorum", "metadata", "simulation", "world"),
     "Hold": ("traces",),
 }
