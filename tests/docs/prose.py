@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import io
 import re
 import subprocess
 import sys
-import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +24,10 @@ from proselint.tools import LintFile
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = tomllib.loads((Path(__file__).parent / "prose.toml").read_text())
 PHRASES = [(re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE), advice) for phrase, advice in WORDS["instead"].items()]
+STRING_OR_COMMENT = re.compile(
+    r"""(\"{3}|'{3})(?:\\.|.)*?\1|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*""", re.DOTALL
+)
+"""Strings are found, too, since a number sign in one begins no comment."""
 LONGEST = 40
 """Words of a sentence that is read aloud in one breath, and then some."""
 
@@ -43,12 +45,22 @@ def prose(path: Path) -> Iterator[Paragraph]:
     if path.suffix == ".md":
         yield from _of_page(text)
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in _statements(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield from _paragraphs(node.lineno, inspect.cleandoc(node.value.value))
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa", "# fmt:", "# --")):
-            yield Paragraph(token.start[0], token.string.lstrip("# "))
+    line, read = 1, 0
+    for found in STRING_OR_COMMENT.finditer(text):
+        if found[0].startswith("#") and not found[0].startswith(("# type:", "# noqa", "# fmt:", "# --")):
+            line, read = line + text.count("\n", read, found.start()), found.start()
+            yield Paragraph(line, found[0].lstrip("# "))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements in a module or a statement, and those in them."""
+    for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for each in getattr(node, part, ()):
+            yield each
+            yield from _statements(each)
 
 
 def _of_page(text: str) -> Iterator[Paragraph]:
@@ -82,19 +94,23 @@ def sentences(text: str) -> list[str]:
 
 def complaints(path: Path) -> Iterator[tuple[int, str]]:
     """What is to be said about the prose of a file, each with its line."""
-    for line, text in prose(path):
-        read = plain(text)
+    paragraphs = [(line, text, plain(text)) for line, text in prose(path)]
+    # A call of proselint takes long, however short the text is: paragraphs are checked where their file has something.
+    whole = "\n\n".join(read for _, _, read in paragraphs)
+    to_check = any(any(check.check(f"\n{whole}\n")) for check in CHECKS)
+    for line, text, read in paragraphs:
         for phrase, advice in PHRASES:
             for found in phrase.finditer(read):
                 yield line, f"{found[0]!r}: {advice}"
         for sentence in sentences(text):
             if len(words := sentence.split()) > LONGEST:
                 yield line, f"a sentence of {len(words)} words: {' '.join(words[:8])} ..."
-        for result in LintFile(source=str(path), content=read).lint(CONFIG) if read else ():
+        for result in LintFile(source=str(path), content=read).lint(CONFIG) if to_check and read else ():
             yield line, f"{result.check_result.message} ({result.check_result.check_path})"
 
 
-CheckRegistry().register_many(__register__)
+CHECKS = [check for check in __register__ if any(check.matches_partial(name) for name in WORDS["proselint"])]
+CheckRegistry().register_many(tuple(CHECKS))
 CONFIG = Config(max_errors=10, checks=dict.fromkeys(WORDS["proselint"], True))
 
 
