@@ -125,21 +125,24 @@ def answer(model: Model, ended: Ended) -> Answer:
         found = {}
     verdict = VERDICTS.get(ended.exit_code)
     if verdict is None or not found:
-        return Answer(model, ended.seconds, refusal=_refusal(ended, found))
+        return Answer(model, ended.seconds, refusal=_refusal(model, ended, found))
     counts = Counts(found["distinct_states"], found["generated_states"], found["depth"])
     trace = (found["violation"] or {}).get("trace")
     return Answer(model, ended.seconds, verdict, counts, None if trace is None else len(trace))
 
 
-def _refusal(ended: Ended, found: dict[str, Any]) -> str:
-    """The exit code and the first sentence of the error, without the place in the file."""
+def _refusal(model: Model, ended: Ended, found: dict[str, Any]) -> str:
+    """The exit code and the first line of the error, without the place in the file, so that equal reasons are equal."""
     if ended.exit_code == NOT_COMPLETE and found.get("limit"):
         return f"152: {found['limit']}"
     lines = [line for line in ended.errors.splitlines() if line.strip()]
     crashed = any(line.startswith("Traceback ") for line in lines)
     own = [line for line in lines if line.startswith("fencepost: ")]
     said = lines[-1] if crashed else (own or lines or ["nothing was said"])[0]
-    return f"{ended.exit_code}: {'crashed: ' if crashed else ''}{_PLACE.sub('', said).strip()}"
+    said = _PLACE.sub("", said).strip()
+    for file, name in ((model.module, "the module"), (model.config, "the configuration")):
+        said = said.replace(str(file), name).replace(file.name, name)
+    return f"{ended.exit_code}: {'crashed: ' if crashed else ''}{said}"
 
 
 HEADINGS = ("model", "verdict", "distinct", "generated", "depth", "seconds")

@@ -128,6 +128,13 @@ def test_a_crash_is_named_by_its_exception(examples: Path) -> None:
     assert crashed.refusal == "1: crashed: KeyError: 'x'"
 
 
+def test_equal_reasons_are_equal(examples: Path) -> None:
+    one, two = read_models(examples)[:2]
+    said = [f"fencepost: {m.module}:3:1: {m.config} gives no value to N\n" for m in (one, two)]
+    reasons = {answer(m, Ended(150, "", text, 0.1)).refusal for m, text in zip((one, two), said, strict=True)}
+    assert reasons == {"150: the configuration gives no value to N"}
+
+
 def missing(tmp_path: Path) -> Model:
     return Model("Missing.cfg", tmp_path, tmp_path / "Missing.py", tmp_path / "Missing.cfg", "success", None, False)
 
