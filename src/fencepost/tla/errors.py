@@ -1,10 +1,10 @@
-"""Errors in a specification or its configuration, each with its place."""
+"""Errors in a specification or in its configuration, each with its place."""
 
 from __future__ import annotations
 
 import linecache
 
-from fencepost.errors import NotAProtocol
+from fencepost.errors import WRONG_OPTIONS, NotAProtocol
 from fencepost.tla.ast import Place
 
 
@@ -17,6 +17,12 @@ class SpecificationError(NotAProtocol):
     def __init__(self, message: str, place: Place | None = None) -> None:
         super().__init__(pointed(message, place))
         self.place = place
+
+
+class ConfigurationError(SpecificationError):
+    """A configuration that cannot be read, or that does not suit its module."""
+
+    exit_code = WRONG_OPTIONS
 
 
 def pointed(message: str, place: Place | None) -> str:

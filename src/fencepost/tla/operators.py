@@ -133,6 +133,9 @@ _SPELLINGS = r"""
 ^+ ⁺
 """
 
+SPELLINGS = frozenset(OPERATORS).union(_SPELLINGS.split())
+"""Every way to write an operator."""
+
 _NAMES = {spelling: line.split()[0] for line in _SPELLINGS.strip().splitlines() for spelling in line.split()}
 
 

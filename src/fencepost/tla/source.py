@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,7 @@ _LEXEME = re.compile(
     r'|(?P<string>"(?:[^"\\\n]|\\[^\n])*")|(?P<open>")'
     r"|(?P<begin>-{4,} *MODULE\b)|(?P<end>={4,})"
 )
+_NEWLINE = re.compile("\n")
 _COMMENT_MARK = re.compile(r"\(\*|\*\)")
 _VISIBLE = re.compile(r"[^\n\t]")
 _LINE_MARK = re.compile(r"^\s*\\\*+ ?")
@@ -39,8 +41,46 @@ class Comment:
     text: str
 
 
+class Lines:
+    """The text of a file, and the places in it. Messages and tracebacks can show its lines.
+
+    Each line ends with a newline character, whichever way the file ends it. Raises ``error`` if the file is not UTF-8.
+    """
+
+    def __init__(self, content: bytes, file: str, error: type[SpecificationError] = SpecificationError) -> None:
+        self.text = text = _decoded(content, file, error)
+        self.file = file
+        self._error = error
+        self._starts = [0, *(match.end() for match in _NEWLINE.finditer(text))]
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+
+    def place(self, start: int, end: int) -> Place:
+        """The place of the characters from offset ``start`` to before ``end``."""
+        return Place(self.file, *self._position(start), *self._position(max(start, end - 1)))
+
+    def end(self) -> Place:
+        """The place of the last character that is not blank."""
+        end = len(self.text.rstrip())
+        return self.place(max(0, end - 1), end)
+
+    def _position(self, offset: int) -> tuple[int, int]:
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def end_of_comment(self, start: int) -> int:
+        """The offset behind a comment ``(* ... *)``, which may nest. Raises ``error`` if it has no end."""
+        depth, at = 1, start + 2
+        while depth:
+            mark = _COMMENT_MARK.search(self.text, at)
+            if mark is None:
+                raise self._error("this comment has no end *)", self.place(start, start + 2))
+            depth += 1 if mark.group() == "(*" else -1
+            at = mark.end()
+        return at
+
+
 class Source:
-    """A file with modules. Lines are those of the file, and each ends with a newline character in the end.
+    """A file with modules.
 
     Raises :class:`SpecificationError` if the file is not UTF-8, if it has no module, or if a string or a comment in a
     module has no end.
@@ -48,15 +88,16 @@ class Source:
 
     def __init__(self, content: bytes, file: str) -> None:
         self.file = file
-        self.text = decoded(content, file)
+        self._places = Lines(content, file)
+        self.text = self._places.text
         self.lines = self.text.split("\n")
-        remember(file, self.text)
         self._blank: list[tuple[int, int]] = []
         self._comments: list[tuple[int, int]] = []
         self._scan()
         self._code = self._without_blanks().split("\n")
         self._code_lines = [line.expandtabs(_TAB).encode() for line in self._code]
         self._wide = {row for row, line in enumerate(self._code) if "\t" in line or not line.isascii()}
+        self._maps: dict[int, list[int]] = {}
 
     @property
     def code(self) -> bytes:
@@ -73,25 +114,13 @@ class Source:
         """The column in the file, from 0, of a byte of a line of `code`."""
         if row not in self._wide:
             return byte
-        return self._columns(row)[byte]
-
-    def _columns(self, row: int) -> list[int]:
         if row not in self._maps:
             self._maps[row] = _column_of_each_byte(self._code[row])
-        return self._maps[row]
-
-    @cached_property
-    def _maps(self) -> dict[int, list[int]]:
-        return {}
+        return self._maps[row][byte]
 
     def place(self, start: int, end: int) -> Place:
         """The place of the characters from offset ``start`` to before ``end``."""
-        first, column = self._position(start)
-        last, end_column = self._position(max(start, end - 1))
-        return Place(self.file, first, column, last, end_column)
-
-    def _position(self, offset: int) -> tuple[int, int]:
-        return self.text.count("\n", 0, offset) + 1, offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+        return self._places.place(start, end)
 
     # -- modules and comments ------------------------------------------------------------------------------------------
 
@@ -114,20 +143,10 @@ class Source:
         return len(self.text) if depth else at
 
     def _end_of_comment(self, lexeme: re.Match[str]) -> int:
-        end = lexeme.end() if lexeme.lastgroup == "line" else self._end_of_block(lexeme)
+        end = lexeme.end() if lexeme.lastgroup == "line" else self._places.end_of_comment(lexeme.start())
         self._blank.append((lexeme.start(), end))
         self._comments.append((lexeme.start(), end))
         return end
-
-    def _end_of_block(self, opened: re.Match[str]) -> int:
-        depth, at = 1, opened.end()
-        while depth:
-            mark = _COMMENT_MARK.search(self.text, at)
-            if mark is None:
-                raise SpecificationError("this comment has no end *)", self.place(opened.start(), opened.end()))
-            depth += 1 if mark.group() == "(*" else -1
-            at = mark.end()
-        return at
 
     def _without_blanks(self) -> str:
         pieces, at = [], 0
@@ -159,23 +178,13 @@ class Source:
         return None if any(row.strip() for row in rows) else Comment(place.line, place.end_line, self.text[start:end])
 
 
-def decoded(content: bytes, file: str) -> str:
-    """The text of a file, with a newline character after each line, whichever way the file has it.
-
-    Raises :class:`SpecificationError` if the file is not UTF-8.
-    """
+def _decoded(content: bytes, file: str, error: type[SpecificationError]) -> str:
     try:
         return content.decode().replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        before = content[: error.start].decode().rpartition("\n")
-        line, column = before[0].count("\n") + bool(before[1]) + 1, len(before[2]) + 1
-        place = Place(file, line, column, line, column)
-        raise SpecificationError(f"the byte 0x{content[error.start]:02x} is not UTF-8", place) from error
-
-
-def remember(file: str, text: str) -> None:
-    """Let messages and tracebacks show the lines of a file."""
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    except UnicodeDecodeError as bad:
+        before = content[: bad.start].decode().splitlines() or [""]
+        place = Place(file, len(before), len(before[-1]) + 1, len(before), len(before[-1]) + 1)
+        raise error(f"the byte 0x{content[bad.start]:02x} is not UTF-8", place) from bad
 
 
 def _column_of_each_byte(line: str) -> list[int]:
