@@ -23,7 +23,8 @@ LIMITS = SearchOptions(workers=1, max_states=50_000)
 
 @pytest.fixture(scope="module")
 def defect() -> fencepost.Result:
-    return fencepost.check(load("bookkeeper-4.13")(recovery_reads_fence=False), workers=1)
+    small = {"bookies": 2, "write_quorum": 2, "ack_quorum": 2, "recovery_reads_fence": False}
+    return fencepost.check(load("bookkeeper-4.13")(**small), workers=1)
 
 
 def taken(session: Session, *titles: str, way: int = 0) -> Node:
