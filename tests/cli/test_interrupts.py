@@ -131,7 +131,11 @@ def test_an_interrupt_that_a_library_wrapped_while_a_result_is_shown_is_one_line
 
 
 @pytest.mark.parametrize(
-    "given", [("check", "bookkeeper-4.13"), ("simulate-store", "--jobs", "2")], ids=["check", "simulate"]
+    "given",
+    [
+        pytest.param(("check", "bookkeeper-4.13"), id="check"),
+        pytest.param(("simulate-store", "--jobs", "2"), id="simulate", marks=pytest.mark.campaign),
+    ],
 )
 def test_who_presses_it_again_and_again_is_told_once(given: tuple[str, ...], tmp_path: Path) -> None:
     child, terminal = pty.fork()

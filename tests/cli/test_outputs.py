@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from cli.commandline import COUNTER, RAISING, Ran, environment
 
 from fencepost import SystemFailure, check
@@ -385,14 +386,19 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("hidden", "arguments", "extra"),
     [
-        ("pyarrow", ["query", "space", "select 1", "--engine", "spark"], "spark"),
         ("pyarrow", ["witness", "space", "--where", "true"], "query"),
-        ("pyarrow", ["diff", "space", "space", "--engine", "spark"], "spark"),
-        ("pyarrow", ["check", "counter.py", "--states", "new"], "query"),
-        ("pyarrow", ["check", "counter.py", "--engine", "spark"], "spark"),
         ("pyspark", ["check", "counter.py", "--engine", "spark"], "spark"),
-        ("uvicorn", ["explore", "counter.py"], "explore"),
         ("starlette", ["explore", "counter.py"], "explore"),
+        *campaign_if(
+            bool,
+            [
+                ("pyarrow", ["query", "space", "select 1", "--engine", "spark"], "spark"),
+                ("pyarrow", ["diff", "space", "space", "--engine", "spark"], "spark"),
+                ("pyarrow", ["check", "counter.py", "--states", "new"], "query"),
+                ("pyarrow", ["check", "counter.py", "--engine", "spark"], "spark"),
+                ("uvicorn", ["explore", "counter.py"], "explore"),
+            ],
+        ),
     ],
 )
 def test_the_extra_that_is_missing_is_named(

@@ -87,6 +87,7 @@ def test_every_engine_agrees_with_brute_force(pair: Pair) -> None:
     agrees(pair)
 
 
+@pytest.mark.campaign
 def test_every_engine_agrees_with_brute_force_on_many_kinds() -> None:
     lengths = [agrees(seeded(seed)) for seed in range(20)]
     assert lengths.count(None) > 5 and lengths.count(1) > 1 and sum(n is not None and n > 1 for n in lengths) > 2

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from checker.engines.compare import by_embedded, disagreement
 from checker.engines.random_protocols import seeded
 from checker.engines.random_refinements import seeded as refining
@@ -122,6 +123,7 @@ SPACES: dict[str, tuple[Callable[[], Protocol], dict[str, Any]]] = {
     "shipped": (shipped("ledger-chaining"), {"max_depth": 6}),
 }
 """Each space with its options."""
+EVERYDAY = ("violation", "raised", "witnesses", "symmetry", "messages")
 
 
 @contextmanager
@@ -145,7 +147,7 @@ def resumed(build: Callable[[], Protocol], place: Path, **options: Any) -> dict[
     return by_embedded(build(), resume=place, **{"checkpoint_every": 0.0, **options})
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", campaign_if(lambda name: name not in EVERYDAY, SPACES))
 def test_at_every_level_as_without_a_break(name: str, tmp_path: Path) -> None:
     build, options = SPACES[name]
     whole = by_embedded(build(), **options)

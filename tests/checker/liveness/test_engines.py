@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns import campaign_if
 from checker.engines import compare
 from checker.engines.random_protocols import RandomProtocol, seeded
 
@@ -57,7 +58,7 @@ def differences(random: RandomProtocol) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", campaign_if(bool, range(4)))
 def test_engines_agree_on_random_protocols(part: int) -> None:
     for seed in range(part * SEEDS // 4, (part + 1) * SEEDS // 4):
         random = seeded(seed, temporal=True)

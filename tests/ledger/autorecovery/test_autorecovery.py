@@ -338,6 +338,7 @@ async def has_copies(store: LedgerClient, ledger: int, entries: int) -> bool:
     return True
 
 
+@pytest.mark.campaign
 def test_what_is_lost_of_its_znodes_is_published_again(tmp_path: Path, uri: str) -> None:
     """It keeps no file: everything it knows is in the metadata or follows from them."""
 
