@@ -101,6 +101,14 @@ class Misbehaved(FencepostError):
     exit_code = PROTOCOL_RAISED
 
 
+class Explained(FencepostError):
+    """An error of a specification. Its message needs no other words: it begins with the place, ``Spec.tla:148:17``, and
+    may have further lines that show it.
+    """
+
+    exit_code = PROTOCOL_RAISED
+
+
 class SystemFailure(FencepostError):
     """The machine failed: no memory, no disk, an unreadable or foreign checkpoint."""
 

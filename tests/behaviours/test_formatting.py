@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost import Map, Message, ModelValue, Protocol, Record, constant, model_values, table
-from fencepost.behaviours.formatting import briefly, change_text, channel_lines, constant_text, lines, wrap
+from fencepost.behaviours.formatting import briefly, change_text, channel_lines, lines, wrap
 from fencepost.language.network import Channel
-from fencepost.language.values import Set, Value, freeze, show
+from fencepost.language.values import Set, Value, constant_text, freeze, show
 
 B1, B2 = ModelValue("b1", 0), ModelValue("b2", 1)
 

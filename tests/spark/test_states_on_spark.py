@@ -21,6 +21,7 @@ from fencepost.api.result import Result
 from fencepost.cli.main import main
 from fencepost.files.storage import Storage
 from fencepost.language.loading import shipped
+from fencepost.language.seam import Model
 from fencepost.spark import engine, stages
 from fencepost.states.columns import completed, kinds_of, schema_of
 from fencepost.states.files import TableLocation
@@ -62,7 +63,7 @@ class Late(Protocol):
         return not (self.twin == 6 and after.twin == 1)
 
 
-def check(protocol: Protocol, directory: Path | str | None, *, edges: bool = True, **options: Any) -> Result:
+def check(protocol: Model, directory: Path | str | None, *, edges: bool = True, **options: Any) -> Result:
     """A check that writes its states."""
     options = {"workers": 1, "keep_going": True, "engine": "spark", **options}
     if options["engine"] == "spark":
@@ -70,7 +71,7 @@ def check(protocol: Protocol, directory: Path | str | None, *, edges: bool = Tru
     return fencepost.check(protocol, states=directory, edges=edges, **options)
 
 
-def written(protocol: Protocol, directory: Path | str, **options: Any) -> StateSpace:
+def written(protocol: Model, directory: Path | str, **options: Any) -> StateSpace:
     """The state space that a check has written."""
     result = check(protocol, directory, **options)
     assert result.failure is None and result.table is not None, result.failure

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import fencepost
-from fencepost import Protocol
 from fencepost.checker.engines import reference
 from fencepost.checker.engines.options import SearchOptions
 from fencepost.checker.engines.search import Search
+from fencepost.language.seam import Model
 from fencepost.semantics import State, Stepper
 from fencepost.semantics.state import LOW
 from fencepost.states.manifest import StateSpace
@@ -18,7 +18,7 @@ from fencepost.states.manifest import StateSpace
 Rows = list[dict[str, Any]]
 
 
-def written(protocol: Protocol, directory: Path, **options: Any) -> StateSpace:
+def written(protocol: Model, directory: Path, **options: Any) -> StateSpace:
     """Save the state space of a protocol, with its steps."""
     options = {"workers": 1, "engine": "embedded", "keep_going": True, **options}
     result = fencepost.check(protocol, states=directory, edges=True, **options)
@@ -44,7 +44,7 @@ class Kept(reference.Reference):
         return super().expand()
 
 
-def states(protocol: Protocol, **options: Any) -> Iterator[tuple[int, int, State, Any]]:
+def states(protocol: Model, **options: Any) -> Iterator[tuple[int, int, State, Any]]:
     """Every state with its fingerprint, its depth, and how it was discovered: the parent and the action's title."""
     stepper = Stepper(protocol)
     search = Search(stepper, SearchOptions(keep_going=True, **options))
@@ -55,7 +55,7 @@ def states(protocol: Protocol, **options: Any) -> Iterator[tuple[int, int, State
         yield found, depth, State(stepper.store, row), link and (link[0], stepper.roots[link[1]])
 
 
-def steps(protocol: Protocol) -> set[tuple[int, int, str, str]]:
+def steps(protocol: Model) -> set[tuple[int, int, str, str]]:
     """Every step that changes the state, by fingerprints, action and title. The search's own records are not used."""
     found = set()
     stepper = None

@@ -25,8 +25,9 @@ from fencepost.checker.engines.witnesses import never_reached, reported_as, soug
 from fencepost.checker.findings import ActionCount, Violation, Witness
 from fencepost.errors import Misbehaved, NotAProtocol, OptionError, ProtocolRaised, naming_extra
 from fencepost.language.declarations import JUDGED, Declared
-from fencepost.language.loading import expectation, load, set_up
+from fencepost.language.loading import expectation, find, set_up
 from fencepost.language.protocol import Protocol, unknown_name
+from fencepost.language.seam import Model
 from fencepost.language.truths import truth
 from fencepost.semantics import Deadline, LimitReached, State, Stepper
 
@@ -38,7 +39,7 @@ SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
 
 
 def check(
-    protocol: Protocol | type[Protocol] | str,
+    protocol: Model | type[Protocol] | str,
     *,
     configuration: str | None = None,
     constants: Mapping[str, Any] | None = None,
@@ -76,7 +77,7 @@ def check(
     deadline = Deadline()
     engine, options = options_of(engine, options, named_options)
     protocol = _set_up(protocol, configuration, constants or {})
-    if configuration is not None and expectation(type(protocol), configuration) == "deadlock":
+    if configuration is not None and expectation(protocol, configuration) == "deadlock":
         options = replace(options, deadlock=True)
     _check_invariants(protocol, invariants)
     try:
@@ -88,7 +89,7 @@ def check(
 
 
 def _checked(
-    protocol: Protocol,
+    protocol: Model,
     engine: str,
     invariants: Sequence[str] | None,
     options: Options,
@@ -124,7 +125,7 @@ def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[Non
     return deadline.limits((lambda: limit_reached(deadline, options.timeout, options.max_memory)) if limited else None)
 
 
-def _stepper(protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Stepper:
+def _stepper(protocol: Model, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Stepper:
     """The stepper of the protocol. Raises :class:`OptionError` for options that do not fit the protocol."""
     with _limited(deadline, options):
         stepper = Stepper(protocol, invariants, options.checking, deadline)
@@ -133,11 +134,9 @@ def _stepper(protocol: Protocol, invariants: Sequence[str] | None, options: Opti
     return stepper
 
 
-def _set_up(
-    protocol: Protocol | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]
-) -> Protocol:
+def _set_up(protocol: Model | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]) -> Model:
     """The protocol to check, with its constants."""
-    if isinstance(protocol, Protocol):
+    if isinstance(protocol, Model):
         if configuration is not None or constants:
             raise OptionError(
                 f"{protocol!r} has its constants already: give check its class, or its name, with a configuration and"
@@ -145,7 +144,7 @@ def _set_up(
             )
         return protocol
     if isinstance(protocol, str):
-        return set_up(load(protocol), configuration, constants, protocol)
+        return set_up(find(protocol), configuration, constants, protocol)
     if isinstance(protocol, type) and issubclass(protocol, Protocol):
         return set_up(protocol, configuration, constants)
     raise NotAProtocol(f"{protocol!r} is not a protocol, nor the name of one")
@@ -159,7 +158,7 @@ def _module(engine: str, options: Options) -> str:
 
 
 def _try_small(
-    protocol: Protocol, invariants: Sequence[str] | None, options: EmbeddedOptions, deadline: Deadline
+    protocol: Model, invariants: Sequence[str] | None, options: EmbeddedOptions, deadline: Deadline
 ) -> Result | None:
     """The interpreted explorer's result; None if the protocol is too large for it, or an option needs another one."""
     if options.checkpoint or options.resume or options.checking or options.states is not None:
@@ -177,7 +176,7 @@ def _try_small(
     return None if ours else _judge(stepper, "interpreted", explored, options)
 
 
-def _assumed(protocol: Protocol, assumption: Declared, deadline: Deadline) -> bool:
+def _assumed(protocol: Model, assumption: Declared, deadline: Deadline) -> bool:
     name = assumption.name
     try:
         with deadline.evaluating(f"assumption {name}"):
@@ -188,7 +187,7 @@ def _assumed(protocol: Protocol, assumption: Declared, deadline: Deadline) -> bo
         raise ProtocolRaised(f"assumption {name} raised {type(error).__name__}: {error}", where=name) from error
 
 
-def _check_invariants(protocol: Protocol, invariants: Sequence[str] | None) -> None:
+def _check_invariants(protocol: Model, invariants: Sequence[str] | None) -> None:
     known = [d.name for kind in JUDGED for d in protocol.declared(kind)]
     for name in invariants or ():
         if name not in known:
@@ -258,7 +257,7 @@ def collision_probability(generated: int, distinct: int, bits: int, images: int 
     return min(1.0, pairs / 2.0**bits)
 
 
-def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: Any) -> Result:
+def _result(protocol: Model, engine: str, explored: Exploration, **judged: Any) -> Result:
     """A result of the engine's values, overridden by ``judged``."""
     found = {name: getattr(explored, name) for name in _AS_EXPLORED} | {
         "engine": explored.engine or engine,

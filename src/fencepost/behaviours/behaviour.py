@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fencepost.language.context import Event, Slot
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import Value, show_call
 from fencepost.semantics.state import State
 from fencepost.text.notebook import framed
@@ -18,6 +18,8 @@ class Step:
     """One step: its action and parameters, its actor, its choices, its events, and the state after it.
 
     ``by`` is the actor's name or None. ``choices`` are the options taken, in order. ``changes`` are (slot, old, new).
+    ``title`` is the action with its parameters, ``bookie_confirms_add(b=b1)``. ``place`` is where the action stands in
+    its source, ``Spec.tla:112``, or "" if its name says enough.
     """
 
     action: str
@@ -27,11 +29,12 @@ class Step:
     events: tuple[Event, ...]
     state: State
     changes: list[tuple[Slot, Value, Value]]
+    title: str = ""
+    place: str = ""
 
-    @property
-    def title(self) -> str:
-        """``bookie_confirms_add(b=b1)``."""
-        return show_call(self.action, self.parameters)
+    def __post_init__(self) -> None:
+        if not self.title:
+            object.__setattr__(self, "title", show_call(self.action, self.parameters))
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Trace:
     None.
     """
 
-    protocol: Protocol
+    protocol: Model
     initial: State
     steps: tuple[Step, ...]
     loop: int | None = None

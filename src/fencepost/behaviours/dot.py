@@ -12,7 +12,7 @@ from fencepost.behaviours.behaviour import Trace
 from fencepost.behaviours.formatting import abridged, channel_lines, held, kind_of, wrap
 from fencepost.errors import OptionError
 from fencepost.language.network import Channel
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import Value, show
 from fencepost.semantics import State, Stepper
 from fencepost.text.plain import printable
@@ -23,7 +23,7 @@ LINE = 60
 """The most characters in a line of a label."""
 
 
-def to_dot(protocol: Protocol, trace: Trace | None = None, *, limit: int = MOST_STATES) -> str:
+def to_dot(protocol: Model, trace: Trace | None = None, *, limit: int = MOST_STATES) -> str:
     """Every reachable state of ``protocol`` and every step between them, for ``dot -Tsvg``.
 
     A state is labelled with its differences from the first initial state, a step with its action. A state outside a
@@ -39,7 +39,7 @@ def to_dot(protocol: Protocol, trace: Trace | None = None, *, limit: int = MOST_
 class Graph:
     """Every reachable state of a protocol and every step between them. See :func:`to_dot`."""
 
-    def __init__(self, protocol: Protocol, limit: int = MOST_STATES) -> None:
+    def __init__(self, protocol: Model, limit: int = MOST_STATES) -> None:
         self.stepper = Stepper(protocol)
         self.limit = limit
         self.states: dict[int, State] = {}

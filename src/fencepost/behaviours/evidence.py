@@ -9,7 +9,7 @@ from fencepost.behaviours.behaviour import Trace
 from fencepost.behaviours.formatting import held, kind_of
 from fencepost.language.context import Looking, Slot
 from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
-from fencepost.language.values import Value, same, show_call
+from fencepost.language.values import Value, same
 from fencepost.semantics.state import State
 
 
@@ -49,7 +49,7 @@ def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
     if declared is None or kind not in JUDGED:
         return None
     for parameters in declared.parameters(trace.protocol):
-        title = show_call(declared.name, parameters)
+        title = declared.title(parameters)
         if name not in (declared.name, title):
             continue
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import CodeType
@@ -16,7 +16,7 @@ from fencepost.behaviours.evidence import StateReader
 from fencepost.behaviours.sandbox import FUNCTIONS, OPERATORS, SOURCE, Refused, Scope, bound, value_of
 from fencepost.errors import FencepostError, OptionError
 from fencepost.language.context import Disabled
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model, language_of
 from fencepost.language.values import ModelValue, NotAValue, Value, show
 from fencepost.semantics.state import State
 
@@ -33,28 +33,23 @@ class Evaluated:
 
 
 class Expression:
-    """A Python expression over one state, parsed once and evaluated in any number of states.
+    """An expression over one state, parsed once and evaluated in any number of states. It is written in the language of
+    the protocol.
 
-    It may name the protocol's variables and constants, their model values (``b1``), definitions in the author's modules
-    (enums, records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``, ``len(acks) >=
-    ack_quorum``, ``self.no_entry_is_lost()``. It cannot change or reach anything else: see
+    In Python it may name the protocol's variables and constants, their model values (``b1``), definitions in the
+    author's modules (enums, records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``,
+    ``len(acks) >= ack_quorum``, ``self.no_entry_is_lost()``. It cannot change or reach anything else: see
     :mod:`fencepost.behaviours.sandbox`.
 
     Raises :class:`fencepost.OptionError` if it cannot be read or names something unknown, with the column.
     """
 
-    def __init__(self, text: str, protocol: Protocol) -> None:
+    def __init__(self, text: str, protocol: Model) -> None:
         self.text = text
-        scope = Scope(type(protocol))
-        self._code, names = _compiled(text, protocol, _known(protocol, scope))
-        self._globals = {"__builtins__": {}, **bound(scope), **names}
-
-    def of(self, bound_protocol: Protocol) -> Any:
-        """Its value in the state of a bound protocol. It reads only the parts that it names.
-
-        Raises any exception of the expression.
+        self.of = language_of(protocol).expression(text, protocol) or _python(text, protocol)
+        """Its value in the state of a bound protocol. It reads only the parts that it names, and raises any exception
+        of the expression.
         """
-        return eval(self._code, {**self._globals, STATE: bound_protocol})
 
     def at(self, state: State) -> Evaluated:
         """Its outcome in ``state``, which may be an error."""
@@ -71,6 +66,14 @@ class Expression:
         except Exception as error:
             text = str(error).strip().splitlines()
             return Evaluated(error=f"{type(error).__name__}: {text[0]}" if text else type(error).__name__)
+
+
+def _python(text: str, protocol: Model) -> Callable[[Any], Any]:
+    """A Python expression as a function of a bound protocol."""
+    scope = Scope(type(protocol))
+    code, names = _compiled(text, protocol, _known(protocol, scope))
+    known = {"__builtins__": {}, **bound(scope), **names}
+    return lambda state: eval(code, {**known, STATE: state})
 
 
 def evaluate(expression: str, trace: Trace) -> list[Evaluated]:
@@ -92,7 +95,7 @@ STATE = " state"
 """The name of the state in the code of an expression. Users cannot type it."""
 
 
-def _compiled(expression: str, protocol: Protocol, known: Mapping[str, Any]) -> tuple[CodeType, dict[str, Any]]:
+def _compiled(expression: str, protocol: Model, known: Mapping[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     """The code of an expression, and the names that it uses besides the state."""
     text = " ".join(expression.splitlines())
     indent = len(text) - len(text.lstrip())
@@ -208,7 +211,7 @@ def _called(name: str, where: ast.expr, *arguments: ast.expr) -> ast.expr:
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(arguments), []), where)
 
 
-def _known(protocol: Protocol, scope: Scope) -> dict[str, Any]:
+def _known(protocol: Model, scope: Scope) -> dict[str, Any]:
     """The names that an expression can use besides the variables. If two objects share a name, the one closer to the
     protocol wins.
     """

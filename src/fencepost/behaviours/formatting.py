@@ -15,8 +15,8 @@ from fencepost.language.context import Slot
 from fencepost.language.fields import KEYS, Shape, TableShape
 from fencepost.language.kept import DICT, Kept
 from fencepost.language.network import Channel, NetworkShape
-from fencepost.language.protocol import Protocol
-from fencepost.language.values import Map, ModelValue, Record, Value, show
+from fencepost.language.seam import Model
+from fencepost.language.values import Foreign, Map, Record, Value, show
 
 ARROW = " → "
 
@@ -42,7 +42,7 @@ class Change:
         return self.slot.name
 
 
-def kind_of(protocol: Protocol, slot: Slot) -> str:
+def kind_of(protocol: Model, slot: Slot) -> str:
     """The kind of a slot: ``value``, ``cell`` or ``keys`` of a table, ``in flight``, ``lost``, ``processed``,
     ``connected`` or ``topics`` of a network, or ``view``.
     """
@@ -80,7 +80,7 @@ def held(kind: str, value: Value) -> Value:
     return value
 
 
-def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]) -> list[Change]:
+def changed(protocol: Model, differences: Iterable[tuple[Slot, Value, Value]]) -> list[Change]:
     """The differences between two states (slot, old, new) in words, without network channels and the bookkeeping of
     tables and views.
     """
@@ -96,7 +96,7 @@ def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]
     return changes
 
 
-def slot_change(protocol: Protocol, slot: Slot, old: Value, new: Value) -> str:
+def slot_change(protocol: Model, slot: Slot, old: Value, new: Value) -> str:
     """The change of any slot, also of one of a network."""
     kind = kind_of(protocol, slot)
     if kind in ("in flight", "lost"):
@@ -126,7 +126,9 @@ def change_text(old: Value, new: Value) -> str:
 
 def _differences(old: Value, new: Value) -> Iterator[str]:
     """The differing parts. Nothing if the two values have no parts in common that could be omitted."""
-    if isinstance(old, frozenset) and isinstance(new, frozenset):
+    if isinstance(old, Foreign) and isinstance(new, Foreign):
+        yield from _foreign_differences(old.python(), new.python())
+    elif isinstance(old, frozenset) and isinstance(new, frozenset):
         if new - old:
             yield "added " + ", ".join(map(show, new - old))
         if old - new:
@@ -153,7 +155,18 @@ def _differences(old: Value, new: Value) -> Iterator[str]:
                     yield f"{name} {change_text(before[name], after[name])}"
 
 
-def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[str]:
+def _foreign_differences(old: Value, new: Value) -> Iterator[str]:
+    """As :func:`_differences`, for the Python forms of two foreign values. Their sequences count from 1."""
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        yield from _sequence_differences(old, new, 1)
+    elif isinstance(old, dict) and isinstance(new, dict):
+        if old.keys() == new.keys():
+            yield from (f"{name} {change_text(old[name], new[name])}" for name in old if old[name] != new[name])
+    else:
+        yield from _differences(old, new)
+
+
+def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...], first: int = 0) -> Iterator[str]:
     if len(new) > len(old) and new[: len(old)] == old:
         yield "appended " + ", ".join(map(show, new[len(old) :]))
     elif len(new) < len(old) and old[len(old) - len(new) :] == new:
@@ -161,7 +174,7 @@ def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterato
     elif len(new) < len(old) and old[: len(new)] == new:
         yield "removed from the end " + ", ".join(map(show, old[len(new) :]))
     elif len(new) == len(old):
-        for place, (before, after) in enumerate(zip(old, new, strict=True)):
+        for place, (before, after) in enumerate(zip(old, new, strict=True), first):
             if before != after:
                 yield f"[{place}] {change_text(before, after)}"
 
@@ -212,6 +225,8 @@ def _lines(value: Value, width: int) -> list[str]:
         return _bracketed(opening, closing, [("", element) for element in value], width)
     if isinstance(value, Mapping) and value:
         return _bracketed("{", "}", [(show(key) + ": ", value[key]) for key in value], width)
+    if isinstance(value, Foreign) and (outline := value.bracketed()) is not None:
+        return _bracketed(*outline, width)
     if isinstance(value, Record) and value._fields:
         fields = [(f"{name}=", part) for name, part in value.__parts__().items()]
         return _bracketed(value.__title__() + "(", ")", fields, width)
@@ -268,14 +283,3 @@ def wrap(text: str, width: int, whole: bool = False) -> list[str]:
     ``whole``.
     """
     return textwrap.wrap(text, max(8, width), break_on_hyphens=False, break_long_words=not whole) or [""]
-
-
-def constant_text(value: Value) -> str:
-    """The value of a constant as the command line takes it: ``b1,b2,b3``, ``True``, ``{1, 2}``."""
-    if isinstance(value, tuple):
-        if value and all(isinstance(v, ModelValue) for v in value):
-            return ",".join(map(show, value))
-        return "(" + ", ".join(map(show, value)) + ")"
-    if isinstance(value, str):
-        return value if value.isidentifier() else repr(value)
-    return show(value)

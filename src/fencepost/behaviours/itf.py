@@ -14,7 +14,7 @@ from typing import Any
 
 from fencepost.behaviours.behaviour import Trace
 from fencepost.behaviours.json import dumps
-from fencepost.language.values import ModelValue, Record, Value, canonical, show
+from fencepost.language.values import Foreign, ModelValue, Record, Value, canonical, show
 from fencepost.text.plain import decimal
 
 NONE: dict[str, Any] = {"tag": "None", "value": {"#tup": []}}
@@ -69,6 +69,10 @@ def expression(value: Value) -> Any:
     """A value in the format's notation."""
     if value is None:
         return NONE
+    if isinstance(value, Foreign):
+        python = value.python()
+        is_record = type(python) is dict
+        return {name: expression(part) for name, part in python.items()} if is_record else expression(python)
     if isinstance(value, (enum.Enum, ModelValue)):
         return value.name
     if isinstance(value, (bool, str)):

@@ -9,7 +9,7 @@ from typing import Any
 
 from fencepost.behaviours.behaviour import Trace
 from fencepost.errors import OptionError
-from fencepost.language.values import ModelValue, Record, Value, canonical, show
+from fencepost.language.values import Foreign, ModelValue, Record, Value, canonical, show
 from fencepost.text.plain import decimal, whole_number
 
 FORMAT = 1
@@ -93,6 +93,8 @@ def plain(value: Value) -> Any:
     strings. Otherwise it is a list of [key, value]. Bytes are a string of hexadecimal digits. A float that JSON lacks
     is a string. So is a whole number of more than 64 bits, since many readers would round it.
     """
+    if isinstance(value, Foreign):
+        value = value.python()
     if isinstance(value, (enum.Enum, ModelValue)):
         return value.name
     if isinstance(value, float):
@@ -118,6 +120,8 @@ def plain(value: Value) -> Any:
 
 
 def _key(key: Value) -> str | None:
+    if isinstance(key, Foreign):
+        key = key.python()
     if isinstance(key, (enum.Enum, ModelValue)):
         return key.name
     if isinstance(key, str):

@@ -16,7 +16,7 @@ from fencepost.behaviours.itf import NONE, expression
 from fencepost.behaviours.json import loads, plain
 from fencepost.behaviours.replay import taken
 from fencepost.errors import OptionError
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import Value, show
 from fencepost.semantics import Outcome, Root, State, Stepper
 from fencepost.text.plain import whole_number
@@ -118,7 +118,7 @@ def _text(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, (int, float)) else value
 
 
-def protocol_of(written: Written, protocol: type[Protocol]) -> Protocol:
+def protocol_of(written: Written, protocol: type[Model]) -> Model:
     """``protocol`` with the constants of the behaviour.
 
     Raises :class:`fencepost.OptionError` if it has no such constants.

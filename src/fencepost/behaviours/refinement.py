@@ -18,7 +18,7 @@ from fencepost.behaviours.evidence import StateReader
 from fencepost.behaviours.formatting import slot_change
 from fencepost.language import refinement as spec
 from fencepost.language.context import Slot
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import Value
 from fencepost.semantics.authors import authors_frame, is_authors
 from fencepost.semantics.mapping import Side
@@ -68,7 +68,7 @@ class Refuted:
     actions.
     """
 
-    other: Protocol
+    other: Model
     initial: bool
     differences: tuple[Difference, ...]
     nearest: tuple[Near, ...]

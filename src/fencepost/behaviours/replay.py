@@ -44,7 +44,8 @@ def taken(stepper: Stepper, state: State, root: Root, outcome: Outcome) -> Step:
     """The step of an action's outcome from ``state``."""
     after = State(stepper.store, stepper.apply(state.ids, outcome))
     by = actor(root.declared.by, root.parameters)
-    return Step(root.name, root.parameters, by, outcome.labels, outcome.events, after, after.changes(state))
+    changes, place = after.changes(state), root.declared.place
+    return Step(root.name, root.parameters, by, outcome.labels, outcome.events, after, changes, root.title, place)
 
 
 def actor(by: Any, parameters: Mapping[str, Value]) -> str | None:

@@ -153,7 +153,7 @@ _METHODS: list[tuple[tuple[type, ...], frozenset[str]]] = [
 class Scope:
     """The names and objects of a protocol's author that an expression may use."""
 
-    def __init__(self, protocol: type[Protocol]) -> None:
+    def __init__(self, protocol: type) -> None:
         self._modules = {owner.__module__ for owner in protocol.__mro__ if _is_authors(owner.__module__)}
         files = [getattr(sys.modules.get(name), "__file__", None) for name in self._modules]
         self._folders = tuple(os.path.join(os.path.dirname(os.path.abspath(file)), "") for file in files if file)

@@ -11,7 +11,7 @@ from fencepost.behaviours import Trace
 from fencepost.behaviours.lasso import Met
 from fencepost.checker.engines.interface import Table, Walks
 from fencepost.language.declarations import TEMPORAL
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import Value
 from fencepost.semantics import Unfinished
 
@@ -99,7 +99,7 @@ class Findings:
     part of it; None unless Spark was requested.
     """
 
-    protocol: Protocol
+    protocol: Model
     engine: str
     complete: bool
     distinct_states: int

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TextIO
 
 from fencepost.checker.engines.interface import COMPILING, Progress
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.report.advice import advice
 from fencepost.text import numbers
 from fencepost.text.numbers import duration
@@ -212,7 +212,7 @@ class Line(Bottom):
     line if compiling takes long.
     """
 
-    def __init__(self, terminal: TextIO | None, protocol: Protocol, clock: Clock = time.monotonic) -> None:
+    def __init__(self, terminal: TextIO | None, protocol: Model, clock: Clock = time.monotonic) -> None:
         super().__init__(terminal, clock)
         self._protocol = protocol
         self._samples: deque[_Sample] = deque()

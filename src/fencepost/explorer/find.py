@@ -22,7 +22,8 @@ from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker, why_end
 from fencepost.explorer.session import Node, Session
 from fencepost.language.context import Disabled, current
 from fencepost.language.declarations import initial, invariant
-from fencepost.language.protocol import Protocol, cursor_of
+from fencepost.language.protocol import cursor_of
+from fencepost.language.seam import Model
 from fencepost.language.truths import truth
 from fencepost.semantics import State
 from fencepost.text.numbers import plural
@@ -43,7 +44,7 @@ STOPPED = "Stopped before it began."
 DIED = "The search failed: {}."
 
 
-def with_target(protocol: Protocol, expression: Expression, start: State | None) -> Protocol:
+def with_target(protocol: Model, expression: Expression, start: State | None) -> Model:
     """``protocol`` with one more invariant, which is false where ``expression`` is true. It begins at ``start``, if
     given.
 
@@ -76,7 +77,7 @@ def with_target(protocol: Protocol, expression: Expression, start: State | None)
     if start is not None:
         setups = protocol.declared("initial")
         declared[setups[0].name if setups else "begin_here"] = initial(begin)
-    made: Protocol = object.__new__(type(type(protocol).__name__, (type(protocol),), declared))
+    made: Model = object.__new__(type(type(protocol).__name__, (type(protocol),), declared))
     made.__dict__.update(protocol.__dict__)
     return made
 

@@ -18,7 +18,7 @@ from fencepost.behaviours.path import Move, Path, check_of, move_of
 from fencepost.behaviours.replay import actor, taken
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.language.declarations import TEMPORAL
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.semantics import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
 
 PATIENCE = 10.0
@@ -161,7 +161,7 @@ class Session:
     errors are shown at the node where they happen.
     """
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: Model) -> None:
         self.protocol = protocol
         self.stepper = Stepper(protocol)
         self.actions = self.stepper.of_kind("action")

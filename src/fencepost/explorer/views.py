@@ -11,11 +11,11 @@ from html import escape
 from typing import Any
 
 from fencepost.behaviours import Step, Trace
-from fencepost.behaviours.formatting import ARROW, briefly, constant_text
+from fencepost.behaviours.formatting import ARROW, briefly
 from fencepost.explorer.find import Finding
 from fencepost.explorer.session import Action, Evaluation, Node, Offer, Session
-from fencepost.language.protocol import Protocol
-from fencepost.language.values import show
+from fencepost.language.seam import Model
+from fencepost.language.values import constant_text, show
 from fencepost.report.cards import Card, Row, cards
 from fencepost.report.diagram import diagram
 from fencepost.report.html import breakable, happening_html
@@ -35,7 +35,7 @@ LONG = 26
 """A value with more characters than this gets its own line."""
 
 
-def about(protocol: Protocol) -> dict[str, Any]:
+def about(protocol: Model) -> dict[str, Any]:
     """The data that do not change: the protocol and its constants."""
     return {
         "protocol": protocol.name,

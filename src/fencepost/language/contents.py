@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import CellType
 from typing import Any
 
-from fencepost.language.values import Map, ModelValue, Record, Set, Value
+from fencepost.language.values import Foreign, Map, ModelValue, Record, Set, Value
 
 
 def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
@@ -22,6 +22,8 @@ def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
         return value.replace(**{n: permute(getattr(value, n), swap) for n in value._fields})
     if isinstance(value, Map):
         return Map({permute(k, swap): permute(v, swap) for k, v in value.items()})
+    if isinstance(value, Foreign):
+        return value.permuted(swap)
     return value
 
 
@@ -34,6 +36,9 @@ def _parts(value: Value) -> Iterator[Value]:
     elif isinstance(value, Map):
         for item in value.items():
             yield from item
+    elif isinstance(value, Foreign):
+        python = value.python()
+        yield from _parts(tuple(python.values()) if isinstance(python, dict) else python)
 
 
 def model_values_in(value: Value) -> Iterator[ModelValue]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast, overload
 from fencepost.errors import Misbehaved, NotAProtocol
 from fencepost.language.fields import resolve
 from fencepost.language.truths import truth
-from fencepost.language.values import MAX_MEMBERS, Value, canonical, finite, freeze
+from fencepost.language.values import MAX_MEMBERS, Value, canonical, finite, freeze, show_parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 When = Callable[[Any], bool] | None
@@ -35,6 +35,23 @@ class Declared:
     def doc(self) -> str:
         """The cleaned docstring, or ""."""
         return inspect.getdoc(self.function) or ""
+
+    @property
+    def place(self) -> str:
+        """Where it stands in its source, for reports: ``Spec.tla:112``. "" if the name says enough."""
+        return ""
+
+    def title(self, parameters: Mapping[str, Value]) -> str:
+        """Its name with its parameters: ``bookie_confirms_add(b=b1)``."""
+        return f"{self.name}({self.shown(parameters)})" if parameters else self.name
+
+    def shown(self, parameters: Mapping[str, Value]) -> str:
+        """Its parameters as text: ``b=b1, e=2``."""
+        return show_parameters(parameters)
+
+    def check_call(self, states: int) -> None:
+        """Raises TypeError if its function cannot be called with this number of states and its parameters."""
+        inspect.signature(self.function).bind(*[None] * states, **dict.fromkeys(self.domains))
 
     def parameters(self, protocol: Any) -> list[dict[str, Value]]:
         """Every binding of the parameters to members of their domains, in canonical order. Without parameters: one

@@ -11,8 +11,8 @@ from fencepost.language.values import Map, Set, Value
 
 def decode(code: bytes, named: Callable[[str, str], Any]) -> Value:
     """The value that :func:`encode` encoded as these bytes. ``named(kind, name)`` looks up a model value (``m``), an
-    enum member (``e``, ``module:Class.MEMBER``) or a record class (``r``, ``module:Class``). Raises ValueError if the
-    bytes encode no value.
+    enum member (``e``, ``module:Class.MEMBER``) or a record class (``r``, ``module:Class``). It also decodes a foreign
+    value (``w``, its content with a character for each byte). Raises ValueError if the bytes encode no value.
     """
     value, end = _decode(code, 0, named)
     if end != len(code):
@@ -33,12 +33,14 @@ def _decode(code: bytes, at: int, named: Callable[[str, str], Any]) -> tuple[Val
     if tag == b"f":
         return struct.unpack("<d", code[at : at + 8])[0], at + 8
     record: Any = None
-    if tag in b"smebr" and tag:
+    if tag in b"smebrw" and tag:
         colon = code.index(b":", at)
         end = colon + 1 + int(code[at:colon])
         raw = code[colon + 1 : end]
         if tag == b"b":
             return raw, end
+        if tag == b"w":
+            return named("w", raw.decode("latin-1")), end
         text = raw.decode("utf-8", "surrogatepass")
         if tag == b"s":
             return text, end

@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Iterable, Mapping
+import typing
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
-from fencepost.errors import FencepostError, NotAProtocol, OptionError
+from fencepost.errors import Explained, FencepostError, NotAProtocol, OptionError, naming_extra
 from fencepost.files import regular
 from fencepost.language.protocol import Protocol, unknown_name
+from fencepost.language.seam import Model
 from fencepost.language.values import PROTOCOL_MODULE, NotAValue
 
 SHIPPED: dict[str, str] = {
@@ -41,6 +43,12 @@ SHIPPED: dict[str, str] = {
 }
 """Every shipped protocol: its name on the command line, then its module and class."""
 
+SPECIFICATION = ".tla"
+"""The ending of files that the room ``tla`` loads."""
+
+TLA = "fencepost.tla.protocol"
+"""The module that loads them. It is on a floor above this one, and may need a library."""
+
 
 def shipped(name: str) -> type[Protocol]:
     """The class of the shipped protocol called ``name``.
@@ -53,11 +61,46 @@ def shipped(name: str) -> type[Protocol]:
     return cast("type[Protocol]", getattr(import_module(module), owner))
 
 
-def load(argument: str) -> type[Protocol]:
-    """The protocol class that ``argument`` names: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``.
+class Loadable(typing.Protocol):
+    """What a user has named, before its constants are known: the class of a protocol, or a specification."""
+
+    @property
+    def name(self) -> str: ...
+
+    def configured(self, configuration: str | None = None, /, **constants: Any) -> Model: ...
+
+
+def find(argument: str, libraries: Sequence[str] = ()) -> Loadable:
+    """What ``argument`` names: a shipped name, ``PATH.py``, ``PATH.py:ClassName``, or ``PATH.tla``. ``libraries``:
+    folders with modules that a specification may use.
 
     Raises :class:`fencepost.NotAProtocol` for an unknown name, or for a file that is missing, cannot be read or
     imported, or does not hold exactly one protocol.
+    """
+    if argument.endswith(SPECIFICATION):
+        with naming_extra(argument, "tla"):
+            specification: Loadable = import_module(TLA).find(argument, libraries)
+            return specification
+    if libraries:
+        raise OptionError(f"{{library}} is for specifications in TLA+, and {argument} is none: leave it out", "library")
+    return load(argument)
+
+
+def given(words: Sequence[str]) -> Model:
+    """The model that these words give: see :meth:`fencepost.language.seam.Language.words`. Raises as :func:`find` and
+    :func:`configured` do.
+    """
+    argument, *rest = words
+    options: dict[str, list[str]] = {"--config": [], "-D": [], "--library": []}
+    for option, value in zip(rest[::2], rest[1::2], strict=True):
+        options[option].append(value)
+    configuration = options["--config"][0] if options["--config"] else None
+    return configured(find(argument, options["--library"]), configuration, options["-D"], argument)
+
+
+def load(argument: str) -> type[Protocol]:
+    """The protocol class that ``argument`` names: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``. Raises as
+    :func:`find` does.
     """
     path, colon, name = split(argument)
     if colon:
@@ -80,8 +123,8 @@ def split(argument: str) -> tuple[str, str, str]:
 
 
 def configured(
-    protocol: type[Protocol], configuration: str | None, definitions: Iterable[str] = (), given: str = ""
-) -> Protocol:
+    protocol: Loadable, configuration: str | None, definitions: Iterable[str] = (), given: str = ""
+) -> Model:
     """``protocol`` in one of its configurations, changed by ``NAME=VALUE`` definitions.
 
     Raises :class:`fencepost.OptionError` for an unknown name or a value of the wrong type, and
@@ -99,13 +142,11 @@ def configured(
     return set_up(protocol, configuration, constants, given)
 
 
-def set_up(
-    protocol: type[Protocol], configuration: str | None, constants: Mapping[str, Any], given: str = ""
-) -> Protocol:
+def set_up(protocol: Loadable, configuration: str | None, constants: Mapping[str, Any], given: str = "") -> Model:
     """``protocol`` in one of its configurations, changed by ``constants``. Raises as :func:`configured` does."""
     try:
         return protocol.configured(configuration, **constants)
-    except OptionError:
+    except (OptionError, Explained):
         raise
     except (FencepostError, NotAValue) as error:
         raise NotAProtocol(f"{given or protocol.name} cannot be set up: {error}") from error
@@ -246,7 +287,7 @@ def _brief(error: BaseException) -> str:
     return f"{type(error).__name__}{': ' + said[0] if said else ''}"
 
 
-def expectation(protocol: type[Protocol], configuration: str | None) -> str | None:
-    """The expected verdict of a configuration."""
-    configurations: Mapping[str, Any] = protocol.configurations
-    return None if configuration is None else str(configurations[configuration].expect)
+def expectation(protocol: Model | type[Model], configuration: str | None) -> str | None:
+    """The expected verdict of a configuration. None if it expects none."""
+    known = protocol.configurations.get(configuration or "")
+    return None if known is None else known.expect

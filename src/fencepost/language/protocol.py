@@ -32,6 +32,7 @@ from fencepost.language.context import Cursor
 from fencepost.language.declarations import NO_VERDICT, Configuration, Declared, Fairness
 from fencepost.language.fields import PerKeyOf, Shape, ShapeOf, TableOf, VariableOf, shape_of
 from fencepost.language.network import NetworkOf, NetworkShape
+from fencepost.language.seam import Model
 from fencepost.language.values import NotAValue, Value, show_parameters
 from fencepost.text.plain import meant
 
@@ -102,7 +103,7 @@ class _ProtocolType(type):
         super().__setattr__(name, value)
 
 
-class Protocol(metaclass=_ProtocolType):
+class Protocol(Model, metaclass=_ProtocolType):
     """The base class of protocols. Keyword arguments override constants. An unknown name or a value of the wrong type
     raises :class:`fencepost.OptionError`.
 
@@ -114,6 +115,7 @@ class Protocol(metaclass=_ProtocolType):
     name: ClassVar[str] = ""
     configurations: ClassVar[Mapping[str, Configuration]] = {}
     fairness: ClassVar[Sequence[Fairness]] = []
+    __language__ = "fencepost.language.python:PYTHON"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -365,7 +367,7 @@ def refuse_changed(protocol: Protocol) -> None:
         )
 
 
-def cursor_of(bound: Protocol) -> Cursor:
+def cursor_of(bound: Any) -> Cursor:
     """The cursor of a bound protocol. See :meth:`Protocol.bound_to`."""
     cursor: Cursor = bound.__dict__["_cursor"]
     return cursor

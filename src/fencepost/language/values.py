@@ -1,10 +1,11 @@
 """The values in a protocol's state: immutable, canonically ordered, hashed by content.
 
 A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen
-set, a :class:`Map` or a :class:`Record`. :func:`freeze` converts an author's object to such a value, or raises with the
-reason. :func:`encode` gives a value bytes that are equal exactly when the values are, in every process and with any
-hash seed. ``True``, ``1`` and ``1.0`` are three values, ``0.0`` and ``-0.0`` are two, and members of two enums differ
-even if their names are equal. :func:`order_key` defines the canonical order, the only order of iteration.
+set, a :class:`Map`, a :class:`Record`, or a :class:`Foreign` value. :func:`freeze` converts an author's object to such
+a value, or raises with the reason. :func:`encode` gives a value bytes that are equal exactly when the values are, in
+every process and with any hash seed. ``True``, ``1`` and ``1.0`` are three values, ``0.0`` and ``-0.0`` are two, and
+members of two enums differ even if their names are equal. :func:`order_key` defines the canonical order, the only order
+of iteration.
 """
 
 from __future__ import annotations
@@ -410,6 +411,56 @@ class Message(Record):
     topic: ClassVar[str | None] = None
 
 
+class Foreign:
+    """A value of another modelling language. Its class implements these methods, and nothing else is asked of it.
+
+    It is immutable and hashable, and equals only what is the same value: :func:`freeze` returns it as it is. Whatever
+    is not yet a value, such as a lazy one, must be of a class that does not derive from this one.
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _ATOMS.add(cls)
+
+    def encoded(self) -> bytes:
+        """The value as bytes, from :func:`framed`. Equal exactly for equal values, in every process. Cache them."""
+        raise NotImplementedError
+
+    def order(self) -> Any:
+        """A key that sorts it among all foreign values of its language."""
+        raise NotImplementedError
+
+    def shown(self) -> str:
+        """The value as text for people, on one line."""
+        raise NotImplementedError
+
+    def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Value:
+        """The value with model values exchanged throughout."""
+        raise NotImplementedError
+
+    def python(self) -> Value:
+        """The nearest value of Python, one level deep: a bool, an int, a string, a :class:`Set`, a tuple, a
+        :class:`Map`, or a ``dict`` by field for a record. Its parts are values for :func:`show`.
+        """
+        raise NotImplementedError
+
+    def bracketed(self) -> tuple[str, str, list[tuple[str, Value]]] | None:
+        """The value over several lines: its opening and closing bracket, and its parts, each with its label. None for
+        a value that stays on one line.
+        """
+        return None
+
+    def __repr__(self) -> str:
+        return self.shown()
+
+
+def framed(content: bytes) -> bytes:
+    """The encoding of a foreign value with this content."""
+    return b"w%d:" % len(content) + content
+
+
 def canonical(items: Iterable[T]) -> list[T]:
     """``items`` in canonical order, which is the same in every process."""
     members = list(items)
@@ -443,6 +494,8 @@ def order_key(value: Value) -> tuple[Any, ...]:
         return (0,)
     if kind is tuple:
         return (7, len(value), tuple([order_key(v) for v in value]))
+    if isinstance(value, Foreign):
+        return (12, value.order())
     if isinstance(value, Record):
         return (9, kind.__name__, kind._full_name, tuple([order_key(getattr(value, n)) for n in value._fields]))
     if isinstance(value, enum.Enum):
@@ -488,6 +541,8 @@ def encode(value: Value) -> bytes:
             code = value._code_of_class + b"".join([encode(getattr(value, n)) for n in value._fields]) + b"."
             value.__dict__["_code"] = code
         return code
+    if isinstance(value, Foreign):
+        return value.encoded()
     if value is None:
         return b"N"
     if kind is bool:
@@ -649,9 +704,22 @@ def show(value: Value) -> str:
         return "{" + ", ".join(map(show, canonical(frozenset.__iter__(frozenset(value))))) + "}"
     if isinstance(value, Record):
         return value.__shown__()
+    if isinstance(value, Foreign):
+        return value.shown()
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{show(k)}: {show(v)}" for k, v in value.items()) + "}"
     return repr(value)
+
+
+def constant_text(value: Value) -> str:
+    """The value of a constant as the command line takes it: ``b1,b2,b3``, ``True``, ``{1, 2}``."""
+    if isinstance(value, tuple):
+        if value and all(isinstance(v, ModelValue) for v in value):
+            return ",".join(map(show, value))
+        return "(" + ", ".join(map(show, value)) + ")"
+    if isinstance(value, str):
+        return value if value.isidentifier() else repr(value)
+    return show(value)
 
 
 def show_parameters(parameters: Mapping[str, Value]) -> str:

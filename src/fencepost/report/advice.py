@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fencepost.behaviours.formatting import kind_of
 from fencepost.language.context import Slot
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import Record
 
 EXPLODING = 1_000
@@ -15,13 +15,13 @@ often.
 """
 
 
-def advice(protocol: Protocol, name: str) -> str:
+def advice(protocol: Model, name: str) -> str:
     """How to split the slot called ``name``, judged by its initial value."""
     slot = next((s for shape in protocol.shapes.items() for s in shape[1].slots((shape[0],)) if s.name == name), None)
     return advice_for(protocol, slot) if slot is not None else _GENERAL
 
 
-def advice_for(protocol: Protocol, slot: Slot) -> str:
+def advice_for(protocol: Model, slot: Slot) -> str:
     """How to split a slot."""
     held = slot.default
     if kind_of(protocol, slot) == "cell":

@@ -14,7 +14,7 @@ from fencepost.behaviours.formatting import Change, changed
 from fencepost.behaviours.messages import DROPPED, RECEIVED, At, Passage, passages
 from fencepost.language.context import Event
 from fencepost.language.network import NetworkShape
-from fencepost.language.protocol import Protocol, variables_of
+from fencepost.language.seam import Model, language_of
 from fencepost.language.values import ModelValue, show
 
 CHANGED = "changed"
@@ -213,12 +213,12 @@ class _Drawing:
         return tuple([Lifeline(n) for n in ordered] + [Lifeline(n, holds=True) for n in only_hold])
 
 
-def holders(protocol: Protocol) -> dict[str, str]:
+def holders(protocol: Model) -> dict[str, str]:
     """The holder of each variable that was declared with ``held_by``."""
-    return {name: v.held_by for name, v in variables_of(protocol).items() if v.held_by is not None}
+    return dict(language_of(protocol).lifelines(protocol))
 
 
-def peers(protocol: Protocol, name: str) -> list[str]:
+def peers(protocol: Model, name: str) -> list[str]:
     """The peers of ``name``, in order: the members of its constant, else the largest group of ends of one kind of
     message; ``name`` alone if there are none.
     """

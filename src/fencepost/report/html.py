@@ -14,13 +14,13 @@ from pathlib import Path
 
 from fencepost.behaviours import Trace
 from fencepost.behaviours.evidence import Evidence, looked_at
-from fencepost.behaviours.formatting import constant_text, kind_of
+from fencepost.behaviours.formatting import kind_of
 from fencepost.behaviours.json import dumps
 from fencepost.behaviours.messages import channels, passages
 from fencepost.behaviours.refinement import refuted, why
 from fencepost.checker.findings import Findings, Violation
 from fencepost.language.context import Slot
-from fencepost.language.values import Value
+from fencepost.language.values import Value, constant_text
 from fencepost.report.cards import SHOWN, slot_label, slot_text
 from fencepost.report.diagram import diagram
 from fencepost.report.explore_command import explore_command

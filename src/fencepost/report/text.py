@@ -19,7 +19,6 @@ from fencepost.behaviours.formatting import (
     briefly,
     changed,
     channel_lines,
-    constant_text,
     kind_of,
     lines,
     wrap,
@@ -31,7 +30,7 @@ from fencepost.checker.engines.interface import Walks
 from fencepost.checker.findings import Findings, Violation, Witness
 from fencepost.language.context import Slot, slot_name
 from fencepost.language.network import Channel, NetworkShape
-from fencepost.language.values import Value, show
+from fencepost.language.values import Value, constant_text, show
 from fencepost.report.advice import EXPLODING, advice
 from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, reached, unfinished, verdict, violated
 from fencepost.semantics import State

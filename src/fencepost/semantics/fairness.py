@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fencepost.errors import NotAProtocol
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import Value, show_parameters
 from fencepost.semantics.roots import Root
 
@@ -20,7 +20,7 @@ class FairnessCondition:
     roots: frozenset[int]
 
 
-def fairness_conditions(protocol: Protocol, actions: Sequence[Root]) -> list[FairnessCondition]:
+def fairness_conditions(protocol: Model, actions: Sequence[Root]) -> list[FairnessCondition]:
     """The fairness conditions of a protocol on its actions.
 
     Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.

@@ -27,8 +27,8 @@ from typing import Any
 from fencepost.errors import Misbehaved
 from fencepost.language.contents import content_of
 from fencepost.language.declarations import Declared
-from fencepost.language.protocol import Protocol, declarations_of
-from fencepost.language.source import is_own_module, owners
+from fencepost.language.seam import Model, language_of
+from fencepost.language.source import is_own_module
 from fencepost.language.values import Map, Message, ModelValue, Record, Set
 from fencepost.semantics.authors import authors_frame, is_authors
 
@@ -154,7 +154,7 @@ def _place(frame: FrameType | None) -> str:
 class Guard:
     """Watches the functions of one protocol, one action or property at a time."""
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: Model) -> None:
         self._surroundings = _Surroundings(protocol)
 
     @contextmanager
@@ -216,12 +216,12 @@ class _Surroundings:
     object is reachable only through an old one that has changed, so one walk is enough.
     """
 
-    def __init__(self, protocol: Protocol) -> None:
-        self._tops = frozenset(owners(type(protocol)))
+    def __init__(self, protocol: Model) -> None:
+        self._tops = frozenset(language_of(protocol).packages(protocol))
         self._holders: list[_Holder] = []
         self._met: dict[int, Any] = {}
         self._waiting: collections.deque[tuple[str, Any]] = collections.deque()
-        for declared in declarations_of(protocol).values():
+        for declared in language_of(protocol).declarations(protocol).values():
             self._hold_names("", getattr(declared.function, "__globals__", {}))
         self._hold_names(type(protocol).__name__, protocol.constants)
         for owner in (*type(protocol).__mro__, Record, Message, ModelValue, Map, Set):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
 
-from fencepost.language.values import Map, ModelValue, Record, Value, encode, full_name
+from fencepost.language.values import Foreign, Map, ModelValue, Record, Value, encode, full_name
 
 MASK = (1 << 64) - 1
 
@@ -123,6 +123,9 @@ class Labelling:
             members.add(number)
             program.append(number << KIND_BITS | MEMBER)
             return True
+        if isinstance(value, Foreign):
+            python = value.python()
+            value = Map(python) if isinstance(python, dict) else python
         if isinstance(value, (frozenset, Map)):
             parts = list(value.items()) if isinstance(value, Map) else list(value)
             kind, name = UNORDERED, b"map" if isinstance(value, Map) else b"set"

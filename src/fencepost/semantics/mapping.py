@@ -17,6 +17,7 @@ from fencepost.language.context import Cursor, Event, Slot, slot_name
 from fencepost.language.fields import PerKeyShape, Shape, Struct, TableShape
 from fencepost.language.network import CONNECTED, IN_FLIGHT, LOST, PROCESSED, NetworkShape
 from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import Map, Message, NotAValue, Set, Value, freeze, show
 from fencepost.semantics.state import ValueTable, encode_path
 from fencepost.text.plain import meant
@@ -110,7 +111,7 @@ class StateMapping:
     """
 
     def __init__(
-        self, declared: spec.Refinement, protocol: Protocol, store: ValueTable, other: Protocol, others: ValueTable
+        self, declared: spec.Refinement, protocol: Model, store: ValueTable, other: Protocol, others: ValueTable
     ) -> None:
         self.name = declared.name
         self.given = declared.mapping

@@ -21,6 +21,7 @@ from fencepost.language import refinement as spec
 from fencepost.language.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current
 from fencepost.language.declarations import Declared
 from fencepost.language.protocol import Protocol, constants_of
+from fencepost.language.seam import Model
 from fencepost.language.truths import truth
 from fencepost.language.values import NotAValue, Value, encode, freeze, show_call
 from fencepost.semantics.choices import next_script
@@ -128,7 +129,7 @@ class Refinement:
     :class:`fencepost.OptionError` if the constants do not fit.
     """
 
-    def __init__(self, declared: spec.Refinement, protocol: Protocol, store: ValueTable) -> None:
+    def __init__(self, declared: spec.Refinement, protocol: Model, store: ValueTable) -> None:
         self.name = declared.name
         self.protocol = protocol
         self.store = store

@@ -4,13 +4,12 @@ state.
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 
 from fencepost.errors import NotAProtocol
 from fencepost.language.declarations import Declared
-from fencepost.language.protocol import Protocol
-from fencepost.language.values import Value, show_call
+from fencepost.language.seam import Model
+from fencepost.language.values import Value
 from fencepost.semantics.authors import brief
 from fencepost.semantics.deadline import Deadline
 
@@ -56,14 +55,14 @@ class Root:
     @property
     def title(self) -> str:
         """The name with its parameters: ``bookie_confirms_add(b=b1)``."""
-        return show_call(self.name, self.parameters)
+        return self.declared.title(self.parameters)
 
     def __str__(self) -> str:
         kind = {"action": "action", "initial": "initial state"}.get(self.kind, self.kind.replace("_", " "))
         return f"{kind} {self.title}"
 
 
-def bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> list[dict[str, Value]]:
+def bindings(declared: Declared, protocol: Model, deadline: Deadline) -> list[dict[str, Value]]:
     """Every binding of the parameters of an action or property, after a check that it can be called with them."""
     if declared.kind == "refinement":
         return [{}]
@@ -78,8 +77,7 @@ def bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> list
             f"the parameters of {kind} {declared.name} have no usable domains: {brief(error)}"
         ) from error
     try:
-        states = [protocol, protocol] if declared.kind in STEP_PROPERTIES else [protocol]
-        inspect.signature(declared.function).bind(*states, **dict.fromkeys(declared.domains))
+        declared.check_call(2 if declared.kind in STEP_PROPERTIES else 1)
     except TypeError as error:
         hint = "; it takes the state and its successor, def f(self, after)" if declared.kind in STEP_PROPERTIES else ""
         raise NotAProtocol(

@@ -10,7 +10,7 @@ from typing import Any
 from fencepost.language.contents import classes_in
 from fencepost.language.context import Slot
 from fencepost.language.network import NetworkShape
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.language.values import NotAValue, Value, encode, full_name, shared_names, show
 from fencepost.text.notebook import table
 
@@ -28,7 +28,7 @@ class ValueTable:
     fingerprint.
     """
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: Model) -> None:
         self.protocol = protocol
         self.slots: list[Slot] = []
         self.values: list[list[Value]] = []

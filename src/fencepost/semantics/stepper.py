@@ -10,11 +10,12 @@ from collections.abc import Coroutine, Generator, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised, SystemFailure
+from fencepost.errors import Explained, FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.language import refinement as spec
 from fencepost.language.context import MAX_WAYS, Disabled, Slot, current
 from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
-from fencepost.language.protocol import Protocol, cursor_of, refuse_changed
+from fencepost.language.protocol import cursor_of
+from fencepost.language.seam import Model, language_of
 from fencepost.language.truths import truth
 from fencepost.language.values import Value
 from fencepost.semantics.authors import failure_text
@@ -45,12 +46,12 @@ class Stepper:
 
     def __init__(
         self,
-        protocol: Protocol,
+        protocol: Model,
         invariants: Sequence[str] | None = None,
         checking: bool = False,
         deadline: Deadline | None = None,
     ) -> None:
-        refuse_changed(protocol)
+        language_of(protocol).refuse_changed(protocol)
         self.deadline = deadline or Deadline()
         self.protocol = protocol
         self.checking = checking
@@ -263,7 +264,8 @@ class Stepper:
             return SystemFailure(
                 f"out of memory while {root.title} was run: stop in time with {{max_memory}}", "max_memory"
             )
-        return ProtocolRaised(f"{root}{failure_text(error)}", where=root.title, state=State(self.store, ids))
+        text = str(error) if isinstance(error, Explained) else f"{root}{failure_text(error)}"
+        return ProtocolRaised(text, where=root.title, state=State(self.store, ids))
 
     def _refines(
         self, root: Root, recorder: Recorder, ids: Sequence[int], after: Sequence[int] | None, number: int | None
@@ -319,7 +321,7 @@ class Stepper:
             self.view = None
             self.store.show_only(lambda path: any(path[: len(part)] == part for part in shown))
 
-    def _write_view(self, recorder: Recorder, bound: Protocol) -> None:
+    def _write_view(self, recorder: Recorder, bound: Model) -> None:
         """Write the result of a computed view, for the state after this path, into its slot."""
         if self.view is None:
             return
@@ -332,7 +334,7 @@ class Stepper:
         recorder.write(self._view_slot, seen)
 
 
-def _is_selected(declared: Declared, protocol: Protocol, invariants: Sequence[str] | None) -> bool:
+def _is_selected(declared: Declared, protocol: Model, invariants: Sequence[str] | None) -> bool:
     """Whether a check evaluates this declaration. It skips a property that the selection omits or that ``when`` turns
     off.
     """
@@ -343,7 +345,7 @@ def _is_selected(declared: Declared, protocol: Protocol, invariants: Sequence[st
     return declared.is_on(protocol)
 
 
-def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
+def _is_computed(refinement: Refinement, part: Part, state: Model) -> bool:
     """Computes a part of the refined protocol's state, for its reads. The result is not used."""
     refinement.mapping.compute(part, cursor_of(state))
     return True

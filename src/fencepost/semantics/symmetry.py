@@ -18,7 +18,8 @@ from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.language.constants import Symmetric
 from fencepost.language.contents import model_values_in, permute
 from fencepost.language.context import Slot
-from fencepost.language.protocol import Protocol, constants_of, unknown_name
+from fencepost.language.protocol import unknown_name
+from fencepost.language.seam import Model, language_of
 from fencepost.language.values import ModelValue, Value, encode, full_name
 from fencepost.semantics.labelling import MOST_MEMBERS, Labelling, Term, mixed
 from fencepost.semantics.roots import PROPERTIES, STEP_PROPERTIES, Root
@@ -285,7 +286,7 @@ class Symmetry:
         )
         for name, value in protocol.constants.items():
             image = permute(value, swap)
-            if constants_of(protocol)[name].prefix is not None:
+            if language_of(protocol).is_unordered(protocol, name):
                 value, image = frozenset(value), frozenset(image)
             if encode(image) != encode(value):
                 raise OptionError(f"{cannot} the constant {name}")
@@ -296,11 +297,11 @@ class Symmetry:
                 raise OptionError(f"{cannot} how {slot.name} is declared")
 
 
-def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
+def _chosen(protocol: Model, asked: bool | Sequence[str]) -> tuple[str, ...]:
     """The selected constants, in order of declaration. Raises unless all are declared symmetric, and are so in this
     configuration.
     """
-    declared = {n: c.symmetric for n, c in constants_of(protocol).items() if c.symmetric is not False}
+    declared = language_of(protocol).symmetric(protocol)
     if not declared:
         raise OptionError(f"no constant of {protocol.name} is declared symmetric (model_values(..., symmetric=True))")
     for name in () if isinstance(asked, bool) else asked:
@@ -316,7 +317,7 @@ def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _reason(name: str, symmetric: Symmetric, protocol: Protocol) -> str:
+def _reason(name: str, symmetric: Symmetric, protocol: Model) -> str:
     """The reason why a constant is not symmetric in this configuration. "" if it is."""
     if isinstance(symmetric, bool):
         return ""

@@ -9,10 +9,10 @@ from typing import Any
 from fencepost.language.context import Looking, Slot
 from fencepost.language.fields import PerKeyView, RecordView, TableView, path_of
 from fencepost.language.network import Network
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 
 
-def picked_parts(view: Callable[..., Any], protocol: Protocol) -> list[tuple[Any, ...]] | None:
+def picked_parts(view: Callable[..., Any], protocol: Model) -> list[tuple[Any, ...]] | None:
     """The paths of the parts of the state that a view selects. None if it does anything else, or raises."""
     picker = _Picker()
     try:

@@ -43,7 +43,7 @@ from fencepost.errors import OptionError, SystemFailure
 from fencepost.files.digest import digest, sealed
 from fencepost.files.storage import Storage, open_storage
 from fencepost.language.declarations import TEMPORAL
-from fencepost.language.source import source_digest
+from fencepost.language.seam import language_of
 from fencepost.semantics import Stepper
 from fencepost.semantics.state import LOW
 from fencepost.spark import checkpoint, level, loops, stages
@@ -175,7 +175,7 @@ class SparkExecutor(Executor):
         self.layout_version = -1  # of the last layout
         self.frontier: list[FrontierFile] = []
         self.runs: list[list[Run]] = []
-        self.source = source_digest(embedded.search.stepper.protocol)
+        self.source = language_of(embedded.search.stepper.protocol).digest(embedded.search.stepper.protocol)
         self.manifest: checkpoint.Manifest | None = None
         self.saved_level = -1
         self.shuffled = 0

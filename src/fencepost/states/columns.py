@@ -19,7 +19,7 @@ import numpy as np
 from fencepost.behaviours.formatting import kind_of
 from fencepost.checker.compiler.arrays import Array
 from fencepost.errors import OptionError, how_to_install
-from fencepost.language.values import Value, show_parameters
+from fencepost.language.values import Value
 from fencepost.semantics import Stepper
 from fencepost.semantics.state import ValueTable
 from fencepost.states.kinds import (
@@ -225,7 +225,7 @@ class Columns:
         self._no_step = len(steps)
         texts_by_column = {
             "action": [root.name if root else None for root in steps],
-            "parameters": [show_parameters(root.parameters) if root else None for root in steps],
+            "parameters": [root.declared.shown(root.parameters) if root else None for root in steps],
         }
         self._taken_by_root = {name: coded(*dictionary([*texts, None])) for name, texts in texts_by_column.items()}
 

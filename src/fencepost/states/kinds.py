@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fencepost.language.values import Map, Record, Value, show
+from fencepost.language.values import Foreign, Map, Record, Value, show
 from fencepost.text.plain import decimal
 
 Kind = None | str | dict[str, Any]
@@ -28,6 +28,8 @@ def plain(value: Value) -> tuple[Kind, Plain]:
     cls = type(value)
     if value is None:
         return None, None
+    if isinstance(value, Foreign):
+        return _plain_foreign(value)
     if cls in _SCALARS:
         return _SCALARS[cls], value
     if cls is int:
@@ -49,6 +51,15 @@ def plain(value: Value) -> tuple[Kind, Plain]:
             name: p for name, (_, p) in fields.items()
         }
     return "text", _readable(show(value))
+
+
+def _plain_foreign(value: Foreign) -> tuple[Kind, Plain]:
+    python = value.python()
+    if type(python) is not dict:
+        return plain(python)
+    fields = {name: plain(part) for name, part in sorted(python.items())}
+    kinds = {name: kind for name, (kind, _) in fields.items()}
+    return {"struct": kinds, "of": ""}, {name: part for name, (_, part) in fields.items()}
 
 
 def _readable(text: str) -> str:

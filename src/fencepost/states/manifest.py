@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -12,15 +11,13 @@ from typing import Any
 
 import msgspec
 
-from fencepost.behaviours.formatting import constant_text
 from fencepost.checker.engines.checkpoint import encoded_constants, names_of
 from fencepost.errors import SystemFailure
 from fencepost.files.storage import Storage, open_storage
 from fencepost.language import loading
 from fencepost.language.decoding import decode
-from fencepost.language.loading import SHIPPED
-from fencepost.language.protocol import Protocol
-from fencepost.language.source import source_digest
+from fencepost.language.seam import Model, language_of
+from fencepost.language.values import constant_text
 from fencepost.semantics.state import ValueTable
 from fencepost.states.kinds import Kind
 from fencepost.version import VERSION
@@ -37,11 +34,12 @@ EDGES = {"source": "int", "target": "int", "action": "text", "parameters": "text
 """The columns of ``edges``."""
 
 
-class About(msgspec.Struct):
+class About(msgspec.Struct, kw_only=True):
     """The part that is known before the search. It is also in the metadata of every file.
 
-    ``home`` is the argument with which :func:`fencepost.language.loading.load` loads the protocol. ``source`` is a
-    digest of its file. ``constants`` are encoded. ``shown`` has them as text.
+    ``home`` is the argument with which :func:`fencepost.language.loading.find` loads the protocol. ``source`` is a
+    digest of its file. ``constants`` are encoded. ``shown`` has them as text. ``words``: see
+    :meth:`fencepost.language.seam.Language.words`.
     """
 
     schema: int
@@ -51,6 +49,7 @@ class About(msgspec.Struct):
     source: str
     constants: dict[str, str]
     shown: dict[str, str]
+    words: list[str] = []
 
 
 class File(msgspec.Struct, frozen=True):
@@ -62,7 +61,7 @@ class File(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Manifest(About):
+class Manifest(About, kw_only=True):
     """The whole manifest. ``columns``: the kind of each column of ``states`` (see `kinds`). ``files``: the files of
     each table.
 
@@ -79,26 +78,18 @@ class Manifest(About):
     files: dict[str, list[File]]
 
 
-def about(protocol: Protocol) -> dict[str, Any]:
+def about(protocol: Model) -> dict[str, Any]:
     """The fields of :class:`About` for a protocol."""
     return {
         "schema": SCHEMA,
         "fencepost": VERSION,
         "protocol": protocol.name,
-        "home": _locator(type(protocol)),
-        "source": source_digest(protocol),
+        "home": language_of(protocol).home(protocol),
+        "source": language_of(protocol).digest(protocol),
         "constants": encoded_constants(protocol),
         "shown": {name: constant_text(value) for name, value in protocol.constants.items()},
+        "words": language_of(protocol).words(protocol),
     }
-
-
-def _locator(protocol: type[Protocol]) -> str:
-    if SHIPPED.get(protocol.name) == f"{protocol.__module__}:{protocol.__qualname__}":
-        return protocol.name
-    try:
-        return f"{os.path.abspath(inspect.getfile(protocol))}:{protocol.__qualname__}"
-    except (OSError, TypeError):
-        return ""
 
 
 class StateSpace:
@@ -177,7 +168,7 @@ class StateSpace:
         names = [f"{folder}/{name.rpartition('/')[2]}" for name in self.files(table)]
         return dataset.dataset(names, format="parquet", filesystem=files)
 
-    def protocol(self) -> Protocol:
+    def protocol(self) -> Model:
         """The explored protocol, with its constants.
 
         Raises :class:`fencepost.SystemFailure` if its file has been removed or changed.
@@ -187,16 +178,19 @@ class StateSpace:
             raise SystemFailure(
                 f"{self.directory} is of {kept.protocol}, which was defined in no file, so nothing can be replayed"
             )
-        cls = loading.load(kept.home)
-        if source_digest(cls()) != kept.source:
+        loaded = loading.find(kept.home)
+        unset = loading.given(kept.words) if kept.words else loaded.configured()
+        if language_of(unset).digest(unset) != kept.source:
             where = kept.home.partition(".py:")[0] + ".py" if ".py:" in kept.home else kept.home
             raise SystemFailure(
                 f"the source of {kept.protocol} in {where} has changed since {self.directory} was written: check it"
                 " again with {states}",
                 "states",
             )
-        named = names_of(ValueTable(cls()))
-        return cls(**{name: decode(bytes.fromhex(code), named) for name, code in kept.constants.items()})
+        if kept.words:
+            return unset
+        named = names_of(ValueTable(unset))
+        return loaded.configured(**{name: decode(bytes.fromhex(code), named) for name, code in kept.constants.items()})
 
 
 def constants_that_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:

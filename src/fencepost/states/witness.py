@@ -6,7 +6,6 @@ from typing import Any
 
 from fencepost.behaviours import Trace, replay
 from fencepost.errors import SystemFailure
-from fencepost.language.values import show_parameters
 from fencepost.semantics import State, Stepper
 from fencepost.semantics.state import LOW
 from fencepost.states.manifest import StateSpace
@@ -30,7 +29,7 @@ def witness(space: StateSpace, fingerprint: int, depth: int) -> Trace:
         steps = [
             (root.index, outcome)
             for root in stepper.of_kind("action")
-            if root.name == action and show_parameters(root.parameters) == parameters
+            if root.name == action and root.declared.shown(root.parameters) == parameters
             for outcome in sorted(stepper.outcomes(root, row), key=lambda o: o.choices)
             if stepper.store.fingerprint(stepper.apply(row, outcome)) & LOW == child & LOW
         ]

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost import ModelValue, Protocol, Record
+from fencepost import ModelValue, Record
 from fencepost.language.context import Disabled, Event, Slot, current
 from fencepost.language.declarations import Declared
+from fencepost.language.seam import Model
 from fencepost.language.values import freeze, show
 
 Tag = tuple[Any, ...]
@@ -94,7 +95,7 @@ class _Cursor:
 
 
 def runs(
-    protocol: Protocol, function: Callable[..., Any], row: Row, **parameters: Any
+    protocol: Model, function: Callable[..., Any], row: Row, **parameters: Any
 ) -> Iterator[tuple[tuple[int, ...], Row]]:
     """Every run of ``function`` in ``row``: the options it took and the state after."""
     todo: list[list[int]] = [[]]
@@ -118,7 +119,7 @@ def runs(
             yield tuple(taken), after
 
 
-def holds(protocol: Protocol, declared: Declared, *rows: Row) -> bool:
+def holds(protocol: Model, declared: Declared, *rows: Row) -> bool:
     """Whether a property holds in a state, or of a step, for every binding of its parameters."""
     views = [protocol.bound_to(_Cursor(row, ())) for row in rows]
     return all(declared.function(*views, **parameters) for parameters in declared.parameters(protocol))
@@ -156,7 +157,7 @@ def title(declared: Declared, parameters: Mapping[str, Any]) -> str:
 
 
 def explore(
-    protocol: Protocol,
+    protocol: Model,
     *,
     deadlock: bool = False,
     keep_going: bool = False,

@@ -18,13 +18,14 @@ from fencepost import Protocol, action, check, constant, invariant, require, sta
 from fencepost.checker.engines import reference, search
 from fencepost.checker.engines.interface import Exploration, Found
 from fencepost.checker.engines.options import ReferenceOptions
+from fencepost.language.seam import Model
 from fencepost.semantics import Stepper
 
 SEEDS = 5_000 if os.environ.get("FENCEPOST_THOROUGH") else 150
 CAP = 150
 
 
-def explored(protocol: Protocol, **options: Any) -> tuple[Stepper, Exploration]:
+def explored(protocol: Model, **options: Any) -> tuple[Stepper, Exploration]:
     stepper = Stepper(protocol)
     return stepper, reference.explore(stepper, ReferenceOptions(workers=1, **options))
 
@@ -64,7 +65,7 @@ def difference(random: RandomProtocol, keep_going: bool, deadlock: bool) -> str 
     return None
 
 
-def genuine(protocol: Protocol, stepper: Stepper, found: Found) -> bool:
+def genuine(protocol: Model, stepper: Stepper, found: Found) -> bool:
     """Whether a counterexample is valid, by the naive explorer's steps."""
     slots = {brute.tag(slot.path): (slot, value) for slot, value in found.initial.slots()}
     row = brute.Row(

@@ -10,7 +10,8 @@ import pytest
 from checker.engines import brute
 from checker.engines.random_protocols import RandomProtocol, seeded
 
-from fencepost import Protocol, State
+from fencepost import State
+from fencepost.language.seam import Model
 from fencepost.language.values import freeze
 from fencepost.semantics import Branch, Fork, Leaf, Outcome, Read, Root, Stepper
 
@@ -128,7 +129,7 @@ def test_steps_are_those_of_the_naive_explorer(part: int) -> None:
                 assert got == expected, (seed, root.title, str(row))
 
 
-def naive_starts(protocol: Protocol) -> list[brute.Row]:
+def naive_starts(protocol: Model) -> list[brute.Row]:
     setups = protocol.declared("initial")
     if not setups:
         return [brute.Row({})]

@@ -34,8 +34,7 @@ from fencepost.language.contents import model_values_in
 from fencepost.language.context import Slot
 from fencepost.language.declarations import Declared
 from fencepost.language.decoding import decode
-from fencepost.language.protocol import Protocol
-from fencepost.language.source import source_digest
+from fencepost.language.seam import Model, language_of
 from fencepost.language.values import ModelValue, Record, Value, encode, full_name, module_of
 from fencepost.semantics.state import ValueTable
 from fencepost.semantics.symmetry import listed
@@ -106,7 +105,7 @@ class Saved(msgspec.Struct, kw_only=True):
         for name in sorted(set(constants) | set(self.constants)):
             if constants.get(name) != self.constants.get(name):
                 raise refused(place, f"was made with another value of the constant {name}")
-        if self.source != source_digest(protocol):
+        if self.source != language_of(protocol).digest(protocol):
             raise refused(place, f"is of another version of {protocol.name}: its source has changed since")
         if self.properties != properties:
             before, now = ({title.split("(")[0]: None for title in each} for each in (self.properties, properties))
@@ -195,7 +194,7 @@ def locked(options: SavedOptions) -> Iterator[None]:
         lock.release()
 
 
-def encoded_constants(protocol: Protocol) -> dict[str, str]:
+def encoded_constants(protocol: Model) -> dict[str, str]:
     """The constants of a protocol in the form that a manifest has."""
     return {name: encode(value).hex() for name, value in protocol.constants.items()}
 
@@ -449,7 +448,8 @@ def restore_slots(store: ValueTable, entries: Sequence[SlotEntry]) -> list[tuple
 
 
 def names_of(store: ValueTable) -> Callable[[str, str], Any]:
-    """A function that finds model values, enum members and classes of a protocol by their encoded names."""
+    """A function that finds model values, enum members and classes of a protocol by their encoded names, and
+    decodes foreign values."""
     models: dict[str, ModelValue] = {}
     classes: dict[str, type] = {}
 
@@ -471,6 +471,8 @@ def names_of(store: ValueTable) -> Callable[[str, str], Any]:
     def named(kind: str, name: str) -> Any:
         if kind == "m":
             return models.get(name) or ModelValue(name)
+        if kind == "w":
+            return language_of(store.protocol).decoded(name.encode("latin-1"), named)
         if kind == "r":
             return class_named(name)
         enum, _, member = name.rpartition(".")
@@ -480,7 +482,7 @@ def names_of(store: ValueTable) -> Callable[[str, str], Any]:
     return named
 
 
-def _class_named(protocol: Protocol, name: str) -> type:
+def _class_named(protocol: Model, name: str) -> type:
     """The class that a protocol means by a full name. If a process has loaded the same file twice, it is the class that
     the protocol and its methods see. Raises ValueError if there is none.
     """
@@ -499,7 +501,7 @@ def _class_named(protocol: Protocol, name: str) -> type:
     return found[-1]
 
 
-def _globals(protocol: Protocol) -> Iterator[dict[str, Any]]:
+def _globals(protocol: Model) -> Iterator[dict[str, Any]]:
     """The global names that a protocol's class sees, and those of its base classes and of their methods."""
     for owner in type(protocol).__mro__:
         functions = (member.function if isinstance(member, Declared) else member for member in vars(owner).values())

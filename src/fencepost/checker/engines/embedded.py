@@ -43,7 +43,7 @@ from fencepost.checker.engines.search import SAMPLE, Evidence, Executor, Level, 
 from fencepost.checker.engines.workspace import ROOM, Workspace, awaited
 from fencepost.checker.liveness.graph import Recording
 from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.language.source import source_digest
+from fencepost.language.seam import language_of
 from fencepost.semantics import Stepper
 
 
@@ -127,7 +127,7 @@ class Embedded(Executor):
             self._resume(self.reader)
             return
         if self.checkpoint is not None:
-            self.source = source_digest(self.search.stepper.protocol)
+            self.source = language_of(self.search.stepper.protocol).digest(self.search.stepper.protocol)
             self.writer = Writer(Path(self.checkpoint), None)
         self.is_expanding = True
         self.workspace.place_initial()

@@ -9,24 +9,18 @@ equal in every process.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
-import pickle
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from fencepost.checker.engines.interface import Exploration, Found
 from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised
-from fencepost.language import loading
-from fencepost.language.protocol import Protocol
-from fencepost.language.source import declared_as
-from fencepost.language.values import PROTOCOL_MODULE
+from fencepost.language.seam import Model, language_named, language_of
 from fencepost.semantics import Root, Stepper
 from fencepost.semantics.deadline import Deadline
 from fencepost.semantics.roots import STEP_PROPERTIES
@@ -112,7 +106,7 @@ class Sample:
 
 
 def compare(
-    protocol: Protocol, invariants: Sequence[str] | None, timeout: float | None, deadline: Deadline
+    protocol: Model, invariants: Sequence[str] | None, timeout: float | None, deadline: Deadline
 ) -> Exploration | None:
     """Evaluate the first states here and under other hash seeds. If they differ, returns an exploration that ends at
     the first difference.
@@ -182,21 +176,13 @@ def _ended(here: Sample, key: str, error: ProtocolRaised, began: float) -> Explo
 # -- the other processes ----------------------------------------------------------------------------------------------
 
 
-def _request(protocol: Protocol, invariants: Sequence[str] | None) -> bytes | None:
+def _request(protocol: Model, invariants: Sequence[str] | None) -> bytes | None:
     """The data from which another process builds the same protocol; None if it cannot."""
-    cls = type(protocol)
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    if "<locals>" in cls.__qualname__ or file is None or not sys.executable:
+    packed = language_of(protocol).packed(protocol)
+    if packed is None or not sys.executable:
         return None
-    from_file = cls.__module__ == "__main__" or cls.__module__.startswith(PROTOCOL_MODULE)
-    locator = {
-        "path": sys.path,
-        "file": os.path.abspath(file) if from_file else None,
-        "module": cls.__module__,
-        "name": cls.__qualname__,
-    }
-    given = dict(protocol.constants), None if invariants is None else list(invariants), declared_as(protocol)
-    return json.dumps(locator).encode() + b"\n" + pickle.dumps(given)
+    head = protocol.__language__, None if invariants is None else list(invariants)
+    return json.dumps(head).encode() + b"\n" + packed
 
 
 def _started(seed: int, request: bytes) -> subprocess.Popen[bytes]:
@@ -232,19 +218,13 @@ def _main() -> None:
     os.dup2(2, 1)  # the author's code may print
     # A script that runs a check when it is imported would start processes like this one, without end.
     sys.modules["fencepost"].check = sys.modules["fencepost.api.check"].check = _end  # type: ignore[attr-defined]
-    locator = json.loads(sys.stdin.buffer.readline())
-    sys.path[:] = locator["path"]
-    module = loading.from_file(locator["file"]) if locator["file"] else importlib.import_module(locator["module"])
-    sys.modules[locator["module"]] = module  # may be __main__, under which the values were pickled
-    constants, invariants, declared = pickle.load(sys.stdin.buffer)
-    protocol = attrgetter(locator["name"])(module)(**constants)
-    if declared_as(protocol) != declared:
-        raise SystemExit  # code that does not run here has added something to the class
+    named, invariants = json.loads(sys.stdin.buffer.readline())
+    protocol = language_named(named).unpacked(sys.stdin.buffer.read())
     sample = Sample(Stepper(protocol, invariants)).explore()
     json.dump(sample.evaluated, out)
     out.flush()
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(FencepostError):
+    with contextlib.suppress(FencepostError, ValueError):
         _main()

@@ -12,7 +12,7 @@ from fencepost.cli.arguments import option
 from fencepost.errors import OptionError
 from fencepost.files import regular
 from fencepost.language import loading
-from fencepost.language.protocol import Protocol
+from fencepost.language.seam import Model
 from fencepost.text import units
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     return errors.HOLDS
 
 
-def _walked(args: argparse.Namespace) -> tuple[Protocol, Written | None]:
+def _walked(args: argparse.Namespace) -> tuple[Model, Written | None]:
     """The protocol to explore, and the initial behaviour if one is given."""
     if args.trace is None:
         if args.protocol is None:

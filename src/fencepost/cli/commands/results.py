@@ -14,7 +14,8 @@ from fencepost.cli.arguments import option
 from fencepost.errors import OptionError, ProtocolRaised
 from fencepost.language import loading
 from fencepost.language.declarations import NO_VERDICT
-from fencepost.language.protocol import Protocol, declarations_of, unknown_name
+from fencepost.language.protocol import unknown_name
+from fencepost.language.seam import Model, language_of
 
 if TYPE_CHECKING:
     from fencepost.api.result import Result
@@ -37,12 +38,12 @@ CONFIGURATION = "configuration"
 """The value of ``--expect`` that stands for the configuration's expected verdict."""
 
 
-def expected(args: argparse.Namespace, protocol: Protocol) -> str | None:
+def expected(args: argparse.Namespace, protocol: Model) -> str | None:
     """The expected verdict of a check, from ``--expect`` or else from its configuration.
 
     Raises :class:`OptionError` if no check of the protocol can have this verdict, or if this check cannot decide it.
     """
-    recorded = loading.expectation(type(protocol), args.config)
+    recorded = loading.expectation(protocol, args.config)
     wanted: str | None = getattr(args, "expect", None)
     if wanted is None:
         return recorded
@@ -54,7 +55,8 @@ def expected(args: argparse.Namespace, protocol: Protocol) -> str | None:
                 f"--expect {CONFIGURATION} cannot be combined with -D: give the expected verdict, such as holds"
             )
         wanted = recorded
-    properties = [declared.name for declared in declarations_of(protocol).values() if declared.kind not in NO_VERDICT]
+    every = language_of(protocol).declarations(protocol).values()
+    properties = [declared.name for declared in every if declared.kind not in NO_VERDICT]
     if wanted not in (known := ["holds", "reached", "deadlock", *properties]):
         raise OptionError(unknown_name("verdict", wanted, known, f"a check of {protocol.name}"))
     if args.invariants and wanted in set(properties).difference(args.invariants):
@@ -65,7 +67,7 @@ def expected(args: argparse.Namespace, protocol: Protocol) -> str | None:
 class Results:
     """The outputs of one check. Created before the search, so that unwritable files are reported early."""
 
-    def __init__(self, args: argparse.Namespace, protocol: Protocol) -> None:
+    def __init__(self, args: argparse.Namespace, protocol: Model) -> None:
         self.args = args
         self.expected = expected(args, protocol)
         expect = getattr(args, "expect", None)
@@ -96,7 +98,7 @@ class Results:
         output.must_be_writable(name, path)
         self.files[name] = path
 
-    def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
+    def _graph(self, protocol: Model) -> Graph | ProtocolRaised:
         """The graph for ``--dot``, or the reason why it cannot be drawn. Raises :class:`OptionError` if the space is
         too large to display.
         """
@@ -269,7 +271,7 @@ def _written(table: Table) -> str:
     return f"{what}." if table.complete else f"{what}. It is not complete: it ends with level {table.depth}."
 
 
-def _must_be_readable(expression: str, protocol: Protocol) -> None:
+def _must_be_readable(expression: str, protocol: Model) -> None:
     """Raises :class:`OptionError` unless an expression can be parsed. It is evaluated only if there is a
     counterexample.
     """

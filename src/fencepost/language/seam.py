@@ -1,0 +1,150 @@
+"""The engine's interface to modelling languages.
+
+An engine explores a :class:`Model`: a protocol in Python, or a specification in TLA+ with its configuration. It asks
+nothing of a model but what this module lists:
+
+- **what a model has**: its name, its constants, the shapes of its variables, its declarations, its fairness;
+- **how it runs**: a declaration's function is called with the model bound to a cursor, and does everything through
+  that cursor (:mod:`fencepost.language.context`);
+- **what else depends on the language**: a :class:`Language` has it, so that these names stay free for authors;
+- **its values**: those of :mod:`fencepost.language.values`. Another language's values derive from
+  :class:`fencepost.language.values.Foreign`, which says how they are encoded, ordered, shown and exchanged.
+
+Python is one such language: :mod:`fencepost.language.python`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
+from typing import Any, ClassVar
+
+from fencepost.language.constants import Symmetric
+from fencepost.language.context import Cursor
+from fencepost.language.declarations import Configuration, Declared, Fairness
+from fencepost.language.fields import Shape
+from fencepost.language.values import Value
+
+
+class Model:
+    """What an engine explores. It is immutable, but for what its evaluations cache."""
+
+    name: ClassVar[str] = ""
+    """What reports call it."""
+
+    fairness: ClassVar[Sequence[Fairness]] = []
+    """The conditions that a behaviour must satisfy for a temporal property to be judged on it."""
+
+    configurations: ClassVar[Mapping[str, Configuration]] = {}
+    """Named values for its constants."""
+
+    __language__: ClassVar[str] = ""
+    """Its :class:`Language`, as ``module:name``. It is imported when it is asked for, since it may need a library."""
+
+    @property
+    def constants(self) -> Mapping[str, Value]:
+        """The value of every constant."""
+        raise NotImplementedError
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of every state variable, in the order of declaration."""
+        raise NotImplementedError
+
+    def declared(self, kind: str, /) -> list[Declared]:
+        """The actions or properties of one kind, in the order of declaration. The kinds are those of
+        :mod:`fencepost.language.declarations`, and no two declarations have one name.
+        """
+        raise NotImplementedError
+
+    def bound_to(self, cursor: Cursor) -> Any:
+        """What a declaration's function takes for a state: it reads from and writes to ``cursor`` alone."""
+        raise NotImplementedError
+
+
+class Language(ABC):
+    """What an engine and its reports ask about a model besides what it has. A method that is not abstract has a default
+    for languages without such a thing.
+    """
+
+    @abstractmethod
+    def declarations(self, model: Any) -> Mapping[str, Declared]:
+        """The actions and properties of a model, by name and in the order of declaration."""
+
+    @abstractmethod
+    def digest(self, model: Any) -> str:
+        """A digest of all source of a model. Another version of the source may number its steps differently."""
+
+    @abstractmethod
+    def home(self, model: Any) -> str:
+        """The argument with which :func:`fencepost.language.loading.find` loads the model. "" if there is none."""
+
+    @abstractmethod
+    def arguments(self, model: Any) -> list[str]:
+        """The words that give the model on a command line, with its constants."""
+
+    def words(self, model: Any) -> list[str]:
+        """The words of :meth:`arguments`, for any working directory, if these alone restore the model: see
+        :func:`fencepost.language.loading.given`. [] for a language whose constants are restored by value.
+        """
+        return []
+
+    @abstractmethod
+    def packed(self, model: Any) -> bytes | None:
+        """The model in a form that another process can unpack. None if no other process can have it."""
+
+    @abstractmethod
+    def unpacked(self, content: bytes) -> Model:
+        """The model that was packed. Raises :class:`ValueError` if this process does not come to the same one."""
+
+    def refuse_changed(self, model: Any) -> None:
+        """Raises :class:`fencepost.NotAProtocol` if the model's source has changed in this process since it was
+        made.
+        """
+        return
+
+    def options(self, model: Any) -> Mapping[str, Any]:
+        """Options of a check that the model itself asks for. A user's own come before these."""
+        return {}
+
+    def symmetric(self, model: Any) -> Mapping[str, Symmetric]:
+        """The constants whose members may be exchanged, by name."""
+        return {}
+
+    def is_unordered(self, model: Any, constant: str) -> bool:
+        """Whether a constant, though a tuple, is a set: the order of its members says nothing."""
+        return False
+
+    def lifelines(self, model: Any) -> Mapping[str, str]:
+        """The lifeline of a sequence diagram to which a variable belongs, by variable."""
+        return {}
+
+    def packages(self, model: Any) -> Collection[str]:
+        """The top-level packages of the author's own Python."""
+        return ()
+
+    def decoded(self, content: bytes, named: Callable[[str, str], Any]) -> Value:
+        """The foreign value with this encoding, without its frame. ``named`` as for
+        :func:`fencepost.language.decoding.decode`. Raises ValueError if there is none.
+        """
+        raise ValueError("this language has no values of its own")
+
+    def expression(self, text: str, model: Any) -> Callable[[Any], Value] | None:
+        """A user's expression, as a function of a bound model. None if users write expressions in Python.
+
+        Raises :class:`fencepost.OptionError` if it cannot be read or names something unknown, with the column.
+        """
+        return None
+
+
+def language_of(model: Model) -> Language:
+    """The language that a model is written in."""
+    return language_named(model.__language__)
+
+
+def language_named(text: str) -> Language:
+    """The language called ``module:name``."""
+    module, _, name = text.partition(":")
+    language: Language = getattr(import_module(module), name)
+    return language
