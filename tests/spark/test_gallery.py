@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from docs.documents import EXAMPLES, same, selected
 from docs.gallery import IMAGES, PAGE, answers, plots, questions
 from states.tables import written
@@ -36,7 +37,11 @@ def answer(spark: Any, folder: Path) -> Nth:
     return nth
 
 
-@pytest.mark.parametrize("number", range(len(questions())), ids=lambda number: str(questions()[number].block))
+@pytest.mark.parametrize(
+    "number",
+    campaign_if(lambda number: number > 9, range(len(questions()))),
+    ids=lambda number: str(questions()[number].block),
+)
 def test_the_answer_is_that_of_the_page(number: int, answer: Nth) -> None:
     shown = questions()[number].output
     assert shown.strip(), "nothing is shown; run tests/docs/refresh.py docs/check/questions.md"
@@ -45,6 +50,7 @@ def test_the_answer_is_that_of_the_page(number: int, answer: Nth) -> None:
     )
 
 
+@pytest.mark.campaign
 def test_plots_show_the_answers(answer: Nth, folder: Path) -> None:
     answer(len(questions()) - 1)
     page = PAGE.read_text()
@@ -55,6 +61,7 @@ def test_plots_show_the_answers(answer: Nth, folder: Path) -> None:
         )
 
 
+@pytest.mark.campaign
 def test_where_no_message_is_lost_it_is_never_too_late(spark: Any, tmp_path: Path) -> None:
     """As the page says, which blames the losses."""
     as_in_fixed: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 2, "recovery_reads_fence": True}

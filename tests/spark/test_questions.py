@@ -483,7 +483,7 @@ def _with_constants(folder: Path, source: str, one: dict[str, Any], other: dict[
 @pytest.mark.parametrize(
     ("pair", "parts"),
     [
-        ("spaces", ("--parts", "meta,bookie,w2")),
+        pytest.param("spaces", ("--parts", "meta,bookie,w2"), marks=pytest.mark.campaign),
         pytest.param("odd", (), marks=pytest.mark.campaign),
         pytest.param("odd", ("--parts", "n,label,seen"), marks=pytest.mark.campaign),
         ("odd", ("--parts", "keyed")),

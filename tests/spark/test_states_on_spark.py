@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from campaigns import campaign_if
 from checker.engines.random_protocols import seeded
 from spark.conftest import Here
 
@@ -125,7 +126,7 @@ class TestHere:
         assert contents(got) == contents(expected)
         assert files(got) > 20 and files(expected) < 10
 
-    @pytest.mark.parametrize("seed", [0, 16, 24, 38])
+    @pytest.mark.parametrize("seed", [0, 16, *campaign_if(bool, [24, 38])])
     def test_the_same_table_of_random_protocols(self, seed: int, tmp_path: Path) -> None:
         got, expected = (
             written(seeded(seed).build(), tmp_path / name, engine=name, max_depth=5) for name in ("spark", "embedded")
@@ -162,7 +163,11 @@ class TestHere:
 
     @pytest.mark.parametrize(
         ("owner", "method", "times"),
-        [(Writer, "take_edges", 3), (Writer, "take_level", 3), (Storage, "replace", 3), (TableLocation, "write", 20)],
+        [
+            (Writer, "take_edges", 3),
+            (Storage, "replace", 3),
+            *campaign_if(bool, [(Writer, "take_level", 3), (TableLocation, "write", 20)]),
+        ],
     )
     def test_a_killed_search_goes_on_with_its_table(
         self, owner: type, method: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -291,6 +296,7 @@ def test_the_same_table_from_executors(on_spark: StateSpace, tmp_path: Path) -> 
     assert contents(on_spark) == contents(written(on_spark.protocol(), tmp_path / "embedded", engine="embedded"))
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("spark")
 def test_questions(on_spark: StateSpace, capsys: pytest.CaptureFixture[str]) -> None:
     directory = str(on_spark.directory)

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from docs.documents import EXAMPLES
 
 from fencepost.api.client import Client
@@ -43,7 +44,7 @@ def traced(seed: int) -> tuple[Outcome, int]:
     return simulate(seed, trace=SimTrace(lambda *event: events.append(event))), len(events)
 
 
-@pytest.mark.parametrize("seed", [9, 12, 16, 33, 3738])
+@pytest.mark.parametrize("seed", [9, *campaign_if(bool, [12, 16, 33, 3738])])
 def test_worlds_keep_their_promises(seed: int) -> None:
     outcome = simulate(seed)
     assert not outcome.promise, outcome.what
@@ -56,6 +57,7 @@ def test_a_story_changes_nothing() -> None:
     assert any("ledger" in line for line in told)
 
 
+@pytest.mark.campaign
 def test_a_trace_changes_nothing_and_is_that_of_the_protocols(tmp_path: Path) -> None:
     """Of a world without auto-recovery, whose copies no trace tells of."""
     assert not drawn(16).replicators
@@ -108,6 +110,7 @@ def test_a_metadata_service_that_answers_before_it_commits_is_found(monkeypatch:
     assert first_broken(range(3, 6)) == "committed"
 
 
+@pytest.mark.campaign
 def test_auto_recovery_that_changes_metadata_before_it_has_copied_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def copies_nothing(*_: object) -> None:
         pass
@@ -116,6 +119,7 @@ def test_auto_recovery_that_changes_metadata_before_it_has_copied_is_found(monke
     assert first_broken(range(3, 8)) == "replication"
 
 
+@pytest.mark.campaign
 def test_a_leader_that_goes_on_after_its_ledger_is_fenced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes what it has written for appended."""
     failed = leader.Leader._write_failed
@@ -137,6 +141,7 @@ def test_bookies_that_take_adds_after_a_fence_are_found(monkeypatch: pytest.Monk
     assert first_broken(range(2, 6)) == "fencing"
 
 
+@pytest.mark.campaign
 def test_a_recovery_that_gives_entries_up_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def careless(ledger: int, settings: Any, traces: bool = False) -> Recoverer:
         return Recoverer(ledger, settings, ALL.replace(negatives_cover_quorum=False), traces)

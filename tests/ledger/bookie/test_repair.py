@@ -152,6 +152,7 @@ def test_a_bookie_without_journal_that_is_killed_gets_back_what_it_lost(tmp_path
     run(main())
 
 
+@pytest.mark.campaign
 def test_a_bookie_without_journal_keeps_what_a_recovery_wrote_back_before_the_metadata_name_it(
     tmp_path: Path, uri: str
 ) -> None:
@@ -197,9 +198,8 @@ def test_a_ledger_in_limbo_says_nothing_of_what_is_missing_and_takes_no_adds(tmp
     run(main())
 
 
-@pytest.mark.parametrize(
-    "settings", [("journalWriteData=true",), pytest.param(WITHOUT_JOURNAL, marks=pytest.mark.campaign)]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("settings", [("journalWriteData=true",), WITHOUT_JOURNAL])
 def test_a_bookie_that_has_lost_nothing_repairs_nothing(tmp_path: Path, uri: str, settings: tuple[str, ...]) -> None:
     """A clean end has flushed everything; and with the journal, so has no end at all."""
 
@@ -220,6 +220,7 @@ def test_a_bookie_that_has_lost_nothing_repairs_nothing(tmp_path: Path, uri: str
     run(main())
 
 
+@pytest.mark.campaign
 def test_the_journal_may_be_switched_on_after_an_unclean_end_without_it(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
         with bookies(tmp_path, uri, *WITHOUT_JOURNAL) as (first, second, third):
