@@ -7,14 +7,52 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
+from unittest import mock
 
 import fencepost
+from fencepost.cli.main import main
 from fencepost.ledger.metadata.client import MetadataClient
 
 SOURCE = Path(fencepost.__file__).parent.parent
+
+
+def typed(words: Sequence[str], environment: Mapping[str, str], given: bytes = b"") -> tuple[int, bytes, bytes]:
+    """Run a command in this process, which has loaded already what a process of its own takes most of a second to load.
+
+    ``given``: its standard input. Returns its exit code, its standard output and its standard error.
+    """
+    reads, writes = os.pipe()
+    typing = threading.Thread(target=_write, args=(writes, given))
+    typing.start()
+    with ExitStack() as exits:
+        files = [exits.enter_context(open(reads, "rb")), *(exits.enter_context(TemporaryFile()) for _ in range(2))]
+        for number, (name, file) in enumerate(zip(("stdin", "stdout", "stderr"), files, strict=True)):
+            kept = os.dup(number)
+            exits.callback(os.close, kept)
+            exits.callback(os.dup2, kept, number)
+            os.dup2(file.fileno(), number)
+            stream = exits.enter_context(open(number, "r" if name == "stdin" else "w", closefd=False))
+            exits.enter_context(mock.patch.object(sys, name, stream))
+        exits.enter_context(mock.patch.dict(os.environ, environment))
+        code = main(words)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        told = []
+        for file in files[1:]:
+            file.seek(0)
+            told.append(file.read())
+    typing.join()
+    return code, told[0], told[1]
+
+
+def _write(pipe: int, given: bytes) -> None:
+    with suppress(BrokenPipeError), open(pipe, "wb") as file:
+        file.write(given)
 
 
 class Process:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ledger.processes import SOURCE, Process, cluster
+from ledger.processes import SOURCE, Process, cluster, typed
 from patience import PATIENCE
 
 import fencepost
@@ -37,16 +37,9 @@ def environment(uri: str) -> dict[str, str]:
 
 def command(uri: str, *arguments: str, given: bytes = b"", code: int = 0) -> str:
     """The output of a command: standard output if it succeeds, standard error if not."""
-    done = subprocess.run(
-        [sys.executable, "-m", "fencepost", "ledger", *arguments],
-        input=given,
-        capture_output=True,
-        env=environment(uri),
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr.decode()
-    return (done.stderr if code else done.stdout).decode()
+    ended, out, err = typed(("ledger", *arguments), {"FENCEPOST_METADATA": uri}, given)
+    assert ended == code, err.decode()
+    return (err if code else out).decode()
 
 
 def program(uri: str, text: str) -> subprocess.Popen[bytes]:
