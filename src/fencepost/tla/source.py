@@ -104,6 +104,15 @@ class Source:
         """What the parser sees. It has the same lines; where a line has tabs, its columns are not the file's."""
         return b"\n".join(self._code_lines)
 
+    @property
+    def rows(self) -> list[str]:
+        """The lines of `code`."""
+        return [line.decode() for line in self._code_lines]
+
+    def end(self) -> Place:
+        """The place of the last character that is not blank."""
+        return self._places.end()
+
     def end_of(self, row: int, byte: int) -> tuple[int, int]:
         """The end of what ends before a byte of a line of `code`, blanks left out."""
         while not (ended := self._code_lines[row][:byte].rstrip()) and row:

@@ -18,6 +18,7 @@ from typing import Any
 
 from fencepost.errors import naming_extra
 from fencepost.tla import ast
+from fencepost.tla.diagnosis import syntax_error
 from fencepost.tla.errors import SpecificationError
 from fencepost.tla.operators import OPERATORS, RESERVED, Operator, name_of
 from fencepost.tla.source import Source
@@ -35,7 +36,7 @@ def parse(text: bytes, file: str) -> tuple[ast.Module, ...]:
     source = Source(text, file)
     root = _parser().parse(source.code).root_node
     if root.has_error:
-        raise _syntax_error(source, root)
+        raise syntax_error(source, _Builder(source).place(_first_error(root)))
     return tuple(_Builder(source).build(node) for node in root.named_children if node.type == "module")
 
 
@@ -47,9 +48,10 @@ def _parser() -> Any:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_tlaplus.language()))
 
 
-def _syntax_error(source: Source, root: Any) -> SpecificationError:
-    node = next(each for each in _walk(root) if each.is_error or each.is_missing)
-    return SpecificationError("syntax error", _Builder(source).place(node))
+def _first_error(root: Any) -> Any:
+    """The first node that the parser could not make sense of, and rather a short one."""
+    errors = [each for each in _walk(root) if each.is_error or each.is_missing]
+    return min(errors, key=lambda each: (each.end_point[0] - each.start_point[0] > 1, each.start_byte))
 
 
 def _walk(node: Any) -> Iterator[Any]:
