@@ -18,6 +18,8 @@ from fencepost.tla.source import Source
 _DEEPEST = 100
 """Expressions nested deeper than this are not explained."""
 
+_SOMEWHERE = "an error of syntax is here or below"
+
 _QUANTIFIERS = frozenset(("\\A", "\\E", "\\AA", "\\EE", "\\forall", "\\exists", "∀", "∃"))
 _SAME = {
     "≜": "==",
@@ -79,8 +81,8 @@ def syntax_error(source: Source, otherwise: Place) -> SpecificationError:
     except _Unexpected as error:
         return SpecificationError(str(error), error.place)
     except _TooDeepError:
-        return SpecificationError("an error of syntax is here or below, in an expression that is nested deeply", otherwise)
-    return SpecificationError("an error of syntax is here or below", otherwise)
+        return SpecificationError(f"{_SOMEWHERE}, in an expression that is nested deeply", otherwise)
+    return SpecificationError(_SOMEWHERE, otherwise)
 
 
 def _tokens(source: Source) -> list[_Token]:
