@@ -10,7 +10,7 @@ from ledger.processes import Process, _initialise
 import fencepost
 from fencepost.traces import TraceEvent, pack, read, table
 
-ENTRIES = 2_000
+ENTRIES = 300
 
 
 def runs_of(event: TraceEvent) -> set[int]:
