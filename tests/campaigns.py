@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-MANY_STATES = 200_000
+MANY_STATES = 50_000
 """A larger state space takes a second or longer."""
 
 
 def campaign_if(takes_long: Callable[[Any], object], rows: Iterable[Any]) -> list[Any]:
     """The rows. Slow rows are marked as campaigns."""
-    return [
-        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.campaign)
-        if takes_long(row)
-        else row
-        for row in rows
-    ]
+    return [_campaign(row) if takes_long(row) else row for row in rows]
+
+
+def campaigns_but_every(nth: int, rows: Iterable[Any]) -> list[Any]:
+    """The rows. All but the first, and each nth after it, are marked as campaigns."""
+    return [_campaign(row) if place % nth else row for place, row in enumerate(rows)]
+
+
+def _campaign(row: Any) -> Any:
+    return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.campaign)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from campaigns import campaigns_but_every
 
 from fencepost.ledger.disk import journal, journal_files
 from fencepost.ledger.disk.journal_files import JournalFiles
@@ -356,7 +357,7 @@ def name_of(fault: Planted | Unprotected) -> str:
     return f"without {fault.protection}" if isinstance(fault, Unprotected) else fault.name
 
 
-@pytest.mark.parametrize("fault", PLANTED, ids=name_of)
+@pytest.mark.parametrize("fault", campaigns_but_every(3, PLANTED), ids=name_of)
 def test_a_planted_fault_is_found(fault: Planted | Unprotected, monkeypatch: pytest.MonkeyPatch) -> None:
     protections = plant(fault, monkeypatch)
     assert found_by(fault, protections, 3) is not None

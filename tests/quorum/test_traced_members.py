@@ -86,6 +86,7 @@ def test_members_that_are_killed_wiped_removed_and_added_are_accepted(
     assert list(verdict.names.values()) and verdict.taken > 200
 
 
+@pytest.mark.campaign
 def test_a_quorum_of_one_that_grows_is_accepted(processes: Callable[[int], Processes], tmp_path: Path) -> None:
     members = processes(2)
     command = [

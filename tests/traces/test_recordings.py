@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from campaigns import campaign_if
 from traces.faulty import without_judge
 from traces.recorded_runs import LEDGER, record, said, validate
 
@@ -651,7 +652,7 @@ SWITCHED_OFF = (
 )
 
 
-@pytest.mark.parametrize("protection", SWITCHED_OFF)
+@pytest.mark.parametrize("protection", [SWITCHED_OFF[0], *campaign_if(bool, SWITCHED_OFF[1:])])
 def test_a_store_without_a_protection_is_found_out(protection: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without_judge(monkeypatch)
     without = ALL.replace(**{protection: False})

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from campaigns import campaigns_but_every
 from msgspec import structs
 from traces.traced import LEDGER, VALIDATOR, run, said, traced, validate
 
@@ -57,7 +58,7 @@ def in_order(verdict: Verdict) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize(
     "off", [(), ("write_back_before_close",), pytest.param(("fenced_bookies_refuse",), marks=pytest.mark.campaign)]
 )
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", campaigns_but_every(3, PROFILES))
 def test_two_random_orders_that_the_causes_allow_have_the_verdict_of_the_first(
     profile: str, off: tuple[str, ...]
 ) -> None:

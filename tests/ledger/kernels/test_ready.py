@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MODULE = """
 from fencepost.ledger.kernels.native import inner, njit
 
@@ -55,6 +57,7 @@ def run(folder: Path, **environment: str) -> tuple[str, str]:
     return done.stdout.strip(), done.stderr.strip()
 
 
+@pytest.mark.campaign
 def test_loops_are_compiled_by_another_process_once_and_anew_when_their_sources_change(tmp_path: Path) -> None:
     write(tmp_path, 1)
     assert run(tmp_path) == ("2 1 False", "")

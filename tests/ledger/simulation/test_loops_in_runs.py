@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from campaigns import campaign_if
 
 from fencepost.ledger.kernels.requests import AddBatch, ReadResults
 from fencepost.ledger.simulation import bookie, workload
@@ -13,7 +14,7 @@ from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.workload import simulate
 
 
-@pytest.mark.parametrize("profile", ["everything", "no-journal", "beyond"])
+@pytest.mark.parametrize("profile", ["everything", *campaign_if(bool, ["no-journal", "beyond"])])
 def test_the_same_seed_is_the_same_run_with_loops(monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
     cases = [replace(drawn(seed, profile), entries=30) for seed in range(1, 13)]
     plain = [simulate(case) for case in cases]

@@ -73,6 +73,7 @@ def test_the_same_seed_is_the_same_run_on_every_python(version: str) -> None:
     assert hashes(python, "0") == hashes(sys.executable, "0")
 
 
+@pytest.mark.campaign
 def test_without_protobuf_the_runs_are_the_same() -> None:
     assert hashes(sys.executable, "0", "import sys; sys.modules['google'] = None") == hashes(sys.executable, "0")
 
@@ -143,6 +144,7 @@ def test_a_protection_that_is_off_is_found(protection: str) -> None:
     assert exit_code(tally) == 12
 
 
+@pytest.mark.campaign
 def test_a_campaign_comes_to_the_same_with_any_number_of_jobs() -> None:
     def came_to(tally: Tally[Outcome]) -> tuple[object, ...]:
         failed = tally.failed and (tally.failed.outcome.case, tally.failed.what)
