@@ -174,7 +174,8 @@ _HEADER = re.compile(r"-{4,}[ \t]*MODULE")
 _TOKEN = re.compile(
     r"""(?P<blank>\s+|\\\*[^\n]*)|(?P<comment>\(\*)|(?P<string>"(?:\\.|[^"\\\n])*"?)
     |(?P<header>-{4,}[ \t]*MODULE)|(?P<rule>-{4,})|(?P<end>={4,})
-    |(?P<fair>[WS]F_)|(?P<word>\w+)|(?P<command>\\[A-Za-z]+)|(?P<subscript>>>_|\]_)|(?P<other>.)""",
+    |(?P<step><(?:\d+|\*|\+)>\w*)|(?P<fair>[WS]F_)|(?P<word>\w+)|(?P<command>\\[A-Za-z]+)
+    |(?P<subscript>>>_|\]_)|(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT = re.compile(r"\(\*|\*\)")

@@ -162,7 +162,9 @@ class Sequences(_Infinite):
         if not isinstance(value, FunctionValue):
             return _no_model(value, self)
         whole = value.explicit()
-        return isinstance(whole, Sequence) and all(map(self._members.has, whole.values))
+        if isinstance(whole, Sequence):
+            return all(map(self._members.has, whole.values))
+        raise not_a_member(value, self)
 
     def form(self) -> str:
         return f"Seq({self._members.text()})"

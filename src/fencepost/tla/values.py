@@ -18,10 +18,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from operator import is_
 from typing import Any, ClassVar
 
 from fencepost.errors import PROTOCOL_RAISED, FencepostError
-from fencepost.language.values import ModelValue, encode
+from fencepost.language.values import Foreign, Map, ModelValue, encode, framed
+from fencepost.language.values import Set as PythonSet
 from fencepost.text.plain import printable
 from fencepost.tla import order
 
@@ -158,6 +160,24 @@ class SetValue(ABC):
         """Bytes that are equal exactly if the sets are."""
         return self.explicit().code()
 
+    def settled(self) -> Set:
+        """The value as a state has it: written out, with all its parts. Raises :class:`EvaluationError` if it is
+        infinite.
+        """
+        return self.explicit().settled()
+
+    def encoded(self) -> bytes:
+        """See :class:`fencepost.language.values.Foreign`."""
+        return self.code()
+
+    def order(self) -> Any:
+        """See :class:`fencepost.language.values.Foreign`."""
+        return total_key(self)
+
+    def shown(self) -> str:
+        """See :class:`fencepost.language.values.Foreign`."""
+        return self.text()
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -170,10 +190,10 @@ class SetValue(ABC):
         return self.text()
 
 
-class Set(SetValue):
+class Set(SetValue, Foreign):
     """A set that is written out. Raises :class:`EvaluationError` if TLC does not compare its members."""
 
-    __slots__ = ("_code", "_has_models", "_items", "_kind", "_order")
+    __slots__ = ("_code", "_has_models", "_is_settled", "_items", "_kind", "_order")
 
     is_reducible = True
 
@@ -182,6 +202,7 @@ class Set(SetValue):
     _has_models: bool
     _order: tuple[Value, ...]
     _code: bytes
+    _is_settled: bool
 
     def __init__(self, items: Iterable[Value] = ()) -> None:
         members = items if isinstance(items, (tuple, list, frozenset)) else tuple(items)
@@ -269,8 +290,25 @@ class Set(SetValue):
         try:
             return self._code
         except AttributeError:
-            self._code = b"{" + b"".join(sorted(map(code, self._items))) + b"}"
+            self._code = framed(b"{" + b"".join(sorted(map(code, self._items))))
             return self._code
+
+    def settled(self) -> Set:
+        if not hasattr(self, "_is_settled"):
+            members = tuple(map(settled, self._items))
+            if not all(map(is_, members, self._items)):
+                return Set(members).settled()
+            self._is_settled = True
+        return self
+
+    def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Set:
+        return Set([permuted(each, swap) for each in self._items])
+
+    def python(self) -> Value:
+        return PythonSet(self._items)
+
+    def bracketed(self) -> tuple[str, str, list[tuple[str, Value]]] | None:
+        return ("{", "}", [("", each) for each in self.in_order()]) if self._items else None
 
     def __eq__(self, other: object) -> bool:
         if type(other) is Set:
@@ -471,6 +509,24 @@ class FunctionValue(ABC):
         """Bytes that are equal exactly if the functions are."""
         return self.explicit().code()
 
+    def settled(self) -> Sequence | Function:
+        """The value as a state has it: written out, with all its parts. Raises :class:`EvaluationError` if it is
+        infinite.
+        """
+        return self.explicit().settled()
+
+    def encoded(self) -> bytes:
+        """See :class:`fencepost.language.values.Foreign`."""
+        return self.code()
+
+    def order(self) -> Any:
+        """See :class:`fencepost.language.values.Foreign`."""
+        return total_key(self)
+
+    def shown(self) -> str:
+        """See :class:`fencepost.language.values.Foreign`."""
+        return self.text()
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -483,14 +539,15 @@ class FunctionValue(ABC):
         return self.text()
 
 
-class Sequence(FunctionValue):
+class Sequence(FunctionValue, Foreign):
     """A function over ``1..n``: a sequence, a tuple, the empty function."""
 
-    __slots__ = ("_code", "_hash", "values")
+    __slots__ = ("_code", "_hash", "_is_settled", "values")
 
     values: tuple[Value, ...]
     _hash: int
     _code: bytes
+    _is_settled: bool
 
     def __init__(self, values: Iterable[Value] = ()) -> None:
         self.values = tuple(values)
@@ -535,8 +592,25 @@ class Sequence(FunctionValue):
         try:
             return self._code
         except AttributeError:
-            self._code = b"(" + b"".join(map(code, self.values)) + b")"
+            self._code = framed(b"(" + b"".join(map(code, self.values)))
             return self._code
+
+    def settled(self) -> Sequence:
+        if not hasattr(self, "_is_settled"):
+            values = tuple(map(settled, self.values))
+            if not all(map(is_, values, self.values)):
+                return Sequence(values).settled()
+            self._is_settled = True
+        return self
+
+    def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Sequence:
+        return Sequence([permuted(each, swap) for each in self.values])
+
+    def python(self) -> Value:
+        return self.values
+
+    def bracketed(self) -> tuple[str, str, list[tuple[str, Value]]] | None:
+        return ("<<", ">>", [("", each) for each in self.values]) if self.values else None
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -556,14 +630,15 @@ class Sequence(FunctionValue):
         return (Sequence, (self.values,))
 
 
-class Function(FunctionValue):
+class Function(FunctionValue, Foreign):
     """A finite function that is not over ``1..n``, such as a record. :func:`function` makes one."""
 
-    __slots__ = ("_code", "_hash", "_order", "mapping")
+    __slots__ = ("_code", "_hash", "_is_settled", "_order", "mapping")
 
     mapping: dict[Value, Value]
     _hash: int
     _code: bytes
+    _is_settled: bool
     _order: tuple[Value, ...]
 
     def __init__(self, mapping: dict[Value, Value]) -> None:
@@ -623,7 +698,7 @@ class Function(FunctionValue):
         return len(self.mapping)
 
     def text(self) -> str:
-        if all(is_name(each) for each in self.mapping):
+        if self._is_shown_as_record():
             return "[" + ", ".join(f"{name} |-> {show(value)}" for name, value in self.items()) + "]"
         return "(" + " @@ ".join(f"{show(argument)} :> {show(value)}" for argument, value in self.items()) + ")"
 
@@ -635,8 +710,30 @@ class Function(FunctionValue):
         try:
             return self._code
         except AttributeError:
-            self._code = b"[" + b"".join(sorted(code(k) + code(v) for k, v in self.mapping.items())) + b"]"
+            self._code = framed(b"[" + b"".join(sorted(code(k) + code(v) for k, v in self.mapping.items())))
             return self._code
+
+    def settled(self) -> Function:
+        if not hasattr(self, "_is_settled"):
+            mapping = {settled(argument): settled(value) for argument, value in self.mapping.items()}
+            if not all(map(is_, (*mapping, *mapping.values()), (*self.mapping, *self.mapping.values()))):
+                return Function(mapping).settled()
+            self._is_settled = True
+        return self
+
+    def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Function:
+        return Function({permuted(k, swap): permuted(v, swap) for k, v in self.mapping.items()})
+
+    def python(self) -> Value:
+        return dict(self.items()) if self.is_record() else Map(self.mapping)
+
+    def bracketed(self) -> tuple[str, str, list[tuple[str, Value]]] | None:
+        if self._is_shown_as_record():
+            return "[", "]", [(f"{name} |-> ", value) for name, value in self.items()]
+        return "(", ")", [(f"{show(argument)} :> ", value) for argument, value in self.items()]
+
+    def _is_shown_as_record(self) -> bool:
+        return all(map(is_name, self.mapping))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -879,6 +976,21 @@ def key(value: Value) -> tuple[int, Any]:
     return (1, value.key())
 
 
+def total_key(value: Value) -> tuple[Any, ...]:
+    """Sorts any values: in TLC's order those that it compares, and otherwise by kind."""
+    kind = kind_of(value)
+    if isinstance(value, SetValue):
+        members = value.explicit().items
+        return (_RANKS[kind], len(members), sorted(map(total_key, members)))
+    if isinstance(value, FunctionValue):
+        items = sorted((total_key(argument), total_key(each)) for argument, each in value.items())
+        return (_RANKS[kind], len(items), [argument for argument, _ in items], [each for _, each in items])
+    return (_RANKS[kind], key(value))
+
+
+_RANKS = {kind: rank for rank, kind in enumerate((MODEL, BOOLEAN, INTEGER, STRING, SET, FUNCTION))}
+
+
 def compare(one: Value, other: Value) -> int:
     """Negative if ``one`` comes before ``other`` in TLC's order, 0 if they are equal. Raises :class:`EvaluationError`
     if TLC does not compare them.
@@ -897,3 +1009,19 @@ def code(value: Value) -> bytes:
     """Bytes that are equal exactly if the values are, in every process, whichever way the values were made."""
     kind = type(value)
     return encode(value) if kind in _KINDS else value.code()
+
+
+# -- values of a state -------------------------------------------------------------------------------------------------
+
+
+def settled(value: Value) -> Value:
+    """A value as a state has it: written out, with all its parts. Raises :class:`EvaluationError` if it is infinite."""
+    return value if type(value) in _KINDS else value.settled()
+
+
+def permuted(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
+    """A settled value with model values exchanged throughout."""
+    kind = type(value)
+    if kind is ModelValue:
+        return swap.get(value, value)
+    return value if kind in _KINDS else value.permuted(swap)

@@ -101,7 +101,6 @@ _CHANCE = "a step depends on the state alone, and not on chance"
 
 RANDOMIZATION = Module("Randomization")
 RANDOMIZATION.refuse(_CHANCE, RandomSubset=2, RandomSetOfSubsets=3, TestRandomSetOfSubsets=3)
-RANDOMIZATION.refuse(_CHANCE, RandomSubsetSet=3, RandomSubsetSetProbability=3)
 
 CSV = Module("CSV")
 CSV.refuse(_FILES, CSVWrite=3, CSVWriteRecord=4, CSVRead=3, CSVRecords=1)
