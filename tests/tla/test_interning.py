@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fencepost.language.values import ModelValue
-from fencepost.tla import interning, library, syntax
-from fencepost.tla.interning import Unit
-from fencepost.tla.library.words import UNITS
+from fencepost.tla import interning, library, modules, syntax
+from fencepost.tla.library.words import UNITS, Unit
 
 ROOT = r"""
 This text is no part of the module.
@@ -83,3 +84,11 @@ def test_every_module_of_the_library_has_its_words(module: str) -> None:
             assert name in unit.words
     for used in (*unit.extends, *unit.instances):
         assert used in UNITS
+
+
+def test_a_loaded_specification_gives_its_strings(tmp_path: Path) -> None:
+    for name, text in (("Root", ROOT), ("Used", USED), ("Inside", INSIDE)):
+        (tmp_path / f"{name}.tla").write_text(text)
+    configured = (ModelValue("mvz"),)
+    loaded = interning.strings_of(modules.load(tmp_path / "Root.tla"), configured)
+    assert loaded == interning.interned(configured, "Root", units(ROOT, USED, INSIDE))

@@ -11,28 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from fencepost.language.values import ModelValue
 from fencepost.tla import ast
+from fencepost.tla.library.words import UNITS, Unit
+from fencepost.tla.modules import Specification, modules_of
 from fencepost.tla.values import Value
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """What counts of a module.
-
-    ``words`` are the names and numbers of its file, and ``strings`` the strings of its expressions, in order.
-    ``extends`` and ``instances`` are modules by name. ``inner`` are the modules inside it, which have no words of
-    their own.
-    """
-
-    name: str
-    words: tuple[str, ...] = ()
-    strings: tuple[str, ...] = ()
-    extends: tuple[str, ...] = ()
-    instances: tuple[str, ...] = ()
-    inner: tuple[Unit, ...] = ()
 
 
 def interned(configured: Iterable[Value], root: str, units: Mapping[str, Unit]) -> tuple[str, ...]:
@@ -47,6 +31,16 @@ def interned(configured: Iterable[Value], root: str, units: Mapping[str, Unit]) 
     for name in analysis_order(root, units):
         met.update(dict.fromkeys(units[name].strings))
     return tuple(met)
+
+
+def strings_of(specification: Specification, configured: Iterable[Value]) -> tuple[str, ...]:
+    """All strings and names of a loaded specification in TLC's order. ``configured`` as for :func:`interned`."""
+    units = dict(UNITS)
+    for name, loaded in modules_of(specification.loaded).items():
+        if loaded.module is not None and loaded.outer is None:
+            text = specification.files[loaded.module.place.file]
+            units[name] = unit_of(loaded.module, text.decode("utf-8", "surrogateescape"))
+    return interned(configured, specification.root.name, units)
 
 
 def _strings_of(values: Iterable[Value]) -> Iterator[str]:

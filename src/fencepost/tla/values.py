@@ -22,8 +22,7 @@ from operator import is_
 from typing import Any, ClassVar
 
 from fencepost.errors import PROTOCOL_RAISED, FencepostError
-from fencepost.language.values import Foreign, Map, ModelValue, encode, framed
-from fencepost.language.values import Set as PythonSet
+from fencepost.language.values import ModelValue, encode
 from fencepost.text.plain import printable
 from fencepost.tla import order
 
@@ -166,18 +165,6 @@ class SetValue(ABC):
         """
         return self.explicit().settled()
 
-    def encoded(self) -> bytes:
-        """See :class:`fencepost.language.values.Foreign`."""
-        return self.code()
-
-    def order(self) -> Any:
-        """See :class:`fencepost.language.values.Foreign`."""
-        return total_key(self)
-
-    def shown(self) -> str:
-        """See :class:`fencepost.language.values.Foreign`."""
-        return self.text()
-
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -190,7 +177,7 @@ class SetValue(ABC):
         return self.text()
 
 
-class Set(SetValue, Foreign):
+class Set(SetValue):
     """A set that is written out. Raises :class:`EvaluationError` if TLC does not compare its members."""
 
     __slots__ = ("_code", "_has_models", "_is_settled", "_items", "_kind", "_order")
@@ -290,7 +277,7 @@ class Set(SetValue, Foreign):
         try:
             return self._code
         except AttributeError:
-            self._code = framed(b"{" + b"".join(sorted(map(code, self._items))))
+            self._code = b"{" + b"".join(sorted(map(code, self._items))) + b"}"
             return self._code
 
     def settled(self) -> Set:
@@ -300,15 +287,6 @@ class Set(SetValue, Foreign):
                 return Set(members).settled()
             self._is_settled = True
         return self
-
-    def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Set:
-        return Set([permuted(each, swap) for each in self._items])
-
-    def python(self) -> Value:
-        return PythonSet(self._items)
-
-    def bracketed(self) -> tuple[str, str, list[tuple[str, Value]]] | None:
-        return ("{", "}", [("", each) for each in self.in_order()]) if self._items else None
 
     def __eq__(self, other: object) -> bool:
         if type(other) is Set:
@@ -515,18 +493,6 @@ class FunctionValue(ABC):
         """
         return self.explicit().settled()
 
-    def encoded(self) -> bytes:
-        """See :class:`fencepost.language.values.Foreign`."""
-        return self.code()
-
-    def order(self) -> Any:
-        """See :class:`fencepost.language.values.Foreign`."""
-        return total_key(self)
-
-    def shown(self) -> str:
-        """See :class:`fencepost.language.values.Foreign`."""
-        return self.text()
-
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -539,7 +505,7 @@ class FunctionValue(ABC):
         return self.text()
 
 
-class Sequence(FunctionValue, Foreign):
+class Sequence(FunctionValue):
     """A function over ``1..n``: a sequence, a tuple, the empty function."""
 
     __slots__ = ("_code", "_hash", "_is_settled", "values")
@@ -592,7 +558,7 @@ class Sequence(FunctionValue, Foreign):
         try:
             return self._code
         except AttributeError:
-            self._code = framed(b"(" + b"".join(map(code, self.values)))
+            self._code = b"(" + b"".join(map(code, self.values)) + b")"
             return self._code
 
     def settled(self) -> Sequence:
@@ -602,15 +568,6 @@ class Sequence(FunctionValue, Foreign):
                 return Sequence(values).settled()
             self._is_settled = True
         return self
-
-    def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Sequence:
-        return Sequence([permuted(each, swap) for each in self.values])
-
-    def python(self) -> Value:
-        return self.values
-
-    def bracketed(self) -> tuple[str, str, list[tuple[str, Value]]] | None:
-        return ("<<", ">>", [("", each) for each in self.values]) if self.values else None
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -630,7 +587,7 @@ class Sequence(FunctionValue, Foreign):
         return (Sequence, (self.values,))
 
 
-class Function(FunctionValue, Foreign):
+class Function(FunctionValue):
     """A finite function that is not over ``1..n``, such as a record. :func:`function` makes one."""
 
     __slots__ = ("_code", "_hash", "_is_settled", "_order", "mapping")
@@ -710,7 +667,7 @@ class Function(FunctionValue, Foreign):
         try:
             return self._code
         except AttributeError:
-            self._code = framed(b"[" + b"".join(sorted(code(k) + code(v) for k, v in self.mapping.items())))
+            self._code = b"[" + b"".join(sorted(code(k) + code(v) for k, v in self.mapping.items())) + b"]"
             return self._code
 
     def settled(self) -> Function:
@@ -720,17 +677,6 @@ class Function(FunctionValue, Foreign):
                 return Function(mapping).settled()
             self._is_settled = True
         return self
-
-    def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Function:
-        return Function({permuted(k, swap): permuted(v, swap) for k, v in self.mapping.items()})
-
-    def python(self) -> Value:
-        return dict(self.items()) if self.is_record() else Map(self.mapping)
-
-    def bracketed(self) -> tuple[str, str, list[tuple[str, Value]]] | None:
-        if self._is_shown_as_record():
-            return "[", "]", [(f"{name} |-> ", value) for name, value in self.items()]
-        return "(", ")", [(f"{show(argument)} :> ", value) for argument, value in self.items()]
 
     def _is_shown_as_record(self) -> bool:
         return all(map(is_name, self.mapping))
@@ -1017,11 +963,3 @@ def code(value: Value) -> bytes:
 def settled(value: Value) -> Value:
     """A value as a state has it: written out, with all its parts. Raises :class:`EvaluationError` if it is infinite."""
     return value if type(value) in _KINDS else value.settled()
-
-
-def permuted(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
-    """A settled value with model values exchanged throughout."""
-    kind = type(value)
-    if kind is ModelValue:
-        return swap.get(value, value)
-    return value if kind in _KINDS else value.permuted(swap)

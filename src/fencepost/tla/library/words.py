@@ -4,7 +4,24 @@ them, see :mod:`fencepost.tla.interning`.
 
 from __future__ import annotations
 
-from fencepost.tla.interning import Unit
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What counts of a module.
+
+    ``words`` are the names and numbers of its file, and ``strings`` the strings of its expressions, in order.
+    ``extends`` and ``instances`` are modules by name. ``inner`` are the modules inside it, which have no words of
+    their own.
+    """
+
+    name: str
+    words: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()
+    extends: tuple[str, ...] = ()
+    instances: tuple[str, ...] = ()
+    inner: tuple[Unit, ...] = ()
 
 
 def _unit(name: str, extends: str, instances: str, words: str, strings: tuple[str, ...] = ()) -> Unit:
