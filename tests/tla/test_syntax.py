@@ -35,6 +35,9 @@ OPERATORS = [
     (r"s \circ t", r"(\o s t)"),
     (r"S \union T", r"(\cup S T)"),
     (r"x \equiv y", "(<=> x y)"),
+    ("~(a) = b", "(~ (= a b))"),
+    ("DOMAIN (f)[x]", "(DOMAIN (at f x))"),
+    ("ENABLED ~ (a)'", "(ENABLED (~ (' a)))"),
     ("[]<>p", "([] (<> p))"),
     ("[]p => <>q", "(=> ([] p) (<> q))"),
     ("ENABLED A", "(ENABLED A)"),
@@ -66,6 +69,8 @@ def test_operators_bind_as_in_the_table_of_precedence(text: str, tree: str) -> N
         "UNCHANGED x'",
         r"S \ T \ U",
         r"SUBSET A \X B",
+        r"SUBSET (A) \X B",
+        r"DOMAIN (a) ^# * a",
     ],
 )
 def test_operators_that_do_not_mix_are_refused(text: str) -> None:

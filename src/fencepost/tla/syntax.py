@@ -163,7 +163,7 @@ class _Builder:
         return value
 
     def _start(self, node: Any) -> Steps:
-        if node.type in _OPERATIONS:
+        if _is_operation(node):
             return self._operation(node)
         rule = getattr(self, f"_{node.type}", None)
         if rule is None:
@@ -664,6 +664,15 @@ def _from_to(start: ast.Place, end: ast.Place) -> ast.Place:
     return ast.Place(start.file, start.line, start.column, end.end_line, end.end_column)
 
 
+def _is_operation(node: Any) -> bool:
+    return node.type in _OPERATIONS or _is_prefix_before_parentheses(node)
+
+
+def _is_prefix_before_parentheses(node: Any) -> bool:
+    """For the parser, ``~(a)`` is a call. It binds like ``~a``."""
+    return bool(node.type == "bound_nonfix_op" and node.named_children[0].type == "prefix_op_symbol")
+
+
 def _flat(root: Any) -> Iterator[tuple[str, Any]]:
     """An expression with operators from left to right, each part with its kind: an operand, an operator's sign, or an
     index or a field behind an operand.
@@ -675,6 +684,9 @@ def _flat(root: Any) -> Iterator[tuple[str, Any]]:
             yield kind, node
         elif node.type in _BEHIND:
             stack += [(_BEHIND[node.type], node), ("", node.named_children[0])]
+        elif _is_prefix_before_parentheses(node):
+            symbol, operand = node.named_children
+            stack += [("operand", operand), ("sign", symbol)]
         elif node.type in _OPERATIONS:
             stack += [
                 ("sign" if each == node.child_by_field_name("symbol") else "", each)
