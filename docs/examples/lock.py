@@ -3,18 +3,24 @@
 from enum import Enum
 
 from fencepost import (
+    Formula,
     ModelValue,
     PerKey,
     Protocol,
     action,
+    always,
     always_eventually,
+    enabled,
+    eventually,
     eventually_always,
     leads_to,
     model_values,
     per_key,
     require,
+    some_step,
     state,
     strong,
+    temporal,
     weak,
 )
 
@@ -77,3 +83,18 @@ class ByProcess(Lock):
 
 class GoesOn(Lock):
     fairness = [weak(per=())]
+
+
+class Excused(Lock):
+    """Weakly fair: who could enter again and again may wait forever, but the lock does not stand idle."""
+
+    @temporal(p=Lock.procs)
+    def enters_if_it_can(self, p: ModelValue) -> Formula:
+        """SF as a property, under WF."""
+        can_enter = enabled(Lock.enter, p=p)
+        return always(eventually(can_enter)).implies(always(some_step(Lock.enter, p=p)))
+
+    @temporal
+    def in_use_if_asked_for(self) -> Formula:
+        """Unless at some point nobody asks any more, the lock is taken again and again."""
+        return (~always(some_step(Lock.ask))) | always(some_step(lambda before, after: after.held and not before.held))

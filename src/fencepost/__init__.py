@@ -44,6 +44,7 @@ from fencepost.language.declarations import (
     step_constraint,
     step_invariant,
     strong,
+    temporal,
     view,
     weak,
 )
@@ -51,6 +52,7 @@ from fencepost.language.fields import PerKey, Table, per_key, state, table
 from fencepost.language.network import Envelope, Network, network
 from fencepost.language.protocol import Protocol
 from fencepost.language.refinement import refines
+from fencepost.language.temporal import Formula, always, enabled, eventually, every_step, now, some_step
 from fencepost.language.values import Map, Message, ModelValue, Record, canonical, subsets
 from fencepost.semantics import State
 from fencepost.version import VERSION
@@ -72,6 +74,7 @@ __all__ = [
     "EmbeddedOptions",
     "Envelope",
     "FencepostError",
+    "Formula",
     "Map",
     "Message",
     "ModelValue",
@@ -98,6 +101,7 @@ __all__ = [
     "Witness",
     "action",
     "actor",
+    "always",
     "always_eventually",
     "assumption",
     "canonical",
@@ -105,16 +109,21 @@ __all__ = [
     "configuration",
     "constant",
     "constraint",
+    "enabled",
+    "eventually",
     "eventually_always",
+    "every_step",
     "initial",
     "invariant",
     "leads_to",
     "model_values",
     "network",
+    "now",
     "one_of",
     "per_key",
     "refines",
     "require",
+    "some_step",
     "sometimes",
     "state",
     "step_constraint",
@@ -122,6 +131,7 @@ __all__ = [
     "strong",
     "subsets",
     "table",
+    "temporal",
     "view",
     "weak",
 ]

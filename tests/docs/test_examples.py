@@ -35,6 +35,9 @@ TLC = [
 ]
 
 
+FORMULAS = ("enters_if_it_can", "in_use_if_asked_for")
+
+
 def example(given: str, **constants: Any) -> Protocol:
     return load(str(EXAMPLES / given))(**constants)
 
@@ -80,6 +83,11 @@ def test_a_level_has_the_count_of_tlc() -> None:
 def test_temporal_properties_have_the_verdicts_of_tlc(given: str, verdicts: tuple[bool, ...]) -> None:
     names = ("whoever_waits_enters", "free_again", "quiet_at_last")
     assert tuple(check(example(given), invariants=[name]).holds for name in names) == verdicts
+
+
+def test_formulas_of_the_lock_are_judged() -> None:
+    verdicts = [check(example("lock.py:Excused"), invariants=[name]).holds for name in FORMULAS]
+    assert verdicts == [False, True]
 
 
 @pytest.mark.parametrize(

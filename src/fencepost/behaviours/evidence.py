@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fencepost.behaviours.behaviour import Trace
 from fencepost.behaviours.formatting import held, kind_of
+from fencepost.behaviours.lasso import is_violated
 from fencepost.language.context import Looking, Slot
 from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
+from fencepost.language.temporal import Now, Step
 from fencepost.language.values import Value, same
+from fencepost.semantics import Stepper
 from fencepost.semantics.state import State
 
 
@@ -81,6 +85,8 @@ def _temporal(trace: Trace, declared: Declared, parameters: Mapping[str, Value])
     loop = trace.loop
     if loop is None:
         return None
+    if declared.kind == "temporal":
+        return _formula(trace, declared, parameters, loop)
     readers = [StateReader(state) for state in trace.states]
     truths = [declared.function(trace.protocol.bound_to(reader), **parameters) for reader in readers]
     if declared.kind == "always_eventually":
@@ -92,6 +98,34 @@ def _temporal(trace: Trace, declared: Declared, parameters: Mapping[str, Value])
         if leads and not any(to for _, to in [*truths[number:], *truths[loop:]]):
             return f"waits in vain {after(number)} and from there on", readers[loop:]
     return None
+
+
+def _formula(trace: Trace, declared: Declared, parameters: Mapping[str, Value], loop: int) -> Where | None:
+    stepper = Stepper(trace.protocol, [declared.name])
+    promise = next(p for p in stepper.promises if p.parameters == parameters)
+    rows = [_row(stepper, state) for state in trace.states]
+    if promise.formula is None or not is_violated(stepper, promise, rows, loop):
+        return None
+    readers = [StateReader(state) for state in trace.states]
+    states = [trace.protocol.bound_to(reader) for reader in readers]
+    for leaf in promise.formula.leaves():
+        if isinstance(leaf, Now):
+            for state in states:
+                leaf.function(state)
+        elif isinstance(leaf, Step):
+            for before, then in itertools.pairwise(states):
+                leaf.function(before, then)
+    return "is false of this behaviour", readers[loop:]
+
+
+def _row(stepper: Stepper, state: State) -> tuple[int, ...]:
+    """A state of another value table, as a row of this stepper's."""
+    store = stepper.store
+    values = {store.slot(slot): value for slot, value in state.touched()}
+    row = [0] * len(store.slots)
+    for index, value in values.items():
+        row[index] = store.intern(index, value)
+    return store.normal(row)
 
 
 def after(number: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fencepost.behaviours.lasso import Choice, Row, fair_violation
 from fencepost.language.values import Value
-from fencepost.semantics import FairnessCondition, Outcome, Root, Stepper
+from fencepost.semantics import FairnessCondition, Outcome, Promise, Root, Stepper
 
 Wanted = tuple[Root, tuple[Value, ...]]
 """A step to take: its root, and the options that it chooses."""
@@ -116,16 +116,14 @@ class Shortening(_Walker):
 class LassoShortening(_Walker):
     """Shortens a lasso from ``initial`` to one that violates the same temporal property and is still fair.
 
-    ``parts`` are the predicates of the property, ``fairness`` the fairness conditions. The steps that close a loop may
+    ``promise`` is the property, ``fairness`` the fairness conditions. The steps that close a loop may
     be spread over it, so runs of the steps of one action are removed too. As for :class:`Shortening`, a shorter lasso
     may exist.
     """
 
-    def __init__(
-        self, stepper: Stepper, parts: Sequence[Root], fairness: Sequence[FairnessCondition], initial: Row
-    ) -> None:
+    def __init__(self, stepper: Stepper, promise: Promise, fairness: Sequence[FairnessCondition], initial: Row) -> None:
         super().__init__(stepper, initial)
-        self.parts = parts
+        self.promise = promise
         self.fairness = fairness
 
     def run(self, path: Path, loop: int) -> tuple[Path, int]:
@@ -191,5 +189,5 @@ class LassoShortening(_Walker):
         begins = len(taken) if loop >= len(wanted) else begins
         if rows[begins] != rows[-1] or self.is_outside(rows[-1]):
             return None
-        is_one = fair_violation(self.stepper, self.parts, self.fairness, rows, begins) is not None
+        is_one = fair_violation(self.stepper, self.promise, self.fairness, rows, begins) is not None
         return (taken, links, begins) if is_one else None

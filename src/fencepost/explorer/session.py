@@ -17,7 +17,7 @@ from fencepost.behaviours.evidence import looked_at
 from fencepost.behaviours.path import Move, Path, check_of, move_of
 from fencepost.behaviours.replay import actor, taken
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
-from fencepost.language.declarations import TEMPORAL
+from fencepost.language.declarations import Declared
 from fencepost.language.seam import Model
 from fencepost.semantics import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
 
@@ -381,15 +381,15 @@ class Session:
         found = self._temporal.get(tip.number)
         if found is None:
             trace = self.trace(tip) if self.loop(tip) is not None else None
-            roots = {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
-            found = [self._temporal_of(root, trace) for root in roots.values()]
+            declared = {promise.name: promise.declared for promise in self.stepper.promises}
+            found = [self._temporal_of(one, trace) for one in declared.values()]
             if trace is not None:
                 self._temporal = {tip.number: found}
         return found
 
-    def _temporal_of(self, root: Root, trace: Trace | None) -> Temporal:
-        broken = looked_at(trace, root.kind, root.name) if trace is not None else None
-        return Temporal(root.name, root.declared.doc.split("\n\n")[0], None if broken is None else broken.when)
+    def _temporal_of(self, declared: Declared, trace: Trace | None) -> Temporal:
+        broken = looked_at(trace, declared.kind, declared.name) if trace is not None else None
+        return Temporal(declared.name, declared.doc.split("\n\n")[0], None if broken is None else broken.when)
 
     def broken(self, node: Node) -> list[str]:
         """The invariants that do not hold at a node, but did, as far as is known, before the step to it."""

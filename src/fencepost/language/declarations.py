@@ -151,7 +151,7 @@ def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> A
     return _decorated("sometimes", function, when=when, domains=domains)
 
 
-TEMPORAL = ("always_eventually", "eventually_always", "leads_to")
+TEMPORAL = ("always_eventually", "eventually_always", "leads_to", "temporal")
 """The kinds of temporal properties, which must hold for every fair, endless behaviour."""
 
 JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
@@ -191,6 +191,20 @@ def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> An
     return _decorated("leads_to", function, when=when, domains=domains)
 
 
+@overload
+def temporal(function: F, /) -> F: ...
+@overload
+def temporal(*, when: When = None, **domains: Any) -> Callable[[F], F]: ...
+def temporal(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """A temporal formula, which is true of every fair behaviour, for every binding of its parameters.
+
+    The method is called once for each binding, with the protocol's constants, and returns a formula of functions of the
+    state: ``return always(eventually(lambda s: not s.held))``. For what formulas are made of, see
+    `fencepost.language.temporal`.
+    """
+    return _decorated("temporal", function, when=when, domains=domains)
+
+
 def constraint(function: Condition, /) -> Condition:
     """A state constraint: states in which it is false are checked, but neither counted nor explored further."""
     return cast(Condition, Declared("constraint", function))
@@ -226,8 +240,23 @@ class Fairness:
     """A declaration by :func:`weak` or :func:`strong`. No ``actions`` means all of them."""
 
     strong: bool
-    actions: tuple[str, ...]
-    per: tuple[str, ...] | None
+    actions: tuple[str, ...] = ()
+    per: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class FairSteps(Fairness):
+    """Weak or ``strong`` fairness of some steps, as one condition with a ``title``.
+
+    They are the steps of the actions that ``selects`` selects, by name and parameters. Or the function
+    ``step`` of the states before and after tells them, and the function ``enabled`` of the state tells where one is
+    possible. In both cases a step that changes nothing does not count.
+    """
+
+    title: str = ""
+    selects: Callable[[str, Mapping[str, Value]], bool] | None = None
+    step: Callable[[Any, Any], bool] | None = None
+    enabled: Callable[[Any], bool] | None = None
 
 
 def weak(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:

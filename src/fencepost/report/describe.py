@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fencepost.language.declarations import Configuration, Declared, Fairness
+from fencepost.language.declarations import Configuration, Declared, Fairness, FairSteps
 from fencepost.language.fields import PerKeyOf, TableOf, VariableOf
 from fencepost.language.network import NetworkOf
 from fencepost.language.protocol import Protocol, constants_of, variables_of
@@ -25,6 +25,7 @@ SECTIONS = (
     ("always_eventually", "Always eventually"),
     ("eventually_always", "Eventually always"),
     ("leads_to", "Leads to"),
+    ("temporal", "Temporal formulas"),
     ("view", "View"),
 )
 
@@ -211,6 +212,8 @@ def taken_by(declared: Declared) -> str | None:
 
 def fairness_text(fairness: Fairness) -> str:
     """A fairness condition, in the syntax of protocols."""
+    if isinstance(fairness, FairSteps):
+        return fairness.title
     per = [] if fairness.per is None else [f"per={fairness.per!r}"]
     return f"{'strong' if fairness.strong else 'weak'}({', '.join([*fairness.actions, *per])})"
 

@@ -24,6 +24,7 @@ BEHAVIOUR = {
     "always_eventually": "A fair behaviour is possible in which it is never true again.",
     "eventually_always": "A fair behaviour is possible in which it becomes false again and again.",
     "leads_to": "A fair behaviour is possible in which the one happens and the other never follows.",
+    "temporal": "A fair behaviour is possible for which the formula is false.",
 }
 """The sentence for a violated temporal property, by its kind."""
 

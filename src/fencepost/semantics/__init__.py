@@ -2,7 +2,8 @@
 
 from fencepost.semantics.deadline import Deadline, LimitReached, Unfinished
 from fencepost.semantics.fairness import FairnessCondition
-from fencepost.semantics.roots import MAPPING, PROPERTIES, STEP_PROPERTIES, Root
+from fencepost.semantics.promises import Promise
+from fencepost.semantics.roots import MAPPING, PREDICATE, PROPERTIES, STEP_PREDICATE, STEP_PROPERTIES, Root
 from fencepost.semantics.state import State, ValueTable
 from fencepost.semantics.stepper import Stepper
 from fencepost.semantics.symmetry import Symmetry
@@ -10,7 +11,9 @@ from fencepost.semantics.trees import Branch, Fork, Leaf, Outcome, Read
 
 __all__ = [
     "MAPPING",
+    "PREDICATE",
     "PROPERTIES",
+    "STEP_PREDICATE",
     "STEP_PROPERTIES",
     "Branch",
     "Deadline",
@@ -19,6 +22,7 @@ __all__ = [
     "Leaf",
     "LimitReached",
     "Outcome",
+    "Promise",
     "Read",
     "Root",
     "State",

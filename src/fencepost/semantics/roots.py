@@ -15,6 +15,8 @@ from fencepost.semantics.deadline import Deadline
 
 PROPERTIES = ("constraint", "invariant", "sometimes")
 STEP_PROPERTIES = ("step_constraint", "step_invariant", "refinement")
+PREDICATE, STEP_PREDICATE = "predicate", "step_predicate"
+"""The kinds of what temporal formulas and fairness conditions are made of: truths of a state, and of a step."""
 MAPPING = "mapping"
 """The kind of the computed parts of a refinement's mapping. They are evaluated in every state, and always hold."""
 
@@ -24,7 +26,8 @@ class Root:
     """An action or a property with its parameters bound, evaluated in every state.
 
     ``index`` orders roots: constraints, invariants, ``sometimes`` properties, computed parts of refinements, step
-    constraints, step invariants, refinements, actions, then temporal properties, each in order of declaration.
+    constraints, step invariants, refinements, actions, temporal properties, then predicates, each in order of
+    declaration.
     ``part``: the index of this root in the pair of a leads-to property.
     """
 
@@ -36,7 +39,7 @@ class Root:
     @property
     def kind(self) -> str:
         """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint``,
-        ``refinement``, ``mapping`` or a temporal kind.
+        ``refinement``, ``mapping``, ``predicate``, ``step_predicate`` or a temporal kind.
         """
         return self.declared.kind
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import Explained, FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.language import refinement as spec
 from fencepost.language.context import MAX_WAYS, Disabled, Slot, current
-from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
+from fencepost.language.declarations import JUDGED, TEMPORAL, Declared, FairSteps
 from fencepost.language.protocol import cursor_of
 from fencepost.language.seam import Model, language_of
+from fencepost.language.temporal import Enabled, Leaf, Now, Step, Taken
 from fencepost.language.truths import truth
 from fencepost.language.values import Value
 from fencepost.semantics.authors import failure_text
@@ -23,9 +24,18 @@ from fencepost.semantics.choices import next_script
 from fencepost.semantics.deadline import Deadline
 from fencepost.semantics.fairness import FairnessCondition, fairness_conditions
 from fencepost.semantics.mapping import Part, Side
+from fencepost.semantics.promises import Promise, formula_of
 from fencepost.semantics.recorder import NoSuchOption, Path, Recorder
 from fencepost.semantics.refinement import After, Change, Changes, Refinement, Steps
-from fencepost.semantics.roots import MAPPING, PROPERTIES, STEP_PROPERTIES, Root, bindings
+from fencepost.semantics.roots import (
+    MAPPING,
+    PREDICATE,
+    PROPERTIES,
+    STEP_PREDICATE,
+    STEP_PROPERTIES,
+    Root,
+    bindings,
+)
 from fencepost.semantics.slots import CHANGE
 from fencepost.semantics.state import State, ValueTable
 from fencepost.semantics.trees import Branch, Outcome, outcome_of, tree_of
@@ -65,8 +75,11 @@ class Stepper:
         for refined in protocol.declared("refinement"):
             if _is_selected(refined, protocol, invariants):
                 self._add_refinement(refined)
-        for kind in (*STEP_PROPERTIES, "action", *TEMPORAL):
+        for kind in (*STEP_PROPERTIES, "action", *TEMPORAL[:-1]):
             self._add_roots(kind, invariants)
+        self.promises: list[Promise] = list(self._promises(invariants))
+        """The temporal properties to judge, with their parameters bound."""
+        self._fair = self._fair_predicates() if self.promises else []
         self.view = next(iter(protocol.declared("view")), None)
         """The view, unless it only selects parts of the state."""
         self._view_slot = Slot(("view()",), None, constant=False)  # no variable can have this name
@@ -91,6 +104,41 @@ class Stepper:
             )
             self.roots.append(Root(len(self.roots), computed, {}))
 
+    def _promises(self, invariants: Sequence[str] | None) -> Iterator[Promise]:
+        roots = self.of_kind(*TEMPORAL)
+        for place, root in enumerate(roots):
+            if not root.part:
+                parts = roots[place : place + (2 if root.kind == "leads_to" else 1)]
+                yield Promise(root.declared, root.parameters, tuple(parts))
+        for declared in self.protocol.declared("temporal"):
+            if _is_selected(declared, self.protocol, invariants):
+                for parameters in bindings(declared, self.protocol, self.deadline):
+                    with self.deadline.evaluating(f"the formula of temporal property {declared.name}"):
+                        formula = formula_of(declared, self.protocol, parameters)
+                    leaves = {leaf: self._rooted(leaf, declared) for leaf in dict.fromkeys(formula.leaves())}
+                    yield Promise(declared, parameters, (), formula, leaves)
+
+    def _rooted(self, leaf: Leaf, of: Declared) -> Root | frozenset[int]:
+        """The root of a formula's function, or the numbers of the roots of its action."""
+        if isinstance(leaf, (Taken, Enabled)):
+            return frozenset(r.index for r in self.of_kind("action") if leaf.selects(r.name, r.parameters))
+        assert isinstance(leaf, (Now, Step))
+        return self._add_predicate(PREDICATE if isinstance(leaf, Now) else STEP_PREDICATE, leaf.function, of.name)
+
+    def _add_predicate(self, kind: str, function: Any, name: str) -> Root:
+        root = Root(len(self.roots), Declared(kind, function, name=name), {})
+        self.roots.append(root)
+        return root
+
+    def _fair_predicates(self) -> list[Root]:
+        """The roots of fairness conditions that are given by functions: two for each."""
+        return [
+            self._add_predicate(kind, function, fairness.title)
+            for fairness in self.protocol.fairness
+            if isinstance(fairness, FairSteps) and fairness.selects is None
+            for kind, function in ((STEP_PREDICATE, fairness.step), (PREDICATE, fairness.enabled))
+        ]
+
     def of_kind(self, *kinds: str) -> list[Root]:
         """The roots of these kinds, in order."""
         return [r for r in self.roots if r.kind in kinds]
@@ -100,7 +148,7 @@ class Stepper:
 
         Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
         """
-        return fairness_conditions(self.protocol, self.of_kind("action"))
+        return fairness_conditions(self.protocol, self.of_kind("action"), self._fair)
 
     # -- evaluating ---------------------------------------------------------------------------------------------------
 
@@ -132,7 +180,7 @@ class Stepper:
 
     def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
         """Every outcome of ``root`` in this state, in the order of its choices. For a property, the list is empty if it
-        holds. For a ``sometimes`` property, it is empty if it is false.
+        holds. For a ``sometimes`` property and for a predicate, it is empty if it is false.
 
         A refinement is judged for a step or, without ``after``, for an initial state.
         """
@@ -249,14 +297,14 @@ class Stepper:
             path.enabled = not self._refines(root, recorder, ids, after, change)
         elif after is not None:
             later = self.protocol.bound_to(Recorder(self.store, after, (), path, lane=1))
-            path.enabled = not truth(function(bound, later, **root.parameters))
+            path.enabled = truth(function(bound, later, **root.parameters)) is (kind == STEP_PREDICATE)
         elif not recorder.read_only:
             _nothing(function(bound, **root.parameters))
             self._write_view(recorder, bound)
         elif kind in TEMPORAL:
             path.enabled = _temporal_truth(root, function(bound, **root.parameters))
         else:
-            path.enabled = truth(function(bound, **root.parameters)) is (kind == "sometimes")
+            path.enabled = truth(function(bound, **root.parameters)) is (kind in ("sometimes", PREDICATE))
 
     def _explained(self, root: Root, ids: Sequence[int], error: BaseException) -> ProtocolRaised | SystemFailure:
         """The error to raise for an exception of the author's code."""

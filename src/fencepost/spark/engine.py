@@ -42,7 +42,6 @@ from fencepost.checker.engines.workspace import Workspace
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.files.digest import digest, sealed
 from fencepost.files.storage import Storage, open_storage
-from fencepost.language.declarations import TEMPORAL
 from fencepost.language.seam import language_of
 from fencepost.semantics import Stepper
 from fencepost.semantics.state import LOW
@@ -348,7 +347,7 @@ class SparkExecutor(Executor):
     @property
     def _properties(self) -> list[str]:
         """The titles of the checked properties."""
-        return self.workspace.properties + [root.title for root in self.search.stepper.of_kind(*TEMPORAL)]
+        return self.workspace.properties + [promise.title for promise in self.search.stepper.promises]
 
     # -- a level ------------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,9 @@ MOST_ROUNDS = 1000
 T = TypeVar("T", bound=trim.Report)
 
 
+NO_FORMULAS = "the graph of a temporal formula must fit into the memory of one process"
+
+
 class TooLarge(Exception):
     """The rest of the graph after trimming does not fit. The message says how large it is."""
 
@@ -81,6 +84,9 @@ class Judge:
                 for property in self.terms.properties:
                     figures: dict[str, Any] = {"property": property.title}
                     self.figures.append(figures)
+                    if property.promise.formula is not None:
+                        verdicts.leave_open(property, NO_FORMULAS)
+                        continue
                     try:
                         with self._temporary_files():
                             verdicts.take(property, _Trimming(self, plan, property, figures).lasso())
@@ -386,7 +392,7 @@ class _Trimming:
         by_source = np.lexsort((kinds, targets, sources))
         depth = len(self.judge.recording.levels)
         return numbers[order], Graph(
-            terms,
+            terms.measures,
             fingerprints[order],
             np.searchsorted(levels[order], np.arange(depth + 1)),
             np.searchsorted(sources[by_source], np.arange(len(order) + 1)),

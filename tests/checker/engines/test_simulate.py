@@ -171,7 +171,7 @@ class Plain:
                     and all(met(stepper, terms.conditions, rows[first : last + 1]))
                 ):
                     for p in terms.properties:
-                        if is_violated(stepper, [terms.predicates[n] for n in p.predicates], rows[: last + 1], first):
+                        if is_violated(stepper, p.promise, rows[: last + 1], first):
                             yield p.name, last, first
 
 

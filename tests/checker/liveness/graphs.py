@@ -69,6 +69,21 @@ def graphs(draw: Any) -> Small:
 def protocol(small: Small, kind: str) -> Protocol:
     """The graph as a protocol with one temporal property, ``expected``."""
 
+    def expected(self: Any) -> Any:
+        return (self.at in small.p, self.at in small.q) if kind == "leads_to" else self.at in small.p
+
+    declare: dict[str, Callable[..., Any]] = {
+        "always_eventually": always_eventually,
+        "eventually_always": eventually_always,
+        "leads_to": leads_to,
+    }
+    made: Protocol = type("Drawn", (Protocol,), {**body_of(small), "expected": declare[kind](expected)})()
+    return made
+
+
+def body_of(small: Small) -> dict[str, Any]:
+    """The declarations of the graph as a protocol, without a property."""
+
     def start(self: Any) -> None:
         self.at = one_of(sorted(small.starts))
 
@@ -82,29 +97,18 @@ def protocol(small: Small, kind: str) -> Protocol:
     def inside(self: Any) -> bool:
         return self.at not in small.outside
 
-    def expected(self: Any) -> Any:
-        return (self.at in small.p, self.at in small.q) if kind == "leads_to" else self.at in small.p
-
-    declare: dict[str, Callable[..., Any]] = {
-        "always_eventually": always_eventually,
-        "eventually_always": eventually_always,
-        "leads_to": leads_to,
-    }
     actions = {name: taking(name) for name in ACTIONS}
     fairness = tuple(
         (strong if is_strong else weak)(*(actions[n] for n in sorted(names)), per=())
         for is_strong, names in small.demands
     )
-    body = {
+    return {
         "at": state(0),
         "start": initial(start),
         "inside": constraint(inside),
-        "expected": declare[kind](expected),
         "fairness": fairness,
         **actions,
     }
-    made: Protocol = type("Drawn", (Protocol,), body)()
-    return made
 
 
 def stems(small: Small, kind: str) -> list[int]:

@@ -102,6 +102,8 @@ class Compiled(NamedTuple):
     """int32[T]: as in :class:`Growing`."""
     is_constraint: Array
     """bool[R + 1]: whether a root is a constraint, of states or of steps."""
+    is_predicate: Array
+    """bool[R + 1]: whether a root is a predicate of steps, which is no property."""
     leaf_root: Array
     """int32[L]: the root that a leaf satisfies."""
     leaf_span: Array

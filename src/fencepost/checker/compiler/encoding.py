@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.language.context import MAX_WAYS
 from fencepost.language.declarations import TEMPORAL
-from fencepost.semantics.roots import MAPPING
+from fencepost.semantics.roots import MAPPING, PREDICATE, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, reads_after, slot_after, slot_before, slot_of_step
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ KIND = {
     "step_constraint": STEP_PROPERTY,
     "step_invariant": STEP_PROPERTY,
     "refinement": STEP_PROPERTY,
+    STEP_PREDICATE: STEP_PROPERTY,
+    PREDICATE: TEMPORAL_PROPERTY,
     **dict.fromkeys(TEMPORAL, TEMPORAL_PROPERTY),
 }
 """The kind of a root, by its declaration."""

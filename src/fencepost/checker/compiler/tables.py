@@ -20,7 +20,7 @@ from fencepost.checker.compiler.programs import Programs
 from fencepost.checker.liveness.graph import mask
 from fencepost.errors import READ_OTHERWISE, SystemFailure
 from fencepost.semantics import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
-from fencepost.semantics.roots import MAPPING
+from fencepost.semantics.roots import MAPPING, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, slot_of_step
 from fencepost.semantics.state import LOW
 
@@ -88,11 +88,13 @@ class Tables:
         self.is_constraint = np.array([r.kind in ("constraint", "step_constraint") for r in stepper.roots] + [False])
         self.slot_words = 2 + len(self.store.slots) // 32
         self.root_words = roots // 64 + 1
+        self.is_predicate = np.array([r.kind == STEP_PREDICATE for r in stepper.roots] + [False])
         self.refines = np.array([r.kind == "refinement" for r in stepper.roots] + [False])
         self.stepwise = bool((self.root_kind == encoding.STEP_PROPERTY).any())
         # With step properties, even a step that changes nothing has to be checked. Refinements need no such check: the
-        # step changes nothing that they map.
-        self.keeps_loops = bool(((self.root_kind == encoding.STEP_PROPERTY) & ~self.refines[:-1]).any())
+        # step changes nothing that they map. A predicate is false of such a step.
+        quiet = (self.refines | self.is_predicate)[:-1]
+        self.keeps_loops = bool(((self.root_kind == encoding.STEP_PROPERTY) & ~quiet).any())
         for column in COLUMNS:
             for name in column.names:
                 setattr(self, name, column.reserve(self))
@@ -446,6 +448,7 @@ class Tables:
         return {name: counts[column.count] for column in COLUMNS for name in column.names} | {
             "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
             "root_slots": len(self.root_slots), "is_constraint": len(self.is_constraint),
+            "is_predicate": len(self.is_predicate),
             "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations),
             "place": len(self.store.slots), "row_delta": n,
             "start": n, "middle": n, "end": n, "step_start": n + 1,

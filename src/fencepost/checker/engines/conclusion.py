@@ -111,7 +111,8 @@ class Verdicts:
 
 def judge(search: Search, recording: Recording) -> None:
     """Judge the temporal properties on the recorded graph. If a limit is reached, none of them has a verdict."""
-    from fencepost.checker.liveness.judge import violation  # imports SciPy, which is slow
+    from fencepost.checker.liveness import product  # imports SciPy, which is slow
+    from fencepost.checker.liveness.judge import violation
 
     result, options = search.result, search.options
     limit = memory_limit(options.max_memory)
@@ -127,7 +128,11 @@ def judge(search: Search, recording: Recording) -> None:
             search.report_doing("judging liveness")
             if search.stepper.deadline.expired(options.timeout):
                 raise SystemFailure(f"the time limit of {options.timeout:g} seconds was reached")
-            verdicts.take(property, violation(graph, property))
+            if property.refuting is None:
+                verdicts.take(property, violation(graph, property))
+            else:
+                room = limit - resident_memory()
+                verdicts.take(property, product.violation(graph, property, room))
     except SystemFailure as error:
         result.unjudged = str(error)
     except MemoryError:

@@ -209,6 +209,7 @@ class Interpreted(Reference):
         self.expanded.append(expanded)
         alive, narrow, discovered = False, self.narrow, self.discovered
         links, symmetric, stepwise = self.links, self.symmetry is not None, self.stepwise
+        marking = bool(self.step_predicates)
         # The children share this list. It is complete before any of them is expanded.
         actions: list[Evaluation] = []
         for place, action in enumerate(self.actions):
@@ -240,6 +241,9 @@ class Interpreted(Reference):
                     found = whole & LOW if narrow else (whole & LOW) << 64 | whole >> 64
                 if changed:
                     expanded.steps.add((found if narrow else found >> 64, root))
+                    if marking:
+                        after = after or _after(row, outcome, len(self.stepper.store.slots))
+                        self._mark(expanded, found if narrow else found >> 64, after)
                 if found not in links:
                     after = after or _after(row, outcome, len(self.stepper.store.slots))
                     if self._enter(found, after, whole, link, reached, actions, changed):

@@ -434,6 +434,8 @@ def step_allowed(c, w, cells, outcome, order):
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
         if judge_step(c, w, cells, np.int64(c.step_trie[e])) > 0:
             root = w.scratch[0]
+            if c.is_predicate[root]:
+                continue
             best = w.best_order[root]
             if best < 0 or order < best or (order == best and precedes(c, outcome, w.best_outcome[root])):
                 w.best_order[root] = order

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fencepost.checker.engines.resources import cores
 from fencepost.errors import OptionError
-from fencepost.language.declarations import TEMPORAL
 from fencepost.language.protocol import unknown_name
 
 if TYPE_CHECKING:
@@ -223,6 +222,12 @@ class SparkOptions(SavedOptions):
         if self.checking:
             raise OptionError("{checking} is for small configurations: use {engine} embedded", "checking", "engine")
         super().validate(stepper)
+        if stepper is not None and stepper.of_kind("step_predicate"):
+            raise OptionError(
+                f"{_temporal(stepper)} is judged by functions of a step, which the spark engine does not record: use"
+                " {engine} embedded",
+                "engine",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +258,17 @@ class SimulationOptions(Options):
             )
         if self.conf and self.master is None:
             raise OptionError("{conf} is for walks on Spark: give {master} too", "conf", "master")
+        if stepper is not None:
+            self._refuse_formulas(stepper)
+
+    def _refuse_formulas(self, stepper: Stepper) -> None:
+        formula = next((promise.name for promise in stepper.promises if promise.formula is not None), "")
+        if formula or stepper.of_kind("step_predicate"):
+            raise OptionError(
+                f"{formula or _temporal(stepper)} is judged on all states, and walks do not reach them: name the"
+                " invariants to check with {invariants} instead, or use {engine} embedded",
+                "invariants", "engine",
+            )  # fmt: skip
 
 
 def difference(options: SavedOptions, before: Mapping[str, Any], symmetry: list[str]) -> tuple[str, str, str] | None:
@@ -279,7 +295,7 @@ def asked(options: SavedOptions, symmetry: list[str]) -> dict[str, Any]:
 
 def _temporal(stepper: Stepper) -> str:
     """The name of a temporal property to judge, or an empty string."""
-    return next((root.name for root in stepper.of_kind(*TEMPORAL)), "")
+    return next((promise.name for promise in stepper.promises), "")
 
 
 def _instead(name: str) -> str:

@@ -32,8 +32,9 @@ def record_level(
     terms = recording.terms
     compiled, arena = tables()
     counts, children, kinds, enabled = steps_of(compiled, arena, work, order, terms.kind_of, terms.masks)
+    marks = marks_of(terms, compiled, arena, work, order, counts, children)
     truths = truths_of(terms, tables, work, order, ask)
-    recording.add(arena.fp[order], counts, children, kinds, enabled, truths)
+    recording.add(arena.fp[order], counts, children, kinds, enabled, truths, marks)
 
 
 def steps_of(
@@ -52,6 +53,18 @@ def steps_of(
     if steps < most:
         children, kinds = children[:steps].copy(), kinds[:steps].copy()
     return counts, children, kinds, enabled
+
+
+def marks_of(
+    terms: Terms, compiled: Compiled, arena: Arena, work: Work, order: Array, counts: Array, children: Array
+) -> Array:
+    """The step predicates that are true of each of these steps (bool, a column for each predicate)."""
+    marks = np.zeros((len(children), len(terms.step_predicates)), np.bool_)
+    if terms.step_predicates:
+        column = np.zeros(len(compiled.is_predicate), np.int64)
+        column[[root.index for root in terms.step_predicates]] = np.arange(len(terms.step_predicates))
+        mark_steps(compiled, arena, work, order, counts, children, column, marks)
+    return marks
 
 
 def truths_of(
@@ -111,6 +124,25 @@ def list_steps(c, arena, w, order, kind_of, masks, counts, children, kinds, enab
                 n = put_in_order(children, kinds, before, n, fp ^ c.delta[outcome], kind)
         counts[k] = n - before
     return n
+
+
+@njit
+def mark_steps(c, arena, w, order, counts, children, column, marks):
+    """Mark each step out of the states at ``order`` in the columns of the step predicates that are true of it."""
+    begin = 0
+    for k in range(order.size):
+        position = order[k]
+        cells, meta, end = arena.cells[position], arena.meta[position], begin + counts[k]
+        for i in range(meta_first(meta), meta_end(meta)):
+            span = c.leaf_span[np.int64(load(arena.leaves, i))]
+            for outcome in range(span_first(span), span_end(span)):
+                for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
+                    if ends_in(c, w, cells, c.step_trie[e]) <= 0 or not c.is_predicate[w.scratch[0]]:
+                        continue
+                    for at in range(begin, end):
+                        if children[at] == arena.fp[position] ^ c.delta[outcome]:
+                            marks[at, column[w.scratch[0]]] = True
+        begin = end
 
 
 @inner

@@ -13,7 +13,7 @@ from fencepost.checker.engines.interface import Exploration, Report, TableWriter
 from fencepost.checker.engines.options import SearchOptions
 from fencepost.checker.engines.search import SAMPLE, Evidence, Executor, Level, Search, StatePath, Tally
 from fencepost.errors import ProtocolRaised
-from fencepost.semantics import Outcome, Root, State, Stepper
+from fencepost.semantics import STEP_PREDICATE, Outcome, Root, State, Stepper
 from fencepost.semantics.state import LOW
 
 Row = tuple[int, ...]
@@ -34,11 +34,14 @@ def explore(
 
 @dataclass
 class Expanded:
-    """An expanded state: its row, its steps as (fingerprint, root), and the roots that change it."""
+    """An expanded state: its row, its steps as (fingerprint, root), and the roots that change it. ``marks``: the step
+    predicates that are true of the steps to a fingerprint.
+    """
 
     row: Row
     steps: set[tuple[int, int]] = field(default_factory=set)
     enabled: set[int] = field(default_factory=set)
+    marks: dict[int, list[bool]] = field(default_factory=dict)
 
 
 class Reference(Executor):
@@ -54,6 +57,7 @@ class Reference(Executor):
         self.judged = stepper.of_kind("invariant", "sometimes")
         self.step_constraints = stepper.of_kind("step_constraint")
         self.step_invariants = stepper.of_kind("step_invariant", "refinement")
+        self.step_predicates = stepper.of_kind(STEP_PREDICATE)
         self.refinements = stepper.of_kind("refinement")
         self.actions = stepper.of_kind("action")
         self.links: dict[int, Link | None] = {}
@@ -127,11 +131,17 @@ class Reference(Executor):
                 found = self._fingerprint(after)
                 if outcome.writes:
                     expanded.steps.add((self._low(found), root.index))
+                    self._mark(expanded, self._low(found), after)
                 if found not in self.links and self._admit(found, after, link):
                     self.new[root.index] += 1
                     self.discovered.append(found)
         if not alive and self.search.options.deadlock:
             self._meet(None, parent)
+
+    def _mark(self, expanded: Expanded, found: int, after: Sequence[int]) -> None:
+        if self.step_predicates and found not in expanded.marks:
+            marks = [bool(self._outcomes(predicate, expanded.row, after)) for predicate in self.step_predicates]
+            expanded.marks[found] = marks
 
     def _outcomes(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
         return self.stepper.outcomes(root, row, after)
@@ -184,15 +194,18 @@ class Reference(Executor):
         terms = recording.terms
         of_state = [sorted({(found, int(terms.kind_of[root])) for found, root in n.steps}) for n in level]
         steps = np.array([step for steps in of_state for step in steps], np.uint64).reshape(-1, 2)
-        enabled = [[d for d, fair in enumerate(terms.conditions) if fair.roots & n.enabled] for n in level]
+        possible = [terms.kind_of[np.fromiter(n.enabled, np.intp)] for n in level]
         truths = [[p for p, root in enumerate(terms.predicates) if self._outcomes(root, n.row)] for n in level]
         recording.add(
             np.array([self._low(found) for found in self.frontier], np.uint64),
             np.array([len(steps) for steps in of_state], np.int32),
             steps[:, 0],
             steps[:, 1].astype(np.uint16),
-            np.array([mask(bits, terms.words) for bits in enabled]),
+            np.array([np.bitwise_or.reduce(terms.masks[kinds], axis=0) for kinds in possible], np.uint64),
             np.array([mask(bits, terms.truth_words) for bits in truths]),
+            np.array(
+                [n.marks.get(found) for n, steps in zip(level, of_state, strict=True) for found, _ in steps], bool
+            ),
         )
 
     def _low(self, fingerprint: int) -> int:

@@ -24,7 +24,6 @@ from fencepost.checker.engines.options import SearchOptions
 from fencepost.checker.engines.resources import limit_reached, peak_memory, resident_memory
 from fencepost.checker.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.language.declarations import TEMPORAL
 from fencepost.semantics import LimitReached, Root, State, Stepper, Symmetry
 from fencepost.text import numbers
 
@@ -425,7 +424,7 @@ def end_recorded(result: Exploration, stepper: Stepper) -> Iterator[None]:
 
 def _recording(stepper: Stepper) -> Recording | None:
     """An empty recording if there are temporal properties. A check without any does not import the libraries."""
-    if not stepper.of_kind(*TEMPORAL):
+    if not stepper.promises:
         return None
     from fencepost.checker.liveness.graph import Recording
 

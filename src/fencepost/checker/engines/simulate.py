@@ -44,8 +44,8 @@ from fencepost.checker.liveness.graph import Terms
 from fencepost.errors import NOT_REPLAYED, ProtocolRaised, SystemFailure
 from fencepost.language.declarations import TEMPORAL
 from fencepost.language.values import Value, encode
-from fencepost.semantics import Root, Stepper
-from fencepost.semantics.roots import MAPPING, STEP_PROPERTIES
+from fencepost.semantics import PREDICATE, Promise, Root, Stepper
+from fencepost.semantics.roots import MAPPING, PROPERTIES, STEP_PROPERTIES
 from fencepost.semantics.state import LOW
 from fencepost.text import numbers
 
@@ -371,7 +371,7 @@ class Simulation:
     def _error(self, ids: list[int]) -> ProtocolRaised:
         """The error of the first root that raises in this state."""
         try:
-            for root in self.stepper.of_kind("constraint", "invariant", "sometimes", MAPPING, "action", *TEMPORAL):
+            for root in self.stepper.of_kind(*PROPERTIES, MAPPING, "action", *TEMPORAL, PREDICATE):
                 self.stepper.evaluate(root, ids)
             for root in self.stepper.of_kind("action"):
                 for outcome in self.stepper.outcomes(root, ids):
@@ -438,15 +438,14 @@ class Simulation:
         """
         stepper = self.stepper
         of = next(p for p in self.terms.properties if self.terms.predicates[p.predicates[0]].index == violation.root)
-        parts = [self.terms.predicates[n] for n in of.predicates]
-        found = self._fair(replace(found, loop=violation.loop), parts)
+        found = self._fair(replace(found, loop=violation.loop), of.promise)
         if self.only is not None or found.loop is None:
             return found
-        shortening = LassoShortening(stepper, parts, self.terms.conditions, found.initial.ids)
+        shortening = LassoShortening(stepper, of.promise, self.terms.conditions, found.initial.ids)
         path, loop = shortening.run(found.path, found.loop)
-        return self._fair(replace(found, path=path, loop=loop), parts)
+        return self._fair(replace(found, path=path, loop=loop), of.promise)
 
-    def _fair(self, found: Found, parts: Sequence[Root]) -> Found:
+    def _fair(self, found: Found, promise: Promise) -> Found:
         """Add to a lasso the reasons why its loop is fair. Raises :class:`SystemFailure` if it is not fair or does not
         violate the property.
         """
@@ -454,7 +453,7 @@ class Simulation:
         for number, choices in found.path:
             outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == tuple(choices))
             rows.append(stepper.apply(rows[-1], outcome))
-        fairness = fair_violation(stepper, parts, self.terms.conditions, rows, loop)
+        fairness = fair_violation(stepper, promise, self.terms.conditions, rows, loop)
         if fairness is None:
             raise SystemFailure(f"the walk that violates {found.name} {NOT_REPLAYED}", "checking")
         return replace(found, fairness=fairness)

@@ -332,7 +332,7 @@ def judge_step(c, cells, w, walkers, plan, control, lane, outcome):
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
         if kernel.judge_step(c, w, cells, np.int64(c.step_trie[e])) > 0:
             root = w.scratch[0]
-            if not c.is_constraint[root]:
+            if not (c.is_constraint[root] or c.is_predicate[root]):
                 record_violation(walkers, plan, control, lane, root, -1)
 
 

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fencepost.checker.liveness.automaton import Automaton, Fact, automaton
 from fencepost.errors import SystemFailure
 from fencepost.language.declarations import TEMPORAL
-from fencepost.semantics import FairnessCondition, Root, Stepper
+from fencepost.language.temporal import Enabled, Leaf
+from fencepost.semantics import PREDICATE, STEP_PREDICATE, FairnessCondition, Promise, Root, Stepper
 
 Array = np.ndarray[Any, Any]
 
@@ -27,13 +29,27 @@ MOST_KINDS = (1 << 16) - 1
 @dataclass(frozen=True)
 class Property:
     """A temporal property with its parameters bound. ``predicates`` are the numbers of its predicates in
-    :class:`Terms`.
+    :class:`Terms`. ``refuting``: the automaton of a formula's negation.
     """
 
-    kind: str
-    name: str
-    title: str
+    promise: Promise
     predicates: tuple[int, ...]
+    refuting: Automaton | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the property."""
+        return self.promise.kind
+
+    @property
+    def name(self) -> str:
+        """The property's name."""
+        return self.promise.name
+
+    @property
+    def title(self) -> str:
+        """The name with its parameters."""
+        return self.promise.title
 
 
 class Measures(NamedTuple):
@@ -50,36 +66,89 @@ class Terms:
     """A protocol's fairness conditions and temporal properties, numbered.
 
     ``conditions``: the fairness conditions. ``predicates``: roots that are true or false in a state. ``properties``:
-    made of predicates. Actions whose steps belong to the same fairness conditions have the same **kind**:
-    ``kind_of[root]`` (uint16). ``masks[kind]`` has one bit for each of those conditions, in ``words`` 64-bit words
-    (uint64). ``weak`` and ``strong`` are masks of all conditions of that sort. The truths of predicates take
+    made of predicates. ``step_predicates``: roots that are true or false of a step. They mark steps for fairness
+    conditions and formulas.
+
+    Formulas ask about steps of some actions, and where these are enabled, as fairness conditions do. So each such
+    question and each step predicate has a bit, behind those of the fairness conditions. Actions whose steps have the
+    same bits have the same **kind**: ``kind_of[root]`` (uint16). ``masks[kind]`` has these bits, in ``words`` 64-bit
+    words (uint64). ``weak`` and ``strong`` are masks of all conditions of that sort. The truths of predicates take
     ``truth_words`` such words.
+
+    Raises :class:`fencepost.NotAProtocol` for a formula whose automaton would be too large.
     """
 
     def __init__(self, stepper: Stepper) -> None:
         self.conditions: list[FairnessCondition] = stepper.fairness_conditions()
-        self.predicates: list[Root] = stepper.of_kind(*TEMPORAL)
-        self.properties: list[Property] = []
-        for place, root in enumerate(self.predicates):
-            if not root.part:
-                parts = (place, place + 1) if root.kind == "leads_to" else (place,)
-                self.properties.append(Property(root.kind, root.name, root.title, parts))
-        self.words = len(self.conditions) // 64 + 1
+        self.predicates: list[Root] = stepper.of_kind(*TEMPORAL, PREDICATE)
+        place = {root.index: number for number, root in enumerate(self.predicates)}
+        sets = [condition.roots for condition in self.conditions]
+        self.step_predicates = stepper.of_kind(STEP_PREDICATE)
+        marked = {root.index: 0 for root in self.step_predicates}
+        self.enabling: list[tuple[int, int]] = []
+        """The fairness conditions that are enabled where a predicate is true, each with the number of that one."""
+        facts: dict[Leaf, Fact] = {}
+        for bit, condition in enumerate(self.conditions):
+            if condition.step is not None and condition.enabled is not None:
+                marked[condition.step.index] = bit
+                self.enabling.append((bit, place[condition.enabled.index]))
+        for leaf, of in ((leaf, of) for p in stepper.promises for leaf, of in (p.leaves or {}).items()):
+            if isinstance(of, Root) and of.kind == PREDICATE:
+                facts[leaf] = ("true", place[of.index])
+                continue
+            facts[leaf] = ("enabled" if isinstance(leaf, Enabled) else "stepped", len(sets))
+            if isinstance(of, Root):
+                marked[of.index] = len(sets)
+            sets.append(frozenset() if isinstance(of, Root) else of)
+        self.properties = [
+            Property(
+                p,
+                tuple(place[part.index] for part in p.parts),
+                None if p.formula is None else automaton(p.formula, True, facts.__getitem__),
+            )
+            for p in stepper.promises
+        ]
+        self.marked_bits = list(marked.values())
+        """The bit of each step predicate."""
+        self.words = len(sets) // 64 + 1
         self.truth_words = len(self.predicates) // 64 + 1
         self.weak, self.strong = (
             mask([n for n, condition in enumerate(self.conditions) if condition.strong == strong], self.words)
             for strong in (False, True)
         )
         kinds: dict[tuple[int, ...], int] = {}
+        self._marked: dict[tuple[int, bytes], int] = {}
         self.kind_of = np.zeros(len(stepper.roots), np.uint16)
         for root in stepper.of_kind("action"):
-            of = tuple(n for n, condition in enumerate(self.conditions) if root.index in condition.roots)
+            bits = tuple(bit for bit, roots in enumerate(sets) if root.index in roots)
             if len(kinds) > MOST_KINDS:
                 raise SystemFailure(
                     f"fairness tells more than {MOST_KINDS:,} kinds of steps apart: declare it per fewer parameters"
                 )
-            self.kind_of[root.index] = kinds.setdefault(of, len(kinds))
-        self.masks = np.array([mask(of, self.words) for of in kinds] or [mask((), self.words)])
+            self.kind_of[root.index] = kinds.setdefault(bits, len(kinds))
+        self.masks = np.array([mask(bits, self.words) for bits in kinds] or [mask((), self.words)])
+
+    def marked(self, kinds: Array, marks: Array) -> Array:
+        """The kinds of steps, with the bits of the step predicates that are true: ``marks`` has a column for each
+        (bool). New kinds are added to ``masks``.
+        """
+        if not len(kinds):
+            return kinds
+        pairs, which = np.unique(np.column_stack([kinds, np.packbits(marks, axis=1)]), axis=0, return_inverse=True)
+        numbers = np.array([self._marked_kind(int(pair[0]), pair[1:]) for pair in pairs], np.uint16)
+        return numbers[which.reshape(-1)]
+
+    def _marked_kind(self, kind: int, packed: Array) -> int:
+        known = self._marked.get((kind, packed.tobytes()))
+        if known is None:
+            true = np.unpackbits(packed.astype(np.uint8), count=len(self.marked_bits))
+            bits = [bit for bit, is_true in zip(self.marked_bits, true, strict=True) if is_true]
+            known = self._marked[kind, packed.tobytes()] = len(self.masks) if bits else kind
+            if known > MOST_KINDS:
+                raise SystemFailure(f"fairness and formulas tell more than {MOST_KINDS:,} kinds of steps apart")
+            if bits:
+                self.masks = np.vstack([self.masks, self.masks[kind] | mask(bits, self.words)])
+        return known
 
     @property
     def measures(self) -> Measures:
@@ -105,7 +174,7 @@ class Graph:
     whatever the constraints. ``truths[n]``: the predicates true in state n.
     """
 
-    terms: Terms
+    terms: Measures
     fingerprints: Array
     levels: Array
     starts: Array
@@ -145,12 +214,24 @@ class Recording:
         self._levels: list[Level] = []
 
     def add(
-        self, fingerprints: Array, counts: Array, children: Array, kinds: Array, enabled: Array, truths: Array
+        self,
+        fingerprints: Array,
+        counts: Array,
+        children: Array,
+        kinds: Array,
+        enabled: Array,
+        truths: Array,
+        marks: Array | None = None,
     ) -> None:
         """Add the next level. For each state: its fingerprint (64 bits), the number of its steps, the fairness
-        conditions enabled, and the predicates true. For each step, state by state: the fingerprint of its target, and
-        its kind. The steps of a state are sorted by these two and distinct.
+        conditions enabled, and the predicates true. For each step, state by state: the fingerprint of its target, its
+        kind, and the step predicates true. The steps of a state are sorted by the first two and distinct.
         """
+        if marks is not None and self.terms.step_predicates:
+            kinds = self.terms.marked(kinds, marks)
+        for bit, predicate in self.terms.enabling:
+            true = truths[:, predicate >> 6] >> np.uint64(predicate & 63) & np.uint64(1)
+            enabled[:, bit >> 6] |= true << np.uint64(bit & 63)
         self._levels.append(Level(fingerprints, counts, children, kinds, enabled, truths))
         self.states += len(counts)
         self.steps += len(children)
@@ -196,7 +277,7 @@ class Recording:
             level.children = level.fingerprints = level.counts = np.zeros(0)
         np.cumsum(starts, out=starts)
         return Graph(
-            self.terms,
+            self.terms.measures,
             fingerprints,
             np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
             starts,

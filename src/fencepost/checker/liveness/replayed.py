@@ -41,9 +41,8 @@ def replayed(stepper: Stepper, terms: Terms, lasso: Lasso) -> Replayed:
         rows.append(step[1])
         path.append(step[0])
     property, loop = lasso.of, lasso.loop
-    parts = [terms.predicates[n] for n in property.predicates]
     if initial is not None and len(rows) == len(wanted):
-        fairness = fair_violation(stepper, parts, terms.conditions, rows, loop)
+        fairness = fair_violation(stepper, property.promise, terms.conditions, rows, loop)
         if fairness is not None:
             return Replayed(initial, path, fairness)
     raise SystemFailure(f"the behaviour that violates {property.title} {NOT_REPLAYED}", "checking")
