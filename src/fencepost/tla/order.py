@@ -13,7 +13,10 @@ _numbers: dict[str, int] = {}
 
 
 def use(strings: Iterable[str]) -> None:
-    """From now on, sort by this order, in this process. Later repetitions of a string do not count."""
+    """From now on, sort by this order, in this process. Later repetitions of a string do not count.
+
+    Values keep the order in which they were sorted. So call it before any are made.
+    """
     _numbers.clear()
     for text in strings:
         _numbers.setdefault(text, len(_numbers))

@@ -194,7 +194,7 @@ class Subsets(_Formed):
         within = whole.in_order()
         for number in range(len(within) + 1):
             for chosen in combinations(within, number):
-                yield Set.sorted(chosen)
+                yield Set.sorted(chosen, whole)
 
     def size(self) -> int:
         number = self._of.size()
@@ -239,7 +239,8 @@ class Functions(_Formed):
         whole = value.explicit()
         if not equal(self._domain, whole.domain()):
             return False
-        return all(self._range.has(each) for _, each in whole.items())
+        values = whole.values if isinstance(whole, Sequence) else whole.mapping.values()
+        return all(map(self._range.has, values))
 
     def members(self) -> Iterator[Value]:
         domain = tuple(self._domain.members())
@@ -598,7 +599,7 @@ def filtered(of: Value, condition: Callable[[Value], bool]) -> SetValue:
     if not whole.is_reducible:
         return _Filtered(whole, condition)
     chosen = tuple(filter(condition, whole.members()))
-    return Set.sorted(chosen)
+    return Set.sorted(chosen, whole if isinstance(whole, Set) else None)
 
 
 def interval(low: Value, high: Value) -> Interval:

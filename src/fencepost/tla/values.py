@@ -16,7 +16,6 @@ their domains, then by their values. A model value comes before every other valu
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import is_
 from typing import Any, ClassVar
@@ -109,7 +108,7 @@ def not_comparable(one: Value, other: Value) -> EvaluationError:
 # -- sets --------------------------------------------------------------------------------------------------------------
 
 
-class SetValue(ABC):
+class SetValue:
     """A set. ``is_reducible`` says that TLC works out what is filtered, joined or cut out of it at once."""
 
     __slots__ = ("_explicit",)
@@ -119,13 +118,13 @@ class SetValue(ABC):
 
     _explicit: Set
 
-    @abstractmethod
     def has(self, value: Value) -> bool:
         """Whether ``value`` is a member. Raises :class:`EvaluationError` where TLC refuses the question."""
+        raise NotImplementedError
 
-    @abstractmethod
     def members(self) -> Iterator[Value]:
         """The members in TLC's order, each once. Raises :class:`EvaluationError` if they cannot be enumerated."""
+        raise NotImplementedError
 
     def size(self) -> int:
         """How many members there are. Raises as :meth:`members`, or if the number does not fit in 32 bits."""
@@ -180,7 +179,7 @@ class SetValue(ABC):
 class Set(SetValue):
     """A set that is written out. Raises :class:`EvaluationError` if TLC does not compare its members."""
 
-    __slots__ = ("_code", "_has_models", "_is_settled", "_items", "_kind", "_order")
+    __slots__ = ("_code", "_has_models", "_is_settled", "_items", "_key", "_kind", "_order")
 
     is_reducible = True
 
@@ -188,6 +187,7 @@ class Set(SetValue):
     _kind: str | None  # of the members that are no model values
     _has_models: bool
     _order: tuple[Value, ...]
+    _key: tuple[Any, ...]
     _code: bytes
     _is_settled: bool
 
@@ -205,9 +205,9 @@ class Set(SetValue):
         return made
 
     @classmethod
-    def sorted(cls, items: tuple[Value, ...]) -> Set:
-        """A set of members that already are in TLC's order, each once."""
-        made = cls(items)
+    def sorted(cls, items: tuple[Value, ...], like: Set | None = None) -> Set:
+        """A set of members that already are in TLC's order, each once. All of them are members of ``like``."""
+        made = cls(items) if like is None else cls.of(frozenset(items), like)
         made._order = items
         return made
 
@@ -271,7 +271,11 @@ class Set(SetValue):
         return "{" + ", ".join(map(show, self.in_order())) + "}"
 
     def key(self) -> tuple[Any, ...]:
-        return (len(self._items), *map(key, self.in_order()))
+        try:
+            return self._key
+        except AttributeError:
+            self._key = (len(self._items), *map(key, self.in_order()))
+            return self._key
 
     def code(self) -> bytes:
         try:
@@ -440,32 +444,32 @@ BOOLEANS = Set.sorted((False, True))
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
-class FunctionValue(ABC):
+class FunctionValue:
     """A function, a record, a sequence or a tuple."""
 
     __slots__ = ()
 
     kind: ClassVar[str] = FUNCTION
 
-    @abstractmethod
     def apply(self, argument: Value) -> Value:
         """The value for ``argument``. Raises :class:`EvaluationError` if it is not in the domain."""
+        raise NotImplementedError
 
-    @abstractmethod
     def domain(self) -> SetValue:
         """The domain."""
+        raise NotImplementedError
 
-    @abstractmethod
     def is_defined_for(self, argument: Value) -> bool:
         """Whether ``argument`` is in the domain. Raises :class:`EvaluationError` where ``EXCEPT`` would."""
+        raise NotImplementedError
 
-    @abstractmethod
     def replaced(self, argument: Value, value: Value) -> FunctionValue:
         """The function with another value for ``argument``, which is in the domain."""
+        raise NotImplementedError
 
-    @abstractmethod
     def explicit(self) -> Sequence | Function:
         """The function written out. Raises :class:`EvaluationError` if its domain cannot be enumerated."""
+        raise NotImplementedError
 
     def items(self) -> Iterator[tuple[Value, Value]]:
         """Arguments and values, in TLC's order of the domain."""
@@ -508,10 +512,11 @@ class FunctionValue(ABC):
 class Sequence(FunctionValue):
     """A function over ``1..n``: a sequence, a tuple, the empty function."""
 
-    __slots__ = ("_code", "_hash", "_is_settled", "values")
+    __slots__ = ("_code", "_hash", "_is_settled", "_key", "values")
 
     values: tuple[Value, ...]
     _hash: int
+    _key: list[Any]
     _code: bytes
     _is_settled: bool
 
@@ -551,8 +556,12 @@ class Sequence(FunctionValue):
         return "<<" + ", ".join(map(show, self.values)) + ">>"
 
     def key(self) -> list[Any]:
-        number = len(self.values)
-        return [number, *[(1, place) for place in range(1, number + 1)], *map(key, self.values)]
+        try:
+            return self._key
+        except AttributeError:
+            places = [(1, place) for place in range(1, len(self.values) + 1)]
+            self._key = [len(places), *places, *map(key, self.values)]
+            return self._key
 
     def code(self) -> bytes:
         try:
@@ -590,13 +599,14 @@ class Sequence(FunctionValue):
 class Function(FunctionValue):
     """A finite function that is not over ``1..n``, such as a record. :func:`function` makes one."""
 
-    __slots__ = ("_code", "_hash", "_is_settled", "_order", "mapping")
+    __slots__ = ("_code", "_domain", "_hash", "_is_settled", "_key", "mapping")
 
     mapping: dict[Value, Value]
     _hash: int
+    _key: list[Any]
     _code: bytes
     _is_settled: bool
-    _order: tuple[Value, ...]
+    _domain: Set
 
     def __init__(self, mapping: dict[Value, Value]) -> None:
         self.mapping = mapping
@@ -626,15 +636,20 @@ class Function(FunctionValue):
         return all(type(each) is str for each in self.mapping)
 
     def domain(self) -> Set:
-        return Set(self.mapping.keys())
+        try:
+            return self._domain
+        except AttributeError:
+            self._domain = Set(self.mapping.keys())
+            return self._domain
 
     def is_defined_for(self, argument: Value) -> bool:
+        if type(argument) is str and argument in self.mapping:
+            return True
         return self.domain().has(argument)
 
     def replaced(self, argument: Value, value: Value) -> Function:
         made = Function({**self.mapping, argument: value})
-        if hasattr(self, "_order"):
-            made._order = self._order
+        made._domain = self.domain()
         return made
 
     def explicit(self) -> Function:
@@ -642,11 +657,7 @@ class Function(FunctionValue):
 
     def domain_in_order(self) -> tuple[Value, ...]:
         """The members of the domain, in TLC's order."""
-        try:
-            return self._order
-        except AttributeError:
-            self._order = in_order(self.mapping.keys())
-            return self._order
+        return self.domain().in_order()
 
     def items(self) -> Iterator[tuple[Value, Value]]:
         return ((each, self.mapping[each]) for each in self.domain_in_order())
@@ -660,8 +671,12 @@ class Function(FunctionValue):
         return "(" + " @@ ".join(f"{show(argument)} :> {show(value)}" for argument, value in self.items()) + ")"
 
     def key(self) -> list[Any]:
-        domain = self.domain_in_order()
-        return [len(domain), *map(key, domain), *[key(self.mapping[each]) for each in domain]]
+        try:
+            return self._key
+        except AttributeError:
+            values = [key(self.mapping[each]) for each in self.domain_in_order()]
+            self._key = [*self.domain().key(), *values]
+            return self._key
 
     def code(self) -> bytes:
         try:
@@ -689,10 +704,12 @@ class Function(FunctionValue):
         return isinstance(other, FunctionValue) and type(other) is not Sequence and self == other.explicit()
 
     def _has_same_truths(self, other: Function) -> bool:
-        theirs = [other.mapping[each] for each in self.mapping]
-        if not _same_truths(tuple(self.mapping.values()), theirs):
+        ours, theirs = self.mapping, other.mapping
+        if (True in ours or False in ours) and self.domain() != other.domain():
             return False
-        return (True not in self.mapping and False not in self.mapping) or self.domain() == other.domain()
+        if list(ours) == list(theirs):
+            return _same_truths(ours.values(), theirs.values())
+        return _same_truths(ours.values(), [theirs[each] for each in ours])
 
     def __hash__(self) -> int:
         try:

@@ -60,9 +60,15 @@ def binomial(number: Value, chosen: Value) -> int:
 
 # -- DyadicRationals ---------------------------------------------------------------------------------------------------
 
-ZERO, ONE = record(num=0, den=1), record(num=1, den=1)
-DYADIC_RATIONALS.value("Zero", ZERO)
-DYADIC_RATIONALS.value("One", ONE)
+
+@DYADIC_RATIONALS.operator("Zero")
+def zero() -> Value:
+    return record(num=0, den=1)
+
+
+@DYADIC_RATIONALS.operator("One")
+def one() -> Value:
+    return record(num=1, den=1)
 
 
 @DYADIC_RATIONALS.operator("IsDyadicRational")
@@ -72,13 +78,13 @@ def is_dyadic(value: Value) -> bool:
 
 
 @DYADIC_RATIONALS.operator("Add")
-def added(one: Value, other: Value) -> Value:
-    if equal(one, ZERO):
-        return other
-    (number, denominator), (theirs, their_denominator) = _parts(one), _parts(other)
+def added(left: Value, right: Value) -> Value:
+    if equal(left, zero()):
+        return right
+    (number, denominator), (theirs, their_denominator) = _parts(left), _parts(right)
     common = max(denominator, their_denominator)
-    left, right = times(number, common // denominator), times(theirs, common // their_denominator)
-    return _reduced(plus(left, right), common)
+    total = plus(times(number, common // denominator), times(theirs, common // their_denominator))
+    return _reduced(total, common)
 
 
 @DYADIC_RATIONALS.operator("Half")
@@ -99,7 +105,7 @@ def _reduced(number: int, denominator: int) -> Value:
 
 @DYADIC_RATIONALS.operator("PrettyPrint")
 def shown_rational(of: Value) -> str:
-    for value, text in ((ZERO, "0"), (ONE, "1")):
+    for value, text in ((zero(), "0"), (one(), "1")):
         if equal(of, value):
             return text
     number, denominator = _parts(of)

@@ -220,7 +220,10 @@ def _are_connected(one: Value, other: Value, graph: Value, neighbours: Neighbour
 
 # -- Graphs ------------------------------------------------------------------------------------------------------------
 
-GRAPHS.value("EmptyGraph", record(node=EMPTY_SET, edge=EMPTY_SET))
+
+@GRAPHS.operator("EmptyGraph")
+def empty_graph() -> Value:
+    return record(node=EMPTY_SET, edge=EMPTY_SET)
 
 
 def _pairs_of(nodes: SetValue) -> Tuples:
