@@ -41,7 +41,8 @@ class Model:
 
     def __init__(self, path: Path, text: str, libraries: Sequence[Path] = ()) -> None:
         self.config = config.read(text.encode(), str(path.with_suffix(".cfg")))
-        self.specification = modules.load(path, libraries).with_replacements(self._replacements())
+        loaded = modules.load(path, libraries)
+        self.specification = loaded.with_replacements(self._replacements(set(loaded.loaded.names)))
         self.names = [each.name for each in self.specification.variables]
         self.compiler = ActionCompiler(self._constants(), self.names)
         init, init_scope, step, step_scope = self._behaviour()
@@ -52,11 +53,11 @@ class Model:
         self.constraints = [self._formula(each.name) for each in self.config.constraints]
         self.action_constraints = [self._formula(each.name) for each in self.config.action_constraints]
 
-    def _replacements(self) -> Replacements:
+    def _replacements(self, known: set[str]) -> Replacements:
         names: dict[str, dict[str, str]] = {"": {}}
         for each in self.config.replacements:
             names.setdefault(each.module, {})[each.name] = each.by.name
-        values = frozenset(each.name for each in self.config.constants if not each.module)
+        values = frozenset(each.name for each in self.config.constants if not each.module and each.name in known)
         return Replacements(names.pop(""), values, names)
 
     def _constants(self) -> dict[Any, Value]:

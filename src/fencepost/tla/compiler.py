@@ -109,7 +109,6 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "\\": sets.difference,
     "\\X": runtime.products,
     "SUBSET": runtime.subsets,
-    "UNION": sets.big_union,
     "DOMAIN": values.domain,
 }
 _CONSTANTS: dict[str, Value] = {"TRUE": True, "FALSE": False, "BOOLEAN": values.BOOLEANS, "STRING": sets.STRING}
@@ -118,9 +117,13 @@ _OF_STATES = frozenset("' ENABLED UNCHANGED \\cdot [] <> ~> -+->".split())
 
 _RUNTIME: dict[str, Value] = {
     **{each: getattr(runtime, each) for each in "Lazy truth fail field products subsets functions records".split()},
-    **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied".split()},
+    **{
+        each: getattr(runtime, each)
+        for each in "functional recursive spread ways chosen no_case applied union_of".split()
+    },
     **{each: getattr(values, each) for each in "Set Sequence Function apply updated members equal".split()},
     "filtered": sets.filtered,
+    "big_union": sets.big_union,
     "starmap": itertools.starmap,
     "nothing": None,
 }
@@ -951,6 +954,14 @@ class Writer:
         """The Python variables that were made so far."""
         return self._variables
 
+    def _union(self, one: Argument) -> py.expr:
+        """The union of sets that are written out needs no set of them, which might have to compare infinite sets."""
+        node, frame = one
+        node = unlabelled(node)
+        if not isinstance(node, ast.SetOf):
+            return call("big_union", self.value(node, frame))
+        return call("union_of", *self.values(node.items, frame))
+
     def _prime(self, one: Argument) -> py.expr:
         node, frame = one
         return self.value(node, frame.primed())
@@ -989,6 +1000,7 @@ _SPECIAL: dict[str, Callable[..., py.expr]] = {
     "'": Writer._prime,
     "UNCHANGED": Writer.unchanged,
     "ENABLED": lambda writer, one: writer.enabled(one),
+    "UNION": Writer._union,
 }
 
 _WRITERS: dict[type, Callable[[Writer, Any, Frame], py.expr]] = {
