@@ -19,15 +19,16 @@ from fencepost.checker.engines.options import (
     SearchOptions,
     SimulationOptions,
     options_of,
+    with_wishes,
 )
 from fencepost.checker.engines.resources import limit_reached
 from fencepost.checker.engines.witnesses import never_reached, reported_as, sought
 from fencepost.checker.findings import ActionCount, Violation, Witness
-from fencepost.errors import Misbehaved, NotAProtocol, OptionError, ProtocolRaised, naming_extra
+from fencepost.errors import Explained, Misbehaved, NotAProtocol, OptionError, ProtocolRaised, naming_extra
 from fencepost.language.declarations import JUDGED, Declared
 from fencepost.language.loading import expectation, find, set_up
 from fencepost.language.protocol import Protocol, unknown_name
-from fencepost.language.seam import Model
+from fencepost.language.seam import Model, language_of
 from fencepost.language.truths import truth
 from fencepost.semantics import Deadline, LimitReached, State, Stepper
 
@@ -77,6 +78,7 @@ def check(
     deadline = Deadline()
     engine, options = options_of(engine, options, named_options)
     protocol = _set_up(protocol, configuration, constants or {})
+    options = with_wishes(options, language_of(protocol).options(protocol), named_options)
     if configuration is not None and expectation(protocol, configuration) == "deadlock":
         options = replace(options, deadlock=True)
     _check_invariants(protocol, invariants)
@@ -181,6 +183,8 @@ def _assumed(protocol: Model, assumption: Declared, deadline: Deadline) -> bool:
     try:
         with deadline.evaluating(f"assumption {name}"):
             return truth(assumption.function(protocol))
+    except Explained as error:
+        raise ProtocolRaised(str(error), where=name) from error
     except Misbehaved as error:
         raise ProtocolRaised(f"assumption {name} {error}", where=name) from error
     except Exception as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.language.context import Slot
+from fencepost.language.context import UNSET, Slot
 from fencepost.language.fields import KEYS, Shape, TableShape
 from fencepost.language.kept import DICT, Kept
 from fencepost.language.network import Channel, NetworkShape
@@ -87,7 +87,9 @@ def changed(protocol: Model, differences: Iterable[tuple[Slot, Value, Value]]) -
     changes = []
     for slot, old, new in differences:
         kind = kind_of(protocol, slot)
-        if kind == "value":
+        if kind == "value" and old is UNSET:
+            changes.append(Change(slot, old, new, abridged(show(new))))
+        elif kind == "value":
             changes.append(Change(slot, old, new, abridged(change_text(old, new), MOST_TEXT + len(ARROW))))
         elif kind == "cell":
             changes.append(Change(slot, old, new, abridged(_cell_change(old, new), MOST_TEXT + len(ARROW))))

@@ -54,4 +54,4 @@ def actor(by: Any, parameters: Mapping[str, Value]) -> str | None:
         return show(next(iter(parameters.values()))) if parameters else None
     if isinstance(by, str) and by in parameters:
         return show(parameters[by])
-    return by if isinstance(by, str) else show(by)
+    return (by or None) if isinstance(by, str) else show(by)

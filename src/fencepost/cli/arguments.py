@@ -120,7 +120,18 @@ def option(
 def add_constants(parser: argparse._ActionsContainer) -> None:
     """Declare the options for constants of a protocol."""
     option(parser, "-D NAME=VALUE ...", "set a constant: bookies=3", dest="define")
-    option(parser, "--config NAME", "use one of the protocol's configurations; -D overrides its constants")
+    option(
+        parser,
+        "--config NAME",
+        "use one of the protocol's configurations, or for FILE.tla a file in place of FILE.cfg; -D overrides its"
+        " constants",
+    )
+    add_libraries(parser)
+
+
+def add_libraries(parser: argparse._ActionsContainer) -> None:
+    """Declare the option for folders of modules."""
+    option(parser, "--library DIR ...", "another folder with modules that FILE.tla uses (repeatable)", dest="libraries")
 
 
 def add_spark(parser: Any) -> None:

@@ -70,7 +70,9 @@ def _discard_output() -> None:
 
 
 def complain(message: str, error: BaseException | None, debug: bool) -> None:
-    """Print one line to standard error; with ``debug``, after the error's traceback."""
+    """Print one line to standard error, and the excerpt of a file that may follow it. With ``debug``, they come after
+    the error's traceback.
+    """
     if sys.stderr is None:
         return
     with contextlib.suppress(OSError, ValueError):
@@ -78,7 +80,11 @@ def complain(message: str, error: BaseException | None, debug: bool) -> None:
             import traceback
 
             traceback.print_exception(error)
-        line = printable(" ".join(message.split("\n")).strip())
+        first, *rest = message.strip().split("\n")
+        if rest and all(each.startswith("  ") for each in rest):  # an excerpt of a file
+            line = "\n".join(map(printable, (first, *rest)))
+        else:
+            line = printable(" ".join((first, *rest)))
         if len(line) > LONGEST:
             line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
         sys.stderr.write(f"fencepost: {line}\n")

@@ -38,7 +38,9 @@ def _parts(value: Value) -> Iterator[Value]:
             yield from item
     elif isinstance(value, Foreign):
         python = value.python()
-        yield from _parts(tuple(python.values()) if isinstance(python, dict) else python)
+        if isinstance(python, ModelValue):
+            yield python
+        yield from python.values() if isinstance(python, dict) else _parts(python)
 
 
 def model_values_in(value: Value) -> Iterator[ModelValue]:

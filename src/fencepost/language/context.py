@@ -6,7 +6,7 @@ which :mod:`fencepost.semantics` implements.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from fencepost.errors import FencepostError
 from fencepost.language.truths import truth
-from fencepost.language.values import Map, NotAValue, Set, Value, canonical, show
+from fencepost.language.values import Foreign, Map, ModelValue, NotAValue, Set, Value, canonical, framed, show
 from fencepost.text.plain import printable
 
 T = TypeVar("T")
@@ -29,6 +29,33 @@ class Disabled(BaseException):
     """The action is not enabled in this state. It is a BaseException, so that ``except Exception`` does not catch
     it.
     """
+
+
+class Unset(Foreign):
+    """What a slot holds before an initial state gives it a value, if nothing is declared for it."""
+
+    __slots__ = ()
+
+    def encoded(self) -> bytes:
+        return framed(b"")
+
+    def order(self) -> Any:
+        return ()
+
+    def shown(self) -> str:
+        return "unset"
+
+    def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Value:
+        return self
+
+    def python(self) -> Value:
+        return None
+
+    def __reduce__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
 
 
 @dataclass(frozen=True)

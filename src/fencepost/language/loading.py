@@ -70,7 +70,13 @@ class Loadable(typing.Protocol):
     def configured(self, configuration: str | None = None, /, **constants: Any) -> Model: ...
 
 
-def find(argument: str, libraries: Sequence[str] = ()) -> Loadable:
+class Described(Loadable, typing.Protocol):
+    """A specification, which describes itself."""
+
+    def description(self, width: int) -> str: ...
+
+
+def find(argument: str, libraries: Sequence[str] = ()) -> type[Protocol] | Described:
     """What ``argument`` names: a shipped name, ``PATH.py``, ``PATH.py:ClassName``, or ``PATH.tla``. ``libraries``:
     folders with modules that a specification may use.
 
@@ -79,7 +85,7 @@ def find(argument: str, libraries: Sequence[str] = ()) -> Loadable:
     """
     if argument.endswith(SPECIFICATION):
         with naming_extra(argument, "tla"):
-            specification: Loadable = import_module(TLA).find(argument, libraries)
+            specification: Described = import_module(TLA).find(argument, libraries)
             return specification
     if libraries:
         raise OptionError(f"{{library}} is for specifications in TLA+, and {argument} is none: leave it out", "library")
@@ -149,6 +155,8 @@ def set_up(protocol: Loadable, configuration: str | None, constants: Mapping[str
     except (OptionError, Explained):
         raise
     except (FencepostError, NotAValue) as error:
+        if not isinstance(protocol, type):  # a specification says itself where it is wrong
+            raise
         raise NotAProtocol(f"{given or protocol.name} cannot be set up: {error}") from error
     except Exception as error:
         raise NotAProtocol(f"{given or protocol.name} cannot be set up: {_brief(error)}") from error

@@ -24,7 +24,7 @@ from fencepost.language.constants import Symmetric
 from fencepost.language.context import Cursor
 from fencepost.language.declarations import Configuration, Declared, Fairness
 from fencepost.language.fields import Shape
-from fencepost.language.values import Value
+from fencepost.language.values import ModelValue, Value
 
 
 class Model:
@@ -107,6 +107,21 @@ class Language(ABC):
     def options(self, model: Any) -> Mapping[str, Any]:
         """Options of a check that the model itself asks for. A user's own come before these."""
         return {}
+
+    counts_as_tlc = False
+    """Whether the number of generated states is TLC's: with repeated initial states, and with steps that a step
+    constraint cuts. Then a model may also have no state at all.
+    """
+
+    has_trusted_symmetry = False
+    """Whether a user answers for symmetry alone. If not, members are refused that constants or initial values tell
+    apart.
+    """
+
+    def members(self, model: Any, constant: str) -> tuple[ModelValue, ...]:
+        """The members of a symmetric constant."""
+        found: tuple[ModelValue, ...] = model.constants[constant]
+        return found
 
     def symmetric(self, model: Any) -> Mapping[str, Symmetric]:
         """The constants whose members may be exchanged, by name."""

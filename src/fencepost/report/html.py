@@ -112,7 +112,8 @@ def _violating(result: Findings, violation: Violation, trace: Trace) -> Behaviou
 
 def _header(result: Findings, found: Verdict) -> str:
     subject = f' <span class="subject">{breakable(found.subject)}</span>' if found.subject else ""
-    sentences = "".join(f"<p>{escape(s)}</p>" for s in found.sentences)
+    tags = ["pre" if s.startswith(" ") else "p" for s in found.sentences]
+    sentences = "".join(f"<{tag}>{escape(s)}</{tag}>" for tag, s in zip(tags, found.sentences, strict=True))
     tiles = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
         for name, value in (
@@ -226,19 +227,20 @@ def _steps(trace: Trace) -> str:
         rows = [f"<li>{happening_html(h)}</li>" for h in happenings(trace, number, found)] or [
             "<li>nothing changes</li>"
         ]
-        items.append(_step(number, step.by, step.title, "".join(rows), loops))
+        items.append(_step(number, step.by, step.title, "".join(rows), loops, step.place))
     if trace.loop is not None:
         said = f'<p class="again">{escape(and_so_on(trace, trace.loop))}</p></li>'
         items[-1] = said.join(items[-1].rsplit("</li>", 1))
     return "".join(items)
 
 
-def _step(number: int, by: str | None, title: str, rows: str, loops: bool = False) -> str:
+def _step(number: int, by: str | None, title: str, rows: str, loops: bool = False, place: str = "") -> str:
     mark = ' class="loops"' if loops else ""
     who = f'<span class="actor">{escape(by)}</span> ' if by else ""
+    stands = f' <i class="after">{escape(place)}</i>' if place else ""
     return (
         f'<li value="{number}" data-step="{number}"{mark}><button type="button"><span class="number">{number}</span>'
-        f' {who}<span class="title">{breakable(title)}</span></button><ul>{rows}</ul></li>\n'
+        f' {who}<span class="title">{breakable(title)}</span>{stands}</button><ul>{rows}</ul></li>\n'
     )
 
 

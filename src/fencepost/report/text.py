@@ -156,7 +156,7 @@ class _Story:
     def verdict(self, found: Verdict) -> Iterator[Line]:
         yield Line(((found.word, found.tone), ("  " if found.subject else "", ""), (found.subject, "heading")))
         for sentence in found.sentences:
-            yield from self.wrapped("", sentence)
+            yield from [Line(((sentence, ""),))] if sentence.startswith(" ") else self.wrapped("", sentence)
 
     def constants(self, result: Findings) -> Iterator[Line]:
         name = result.protocol.name
@@ -261,7 +261,9 @@ class _Story:
             step = trace.steps[number - 1] if number else None
             who = f"{step.by or '' if step else '':<{actors}}  " if actors else ""
             title = abridged(step.title) if step else "initial state"
-            lines = [Line(((f" {number:>{digits}}", "number"), ("  ", ""), (who, "actor"), (title, "action")))]
+            place = f"   {step.place}" if step and step.place else ""
+            head = (f" {number:>{digits}}", "number"), ("  ", ""), (who, "actor"), (title, "action"), (place, "dim")
+            lines = [Line(head if place else head[:-1])]
             if step and not rows:
                 rows = [Happening("", "", "nothing changes")]
             for row in rows:
@@ -555,7 +557,8 @@ def choices(step: Step) -> list[str]:
     shown = {"delivered", "lost"}
     for event in step.events:
         shown |= {event.text, show(event.source), show(event.dest)}
-    return [show(c) for c in step.choices if not (show(c) in shown or (isinstance(c, str) and c in shown))]
+    texts = [show(c) for c in step.choices if not (isinstance(c, str) and c in shown)]
+    return [text for text in texts if text and text not in shown]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fencepost.behaviours.formatting import kind_of
 from fencepost.checker.findings import Findings, Violation, Witness
+from fencepost.errors import Explained
 from fencepost.language.values import show
 from fencepost.semantics.symmetry import listed
 from fencepost.text.numbers import count, plural
@@ -32,7 +33,7 @@ BEHAVIOUR = {
 @dataclass(frozen=True)
 class Verdict:
     """``word`` (``VIOLATED``), ``subject`` (the property's name), ``sentences`` that explain it, and ``tone`` for its
-    colour.
+    colour. A sentence that begins with a blank is a line of a file or below one, and is not wrapped.
     """
 
     word: str
@@ -63,7 +64,9 @@ def verdict(result: Findings) -> Verdict:
             " state."
         )
     if result.error is not None:
-        return Verdict("RAISED", result.error.where, (_sentence(str(result.error)),), BAD)
+        is_explained = isinstance(result.error.__cause__, Explained)
+        lines = tuple(str(result.error).split("\n")) if is_explained else (_sentence(str(result.error)),)
+        return Verdict("RAISED", result.error.where, lines, BAD)
     if result.failure is not None:
         return Verdict(
             "FAILED", "", (_sentence(str(result.failure)), f"Nothing is violated so far: {explored}", *so_far), OPEN

@@ -116,6 +116,9 @@ class Labelling:
 
     def _compile(self, value: Value, program: list[int], members: set[int]) -> bool:
         """Append the program of a value. If the value has no member, append nothing and return False."""
+        if isinstance(value, Foreign):
+            python = value.python()
+            value = Map(python) if isinstance(python, dict) else python
         if isinstance(value, ModelValue):
             number = self._number.get(value)
             if number is None:
@@ -123,9 +126,6 @@ class Labelling:
             members.add(number)
             program.append(number << KIND_BITS | MEMBER)
             return True
-        if isinstance(value, Foreign):
-            python = value.python()
-            value = Map(python) if isinstance(python, dict) else python
         if isinstance(value, (frozenset, Map)):
             parts = list(value.items()) if isinstance(value, Map) else list(value)
             kind, name = UNORDERED, b"map" if isinstance(value, Map) else b"set"

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from fencepost.semantics.guard import Guard
 
 
+MAX_STARTS = 1 << 24
+"""The most ways through the choices of the initial states."""
+
+
 class Stepper:
     """The roots of a protocol, its value table, and the evaluation of one root in one state.
 
@@ -67,6 +71,8 @@ class Stepper:
         self.checking = checking
         self.store = ValueTable(protocol)
         self.evaluations = 0
+        self.starts = 0
+        """The number of ways to begin. Several may lead to one initial state."""
         self.roots: list[Root] = []
         self.changes = Changes()
         self.refinements: dict[str, Refinement] = {}
@@ -158,8 +164,10 @@ class Stepper:
         setups = self.protocol.declared("initial")
         root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
         states: dict[tuple[int, ...], State] = {}
+        self.starts = 0
         for path in self._paths(root, blank):
             if path.enabled:
+                self.starts += 1
                 state = State(self.store, self._apply(blank, path.writes))
                 states.setdefault(state.ids, state)
         return list(states.values())
@@ -216,7 +224,7 @@ class Stepper:
     ) -> Iterator[Path]:
         script: list[int] = []
         options: list[Sequence[Value]] = []
-        for _ in range(MAX_WAYS):
+        for _ in range(MAX_WAYS if root.index >= 0 else MAX_STARTS):
             path = self._run(root, ids, after, script, options, change)
             yield path
             following = next_script([(options, taken) for what, options, taken in path.trail if what == "choose"])

@@ -59,9 +59,11 @@ class Symmetry:
         self.store = stepper.store
         self.names = _chosen(protocol, asked)
         # Two constants may have the same members.
-        members = list({frozenset(protocol.constants[name]): protocol.constants[name] for name in self.names}.values())
+        language = language_of(protocol)
+        given = [language.members(protocol, name) for name in self.names]
+        members = list({frozenset(each): each for each in given}.values())
         self._neighbours: list[Swap] = [{a: b, b: a} for m in members for a, b in itertools.pairwise(m)]
-        for swap in self._neighbours:
+        for swap in [] if language.has_trusted_symmetry else self._neighbours:
             self._refuse_asymmetry(swap)
         self.size = math.prod(math.factorial(len(m)) for m in members)
         self.labelling: Labelling | None = None
@@ -252,7 +254,8 @@ class Symmetry:
 
     def _asymmetric(self, kind: str, name: str, g: int, ids: Sequence[int]) -> ProtocolRaised:
         moved = self.permutations[g]
-        constants = [n for n in self.names if not moved.keys().isdisjoint(self.store.protocol.constants[n])]
+        of = language_of(self.store.protocol).members
+        constants = [n for n in self.names if not moved.keys().isdisjoint(of(self.store.protocol, n))]
         return ProtocolRaised(
             f"{kind} {name} tells {listed([m.name for m in moved])} apart, although {listed(constants)} are declared"
             " symmetric",

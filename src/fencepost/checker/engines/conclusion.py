@@ -8,6 +8,7 @@ from fencepost.checker.engines.interface import Exploration, Found, TableWriter
 from fencepost.checker.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.checker.engines.search import Search
 from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.language.seam import language_of
 from fencepost.semantics import Stepper
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def conclude(search: Search) -> Exploration:
     # An executor refers to its search, so everything visited would stay in memory until the next garbage collection.
     del search.executor
     ended = (result.limit, result.found, result.failure, result.interrupted, result.raised)
-    if not result.distinct and not any(ended):
+    may_be_empty = language_of(search.stepper.protocol).counts_as_tlc
+    if not result.distinct and not any(ended) and not may_be_empty:
         result.raised = without_states(search.stepper)
     if result.complete and result.distinct and not result.found and search.recording is not None:
         judge(search, search.recording)

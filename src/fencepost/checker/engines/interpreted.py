@@ -255,6 +255,7 @@ class Interpreted(Reference):
     def _allowed(self, row: list[int], after: list[int], link: Link, outcome: Outcome) -> bool:
         """Whether no step constraint cuts a step. If so, also judges the step by the step invariants."""
         if any(self._outcomes(c, row, after) for c in self.step_constraints):
+            self.cut += 1
             return False
         for broken in self.step_invariants:
             refined = broken.kind == "refinement"

@@ -6,7 +6,7 @@ An error names options as they are named here. The command line translates the n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -269,6 +269,12 @@ class SimulationOptions(Options):
                 " invariants to check with {invariants} instead, or use {engine} embedded",
                 "invariants", "engine",
             )  # fmt: skip
+
+
+def with_wishes(options: Options, wishes: Mapping[str, Any], given: Mapping[str, Any]) -> Options:
+    """The options, with those that a model asks for and the user does not give. An engine that lacks one ignores it."""
+    known = {each.name for each in fields(options)}
+    return replace(options, **{name: wish for name, wish in wishes.items() if name in known and name not in given})
 
 
 def difference(options: SavedOptions, before: Mapping[str, Any], symmetry: list[str]) -> tuple[str, str, str] | None:

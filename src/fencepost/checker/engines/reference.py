@@ -66,6 +66,7 @@ class Reference(Executor):
         self.starts: dict[int, Row] = {}
         self.taken = {root.index: 0 for root in stepper.roots}
         self.new = {root.index: 0 for root in stepper.roots}
+        self.cut = 0
         self.frontier: list[int] = []
         self.discovered: list[int] = []
         self.expanded: list[Expanded] = []
@@ -122,6 +123,7 @@ class Reference(Executor):
                     expanded.enabled.add(root.index)
                 after = self.stepper.apply(row, outcome)
                 if any(self._outcomes(c, row, after) for c in self.step_constraints):
+                    self.cut += 1
                     continue
                 self.taken[root.index] += 1
                 link = (parent, root.index, outcome.choices)
@@ -247,4 +249,4 @@ class Reference(Executor):
 
     def tally(self) -> Tally:
         """How often each action was taken, and how many states it discovered."""
-        return Tally(self.taken, self.new)
+        return Tally(self.taken, self.new, self.cut)

@@ -24,6 +24,7 @@ from fencepost.checker.engines.options import SearchOptions
 from fencepost.checker.engines.resources import limit_reached, peak_memory, resident_memory
 from fencepost.checker.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.language.seam import language_of
 from fencepost.semantics import LimitReached, Root, State, Stepper, Symmetry
 from fencepost.text import numbers
 
@@ -74,10 +75,13 @@ class Level(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How often each action was taken, and how many distinct states it discovered, by root number."""
+    """How often each action was taken, and how many distinct states it discovered, by root number. ``cut``: the steps
+    that step constraints cut.
+    """
 
     taken: Mapping[int, int]
     new: Mapping[int, int]
+    cut: int = 0
 
 
 @dataclass
@@ -251,9 +255,10 @@ class Search:
 
     def initial_states(self) -> Iterator[State]:
         """The initial states. Counts each as generated."""
-        for state in self.stepper.initial_states():
-            self.earlier.generated += 1
-            yield state
+        states = self.stepper.initial_states()
+        as_tlc = language_of(self.stepper.protocol).counts_as_tlc
+        self.earlier.generated += self.stepper.starts if as_tlc else len(states)
+        yield from states
 
     def take(self, level: Level) -> None:
         """Make a complete level the frontier."""
@@ -368,6 +373,8 @@ class Search:
         result.taken = {root: tally.taken.get(root, 0) + earlier.taken.get(root, 0) for root in roots}
         result.new = {root: tally.new.get(root, 0) + earlier.new.get(root, 0) for root in roots}
         result.generated = earlier.generated + sum(tally.taken.values())
+        if language_of(self.stepper.protocol).counts_as_tlc:
+            result.generated += tally.cut
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 

@@ -421,7 +421,8 @@ class Workspace:
         taken = np.bincount(tables.leaf_root[: tables.leaves], leaves * weight, roots)
         taken -= np.bincount(by_outcome, (cut * outcome_weight)[1:], roots)
         found = np.bincount(by_outcome, new[1:], roots)
-        return Tally(dict(enumerate(taken.astype(int).tolist())), dict(enumerate(found.astype(int).tolist())))
+        taken_by, found_by = (dict(enumerate(counts.astype(int).tolist())) for counts in (taken, found))
+        return Tally(taken_by, found_by, int((cut * outcome_weight).sum()))
 
     def discovered(self) -> int:
         """The number of states of the level being built that count, without parked ones, which are not judged yet.

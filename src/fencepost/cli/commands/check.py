@@ -20,7 +20,7 @@ from fencepost.text import units
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost check``."""
-    option(parser, "protocol PROTOCOL", "a shipped name, FILE.py or FILE.py:ClassName")
+    option(parser, "protocol PROTOCOL", "a shipped name, FILE.py, FILE.py:ClassName or FILE.tla")
 
     what = parser.add_argument_group("what is checked")
     arguments.add_constants(what)
@@ -31,7 +31,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="invariants",
     )
-    option(what, "--deadlock", "look for states that have no successor")
+    option(what, "--deadlock", "look for states that have no successor; by default with FILE.tla, as TLC does")
+    option(what, "--no-deadlock", "do not look for them")
     option(
         what,
         "--expect VERDICT",
@@ -73,6 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " constants, or of --symmetry=NAME,...",
         nargs="?",
     )
+    option(running, "--no-symmetry", "explore every state, although the configuration has a SYMMETRY")
     option(running, "--checkpoint DIR", "save the search there while it runs", arguments.place)
     option(running, "--resume DIR", "resume a saved search", arguments.place)
     walking = parser.add_argument_group("random walks (--engine simulate, which never shows that a protocol holds)")
@@ -113,8 +115,9 @@ def run(args: argparse.Namespace) -> int:
     from fencepost.api.check import check
     from fencepost.cli.progress import Line
 
-    protocol = loading.configured(loading.load(args.protocol), args.config, args.define, args.protocol)
-    if not protocol.declared("action"):
+    found = loading.find(args.protocol, args.libraries)
+    protocol = loading.configured(found, args.config, args.define, args.protocol)
+    if isinstance(found, type) and not protocol.declared("action"):
         raise errors.NotAProtocol(
             f"{args.protocol} has no actions, so there is nothing to check: mark its steps with @action"
         )
@@ -150,6 +153,7 @@ def _options(args: argparse.Namespace, expected: str | None) -> dict[str, Any]:
     }
     if args.symmetry is not None:
         typed["symmetry"] = arguments.names(args.symmetry) or True
+    typed |= dict.fromkeys([name for name in ("deadlock", "symmetry") if getattr(args, f"no_{name}")], False)
     if args.conf:
         typed["conf"] = dict(args.conf)
     if expected == "deadlock":

@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         parser,
         "protocol PROTOCOL",
-        "a shipped name, FILE.py or FILE.py:ClassName; by default the one of --trace",
+        "a shipped name, FILE.py, FILE.py:ClassName or FILE.tla; by default the one of --trace",
         nargs="?",
     )
     arguments.add_constants(parser)
@@ -84,7 +84,9 @@ def _walked(args: argparse.Namespace) -> tuple[Model, Written | None]:
     if args.trace is None:
         if args.protocol is None:
             raise OptionError("give a protocol, a name that fencepost list shows or a .py file; or --trace FILE")
-        return loading.configured(loading.load(args.protocol), args.config, args.define, args.protocol), None
+        return loading.configured(
+            loading.find(args.protocol, args.libraries), args.config, args.define, args.protocol
+        ), None
     from fencepost.behaviours.reading import protocol_of, read
 
     if args.config is not None or args.define:

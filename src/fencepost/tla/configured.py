@@ -1,0 +1,367 @@
+"""What a configuration says about a specification: the values of constants, and the formulas that its sections name."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from fencepost.errors import OptionError
+from fencepost.files import regular
+from fencepost.language.values import ModelValue
+from fencepost.text.plain import meant
+from fencepost.tla import ast, config, order, syntax
+from fencepost.tla.actions import ActionCompiler
+from fencepost.tla.config import Assigned, Config, Entry
+from fencepost.tla.errors import ConfigurationError, SpecificationError
+from fencepost.tla.facts import called, parameters_of, unlabelled
+from fencepost.tla.interning import strings_of
+from fencepost.tla.modules import Replacements, Specification
+from fencepost.tla.symbols import BuiltIn, Constant, Defined, Scope, Substituted
+from fencepost.tla.values import EvaluationError, FunctionValue, Set, Value, members
+
+COMMAND_LINE = "-D"
+"""Where the text of a definition on the command line stands, in errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula that has a name. ``at``: where it is defined. ``comment``: the text above its definition."""
+
+    name: str
+    node: ast.Expression
+    scope: Scope
+    at: ast.Place
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A specification with its constants, and the formulas of its configuration."""
+
+    specification: Specification
+    text: bytes
+    config: Config
+    constants: Mapping[Constant, Value]
+    compiler: ActionCompiler
+    init: Formula | None
+    next: Formula | None
+    invariants: tuple[Formula, ...]
+    constraints: tuple[Formula, ...]
+    action_constraints: tuple[Formula, ...]
+    view: tuple[Formula, ...]
+    assumptions: tuple[Formula, ...]
+
+    def comment(self, name: str) -> str:
+        """The text above a definition."""
+        found = self.specification.definitions.get(name)
+        return "" if found is None else found.comment
+
+    @cached_property
+    def symmetric(self) -> Mapping[str, tuple[ModelValue, ...]]:
+        """The sets of model values that ``SYMMETRY`` exchanges, each with the name of a constant that is this set, if
+        there is one.
+
+        Raises :class:`ConfigurationError` unless it has all permutations of some sets that have no common member.
+        """
+        if self.config.symmetry is None:
+            return {}
+        formula = _formula(self.specification, self.config.symmetry, "the symmetry")
+        sets = _permuted_sets(self.compiler.expression(formula.node, formula.scope)(), self.config.symmetry)
+        names = {_as_set(value): each.name for each, value in self.constants.items()}
+        return {names.get(frozenset(each), f"{formula.name} {n}"): each for n, each in enumerate(sets, 1)}
+
+
+def configuration_of(path: str, name: str | None) -> tuple[str, bytes]:
+    """The name and the text of the file ``name``, or of the one beside a module. Raises :class:`fencepost.OptionError`
+    if it cannot be read.
+    """
+    file = name if name is not None else str(Path(path).with_suffix(".cfg"))
+    try:
+        return file, regular.content(file)
+    except FileNotFoundError:
+        hint = f"there is no file {file}" if name else f"{path} has no configuration: write {file}, or name one"
+        raise OptionError(f"{hint} {{config}}" if not name else hint, "config") from None
+    except OSError as error:
+        raise OptionError(f"{file} cannot be read: {error.strerror or error}") from None
+
+
+def setup(specification: Specification, file: str, text: bytes, definitions: Mapping[str, str]) -> Setup:
+    """What a configuration says about a specification. ``definitions`` has the text of values that replace its own.
+
+    Raises :class:`SpecificationError` if it does not suit the specification, or has what is not supported.
+    """
+    given = config.read(text, file)
+    _refuse(given)
+    _refuse_unknown(specification, definitions)
+    configured = [value for each in given.constants for value in (each.arguments, each.value)]
+    order.use(strings_of(specification, configured))
+    assigned, expressions = _assigned(specification, given, definitions)
+    replaced = [each for each in given.replacements if each.module or each.name not in definitions]
+    specification = specification.with_replacements(
+        Replacements(
+            {each.name: each.by.name for each in replaced if not each.module},
+            frozenset({each.name for each in assigned if not each.module} | set(expressions)),
+            _by_module((each.module, each.name, each.by.name) for each in replaced if each.module),
+            {
+                module: frozenset(names)
+                for module, names in _by_module((e.module, e.name, "") for e in assigned if e.module).items()
+            },
+        )
+    )
+    variables = [each.name for each in specification.variables]
+    constants = _values(specification, assigned)
+    constants |= _evaluated(specification, expressions, ActionCompiler(constants, variables))
+    _refuse_missing(specification, constants, given)
+    init, step = _behaviour(specification, given)
+    return Setup(
+        specification,
+        text,
+        given,
+        constants,
+        ActionCompiler(constants, variables),
+        init,
+        step,
+        _formulas(specification, given.invariants, "the invariant"),
+        _formulas(specification, given.constraints, "the constraint"),
+        _formulas(specification, given.action_constraints, "the action constraint"),
+        _formulas(specification, () if given.view is None else (given.view,), "the view"),
+        tuple(
+            Formula(each.name or f"of line {each.expression.place.line}", each.expression, each.scope, place)
+            for each in specification.assumptions
+            for place in [each.expression.place]
+        ),
+    )
+
+
+def _refuse(given: Config) -> None:
+    """Raise for sections that are not supported."""
+    for entries, section in (
+        (given.properties, "PROPERTY"),
+        (given.postconditions, "POSTCONDITION"),
+        (given.possible, "_POSSIBLE"),
+    ):
+        if entries:
+            raise ConfigurationError(f"{section} is not supported", entries[0].place)
+
+
+def _refuse_unknown(specification: Specification, definitions: Mapping[str, str]) -> None:
+    for name in definitions:
+        if name not in specification.loaded.names:
+            known = [each.name for each in specification.constants]
+            raise OptionError(f"{specification.root.name} has no constant {name}: {meant(name, known, 'there are')}")
+
+
+def _by_module(triples: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for module, name, by in triples:
+        found.setdefault(module, {})[name] = by
+    return found
+
+
+# -- constants ---------------------------------------------------------------------------------------------------------
+
+
+def _assigned(
+    specification: Specification, given: Config, definitions: Mapping[str, str]
+) -> tuple[list[Assigned], dict[str, ast.Expression]]:
+    """The values of the configuration and of the command line, and the expressions of the command line.
+
+    As in TLC, a name that is a model value and that no module declares is left out.
+    """
+    known = specification.loaded.names
+    assigned = [
+        each
+        for each in given.constants
+        if each.module or (each.name not in definitions and (each.name in known or not _is_itself(each)))
+    ]
+    expressions: dict[str, ast.Expression] = {}
+    for name, text in definitions.items():
+        value = _as_configuration(name, text)
+        if value is None:
+            expressions[name] = _parsed(name, text)
+        else:
+            assigned.append(value)
+    return assigned, expressions
+
+
+def _is_itself(assigned: Assigned) -> bool:
+    """Whether it is ``v1 = v1``."""
+    return isinstance(assigned.value, ModelValue) and assigned.value.name == assigned.name
+
+
+def _as_configuration(name: str, text: str) -> Assigned | None:
+    """The value of a definition, if it is one that a configuration can have."""
+    try:
+        return config.read(f"CONSTANT {name} = {text}".encode(), COMMAND_LINE).constants[0]
+    except (SpecificationError, IndexError):
+        return None
+
+
+def _parsed(name: str, text: str) -> ast.Expression:
+    try:
+        (module,) = syntax.parse(f"---- MODULE given ----\ngiven ==\n  {text}\n====".encode(), COMMAND_LINE)
+        (unit,) = module.units
+        assert isinstance(unit, ast.Operator)
+        return unit.body
+    except (SpecificationError, ValueError, AssertionError):
+        raise OptionError(f"-D {name}={text}: this is no expression of TLA+") from None
+
+
+def _values(specification: Specification, assigned: Iterable[Assigned]) -> dict[Constant, Value]:
+    given = {each.name: each for each in assigned}
+    return {each: _value(given[each.name].value) for each in specification.constants if each.name in given}
+
+
+def _value(value: config.Value) -> Value:
+    return Set(map(_value, value)) if isinstance(value, tuple) else value
+
+
+def _evaluated(
+    specification: Specification, expressions: Mapping[str, ast.Expression], compiler: ActionCompiler
+) -> dict[Constant, Value]:
+    symbols = {each.name: each for each in specification.constants}
+    found: dict[Constant, Value] = {}
+    for name, node in expressions.items():
+        try:
+            found[symbols[name]] = compiler.expression(node, specification.scope)()
+        except EvaluationError as error:
+            raise OptionError(f"-D {name}: {error}") from None
+    return found
+
+
+def _refuse_missing(specification: Specification, constants: Mapping[Constant, Value], given: Config) -> None:
+    for each in specification.constants:
+        if each not in constants:
+            raise ConfigurationError(
+                f"the constant {each.name} has no value: give it one in {given.file}, as in CONSTANT {each.name} = ...",
+                each.place,
+            )
+        if each.arity:
+            raise ConfigurationError(
+                f"the operator {each.name} has no definition: give it one in {given.file}, as in"
+                f" CONSTANT {each.name} <- MyDefinition",
+                each.place,
+            )
+
+
+# -- formulas ----------------------------------------------------------------------------------------------------------
+
+
+def _formulas(specification: Specification, entries: Iterable[Entry], what: str) -> tuple[Formula, ...]:
+    return tuple(_formula(specification, each, what) for each in entries)
+
+
+def _formula(specification: Specification, entry: Entry, what: str) -> Formula:
+    symbol = specification.named(entry.name, what, entry.place)
+    if isinstance(symbol, Substituted):
+        return Formula(entry.name, symbol.value, symbol.scope, symbol.value.place)
+    if not isinstance(symbol, Defined) or isinstance(symbol.body, ast.Function) or parameters_of(symbol):
+        raise ConfigurationError(f"{what} {entry.name} must be a definition without parameters", entry.place)
+    return Formula(entry.name, symbol.body, symbol.scope, symbol.place, symbol.comment)
+
+
+def _behaviour(specification: Specification, given: Config) -> tuple[Formula | None, Formula | None]:
+    """The initial predicate and the next-state action. None for a specification that has only assumptions."""
+    if given.specification is None:
+        if given.init is None and given.next is None and not (given.invariants or given.properties):
+            return None, None
+        if given.init is None or given.next is None:
+            raise ConfigurationError(f"{given.file} names no SPECIFICATION, and not both INIT and NEXT")
+        init = _formula(specification, given.init, "the initial predicate")
+        return init, _formula(specification, given.next, "the next-state action")
+    whole = _formula(specification, given.specification, "the specification")
+    starts, steps = list[Formula](), list[Formula]()
+    for formula in _conjuncts(whole):
+        square = _always(formula)
+        if square is not None:
+            steps.append(square)
+        elif not _is_fairness(formula):
+            starts.append(formula)
+    if len(steps) != 1 or len({each.scope for each in starts}) != 1:
+        raise ConfigurationError(f"{whole.name} is not of the form Init /\\ [][Next]_v", given.specification.place)
+    first = starts[0]
+    if starts[1:]:
+        items = tuple(each.node for each in starts)
+        first = replace(first, node=ast.Junction("/\\", items, place=first.node.place))
+    return first, steps[0]
+
+
+def _conjuncts(formula: Formula) -> Iterator[Formula]:
+    """A temporal formula taken apart at ``/\\``, through definitions."""
+    node = unlabelled(formula.node)
+    if isinstance(node, ast.Junction) and node.operator == "/\\":
+        for each in node.items:
+            yield from _conjuncts(replace(formula, node=each))
+        return
+    if isinstance(node, ast.Name | ast.Qualified | ast.Apply):
+        found = called(node, formula.scope)
+        symbol = found.symbol
+        if isinstance(symbol, BuiltIn) and symbol.name == "/\\" and not symbol.module:
+            for each, scope in found.arguments:
+                yield from _conjuncts(replace(formula, node=each, scope=scope))
+            return
+        if isinstance(symbol, Defined) and not parameters_of(symbol) and not isinstance(symbol.body, ast.Function):
+            if symbol.level == 3:
+                yield from _conjuncts(Formula(symbol.name, symbol.body, symbol.scope, symbol.place, symbol.comment))
+            else:
+                yield _named(formula)
+            return
+    yield formula
+
+
+def _always(formula: Formula) -> Formula | None:
+    """The action of ``[][action]_v``."""
+    node = formula.node
+    if isinstance(node, ast.Apply) and isinstance(node.operator, ast.Name) and node.operator.text == "[]":
+        inside = node.arguments[0]
+        if isinstance(inside, ast.Square):
+            return _named(replace(formula, node=inside.action, name="Next"))
+    return None
+
+
+def _named(formula: Formula) -> Formula:
+    if isinstance(formula.node, ast.Name | ast.Qualified):
+        symbol = called(formula.node, formula.scope).symbol
+        if isinstance(symbol, Defined):
+            return replace(formula, name=symbol.name, comment=symbol.comment, at=symbol.place)
+    return formula
+
+
+def _is_fairness(formula: Formula) -> bool:
+    node = unlabelled(formula.node)
+    while isinstance(node, ast.Quantified):
+        node = unlabelled(node.body)
+    if isinstance(node, ast.Junction):
+        return all(_is_fairness(replace(formula, node=each)) for each in node.items)
+    return isinstance(node, ast.Fairness)
+
+
+# -- symmetry ----------------------------------------------------------------------------------------------------------
+
+
+def _permuted_sets(value: Value, entry: Entry) -> list[tuple[ModelValue, ...]]:
+    wrong = ConfigurationError(
+        f"the symmetry {entry.name} is not a union of Permutations of sets of model values without common members",
+        entry.place,
+    )
+    functions = [each.explicit() for each in members(value) if isinstance(each, FunctionValue)]
+    domains: dict[frozenset[Value], int] = {}
+    for each in functions:
+        domain = frozenset(each.domain().members())
+        domains[domain] = domains.get(domain, 0) + 1
+    sets = [each for each in domains if each]
+    if any(type(member) is not ModelValue for each in sets for member in each):
+        raise wrong
+    if any(domains[each] != math.factorial(len(each)) for each in sets):
+        raise wrong
+    if any(one & other for one, other in itertools.combinations(sets, 2)):
+        raise wrong
+    return [tuple(sorted(each, key=lambda member: (member.index, member.name))) for each in sets if len(each) > 1]
+
+
+def _as_set(value: Value) -> frozenset[Value]:
+    return value.items if isinstance(value, Set) else frozenset()

@@ -1,0 +1,85 @@
+"""TLA+ as a modelling language: what an engine asks about a :class:`fencepost.tla.protocol.TlaModel`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fencepost.files.digest import running
+from fencepost.language import loading
+from fencepost.language.constants import Symmetric
+from fencepost.language.context import UNSET
+from fencepost.language.declarations import Declared
+from fencepost.language.seam import Language, Model
+from fencepost.language.values import ModelValue, Value
+from fencepost.tla import order
+from fencepost.tla.held import decoded
+from fencepost.tla.protocol import TlaModel
+
+
+class Tla(Language):
+    """The language of specifications in TLA+."""
+
+    counts_as_tlc = True
+    has_trusted_symmetry = True
+
+    def declarations(self, model: TlaModel) -> Mapping[str, Declared]:
+        return {each.name: each for each in model.every_declaration}
+
+    def digest(self, model: TlaModel) -> str:
+        whole = running()
+        for name, content in sorted(model.file.specification.files.items()):
+            whole.update(f"{os.path.basename(name)} {len(content)} ".encode())
+            whole.update(content)
+        whole.update(model.setup.text + repr(model.definitions).encode())
+        return str(whole.hexdigest())
+
+    def home(self, model: TlaModel) -> str:
+        return os.path.abspath(model.file.path)
+
+    def arguments(self, model: TlaModel) -> list[str]:
+        return _words(model, str)
+
+    def words(self, model: TlaModel) -> list[str]:
+        return _words(model, os.path.abspath)
+
+    def packed(self, model: TlaModel) -> bytes:
+        return json.dumps([self.words(model), order.known()]).encode()
+
+    def unpacked(self, content: bytes) -> Model:
+        words, known = json.loads(content)
+        order.use(known)
+        return loading.given(words)
+
+    def options(self, model: TlaModel) -> Mapping[str, Any]:
+        asked: dict[str, Any] = {}
+        if model.setup.config.deadlock is not False:
+            asked["deadlock"] = True
+        if self.symmetric(model):
+            asked["symmetry"] = True
+        return asked
+
+    def symmetric(self, model: TlaModel) -> Mapping[str, Symmetric]:
+        return dict.fromkeys(model.setup.symmetric, True)
+
+    def members(self, model: TlaModel, constant: str) -> tuple[ModelValue, ...]:
+        return model.setup.symmetric[constant]
+
+    def decoded(self, content: bytes, named: Callable[[str, str], Any]) -> Value:
+        return decoded(content, named) if content else UNSET
+
+
+def _words(model: TlaModel, path: Callable[[str], str]) -> list[str]:
+    words = [path(model.file.path)]
+    if model.configuration is not None:
+        words += ["--config", path(model.configuration)]
+    for name, text in model.definitions.items():
+        words += ["-D", f"{name}={text}"]
+    for folder in model.file.libraries:
+        words += ["--library", path(folder)]
+    return words
+
+
+TLA = Tla()

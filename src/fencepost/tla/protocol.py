@@ -1,0 +1,329 @@
+"""A TLA+ specification with its configuration, as what the engine explores.
+
+Each action of ``Next`` is an action of the model, and each variable is laid out by its shape. Compiled formulas read
+and write states only through :class:`Reader` and :class:`Writer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fencepost.errors import Explained
+from fencepost.language.context import Cursor, Disabled
+from fencepost.language.declarations import Declared
+from fencepost.language.seam import Model
+from fencepost.language.values import ModelValue
+from fencepost.tla import roots
+from fencepost.tla.actions import ActionCompiler
+from fencepost.tla.ast import Place
+from fencepost.tla.configured import Formula, Setup, configuration_of, setup
+from fencepost.tla.describe import described_specification
+from fencepost.tla.held import Held
+from fencepost.tla.modules import load
+from fencepost.tla.places import Reader, Whole, Writer
+from fencepost.tla.values import EvaluationError, Value, described
+
+
+def find(path: str, libraries: Sequence[str] = ()) -> SpecificationFile:
+    """The specification in a file. Raises :class:`fencepost.tla.errors.SpecificationError` if it is not TLA+."""
+    return SpecificationFile(path, libraries)
+
+
+class SpecificationFile:
+    """A specification that a user has named. ``libraries``: more folders with modules."""
+
+    def __init__(self, path: str, libraries: Sequence[str] = ()) -> None:
+        self.path = path
+        self.libraries = tuple(libraries)
+        self.specification = load(path, libraries)
+
+    @property
+    def name(self) -> str:
+        return self.specification.root.name
+
+    def description(self, width: int) -> str:
+        """The declarations of the specification, with the comments above them."""
+        return described_specification(self.specification, width)
+
+    def configured(self, configuration: str | None = None, /, **constants: str) -> TlaModel:
+        """The model with a configuration: the file of that name, or the one beside the module. ``constants`` replace
+        its values.
+
+        Raises :class:`fencepost.OptionError` if there is no such file, and
+        :class:`fencepost.tla.errors.SpecificationError` if it does not suit the specification.
+        """
+        text = configuration_of(self.path, configuration)
+        return TlaModel(self, configuration, setup(self.specification, *text, constants), constants)
+
+
+class TlaModel(Model):
+    """A specification with a configuration. ``definitions``: what replaces values of the configuration."""
+
+    __language__: ClassVar[str] = "fencepost.tla.language:TLA"
+
+    def __init__(
+        self,
+        file: SpecificationFile,
+        configuration: str | None,
+        setup: Setup,
+        definitions: Mapping[str, str],
+    ) -> None:
+        self.file = file
+        self.configuration = configuration
+        self.setup = setup
+        self.definitions = dict(definitions)
+        self.name = file.name  # type: ignore[misc]
+        self._shapes = {each.name: Whole(each.name) for each in setup.specification.variables}
+        self._constants = {each.name: Held(value) for each, value in setup.constants.items()}
+        self._declared = [*_declarations(setup)]
+
+    @property
+    def constants(self) -> Mapping[str, Held]:
+        return self._constants
+
+    @property
+    def shapes(self) -> Mapping[str, Whole]:
+        return self._shapes
+
+    def declared(self, kind: str, /) -> list[Declared]:
+        return [each for each in self._declared if each.kind == kind]
+
+    @property
+    def every_declaration(self) -> Sequence[Declared]:
+        """All actions and properties."""
+        return self._declared
+
+    def bound_to(self, cursor: Cursor) -> Bound:
+        return Bound(self, cursor)
+
+
+class Bound:
+    """A model bound to one state."""
+
+    def __init__(self, model: TlaModel, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.shapes = tuple(model.shapes.values())
+
+    @property
+    def reader(self) -> Reader:
+        """The state, for compiled formulas."""
+        return Reader(self.shapes, self.cursor)
+
+    def writer(self, prime: str) -> Writer:
+        """The state that an action gives values to."""
+        return Writer(self.shapes, self.cursor, prime)
+
+
+# -- declarations ------------------------------------------------------------------------------------------------------
+
+
+class TlaDeclared(Declared):
+    """An action or a property of a specification. ``at`` is where it is defined, and ``comment`` stands above it."""
+
+    def __init__(self, kind: str, name: str, function: Callable[..., Any], at: Place | None, comment: str = "") -> None:
+        super().__init__(kind, function, name=name)
+        self.at = at
+        self.comment = comment
+
+    @property
+    def doc(self) -> str:
+        return self.comment
+
+    @property
+    def place(self) -> str:
+        return "" if self.at is None else f"{Path(self.at.file).name}:{self.at.line}"
+
+    def check_call(self, states: int) -> None:
+        return None
+
+    def parameters(self, protocol: Any) -> list[dict[str, Any]]:
+        return [{}]
+
+
+class TlaAction(TlaDeclared):
+    """Actions with one name and one place. Each has its own arguments."""
+
+    def __init__(self, name: str, of: Sequence[roots.Root], comment: str) -> None:
+        super().__init__("action", name, self._run, of[0].place, comment)
+        self._of = {tuple(map(Held, each.arguments)): each for each in of}
+        self.by = None if all(type(argument) is ModelValue for each in of for argument in each.arguments[:1]) else ""
+
+    def parameters(self, protocol: Any) -> list[dict[str, Any]]:
+        return [{str(n): each for n, each in enumerate(arguments, 1)} for arguments in self._of]
+
+    def shown(self, parameters: Mapping[str, Any]) -> str:
+        return ", ".join(each.shown() for each in parameters.values())
+
+    def _run(self, bound: Bound, **parameters: Held) -> None:
+        root = self._of[tuple(parameters.values())]
+        with explained(f"while evaluating {root.title}"):
+            then = bound.writer("'")
+            if not root(bound.reader, then, chooser(bound.cursor)):
+                raise Disabled
+            then.finish()
+
+
+def _declarations(setup: Setup) -> list[TlaDeclared]:
+    compiler = setup.compiler
+    found = [_initial(setup)]
+    found += _actions(setup)
+    found += [_judged(compiler, "invariant", each) for each in setup.invariants]
+    found += [_judged(compiler, "constraint", each) for each in setup.constraints]
+    found += [_step(compiler, each) for each in setup.action_constraints]
+    found += [_view(compiler, each) for each in setup.view]
+    found += [_assumption(compiler, each) for each in setup.assumptions]
+    return found
+
+
+def _initial(setup: Setup) -> TlaDeclared:
+    formula = setup.init
+    if formula is None:
+        return TlaDeclared("initial", "nothing", _no_state, None)
+    init = setup.compiler.initial(formula.node, formula.scope, formula.name)
+
+    def function(bound: Bound) -> None:
+        with explained("while evaluating the initial states"):
+            now = bound.writer("")
+            if not init(now, None, chooser(bound.cursor)):
+                raise Disabled
+            now.finish()
+
+    return TlaDeclared("initial", formula.name, function, formula.node.place, formula.comment)
+
+
+def _no_state(bound: Bound) -> None:
+    raise Disabled
+
+
+def _actions(setup: Setup) -> list[TlaDeclared]:
+    formula = setup.next
+    if formula is None:
+        return []
+    named: dict[str, dict[Place, list[roots.Root]]] = {}
+    for root in roots.actions(formula.node, formula.scope, formula.name, setup.compiler):
+        named.setdefault(root.name, {}).setdefault(root.place, []).append(root)
+    found: list[TlaDeclared] = []
+    for name, places in named.items():
+        comment = setup.comment(name)
+        for place, several in places.items():
+            found += _distinct(name if len(places) == 1 else f"{name}:{place.line}:{place.column}", several, comment)
+    return found
+
+
+def _distinct(name: str, of: list[roots.Root], comment: str) -> list[TlaDeclared]:
+    """An action for each time that the same arguments appear."""
+    rounds: list[dict[tuple[Held, ...], roots.Root]] = []
+    for root in of:
+        arguments = tuple(map(Held, root.arguments))
+        free = next((each for each in rounds if arguments not in each), None)
+        if free is None:
+            rounds.append(free := {})
+        free[arguments] = root
+    titles = [name, *(f"{name}#{number}" for number in range(2, len(rounds) + 1))]
+    return [TlaAction(title, list(each.values()), comment) for title, each in zip(titles, rounds, strict=True)]
+
+
+def _judged(compiler: ActionCompiler, kind: str, formula: Formula) -> TlaDeclared:
+    holds = compiler.expression(formula.node, formula.scope)
+
+    def function(bound: Bound) -> bool:
+        with explained(f"while evaluating {kind} {formula.name}"):
+            return truth(holds(bound.reader, None), formula)
+
+    return TlaDeclared(kind, formula.name, function, formula.at, formula.comment)
+
+
+def _step(compiler: ActionCompiler, formula: Formula) -> TlaDeclared:
+    holds = compiler.expression(formula.node, formula.scope)
+
+    def function(before: Bound, after: Bound) -> bool:
+        with explained(f"while evaluating action constraint {formula.name}"):
+            return truth(holds(before.reader, after.reader), formula)
+
+    return TlaDeclared("step_constraint", formula.name, function, formula.at, formula.comment)
+
+
+def _view(compiler: ActionCompiler, formula: Formula) -> TlaDeclared:
+    seen = compiler.expression(formula.node, formula.scope)
+
+    def function(bound: Bound) -> Held:
+        with explained(f"while evaluating view {formula.name}"):
+            return Held(seen(bound.reader, None))
+
+    return TlaDeclared("view", formula.name, function, formula.at, formula.comment)
+
+
+def _assumption(compiler: ActionCompiler, formula: Formula) -> TlaDeclared:
+    holds = compiler.expression(formula.node, formula.scope)
+
+    def function(model: TlaModel) -> bool:
+        with explained(f"while evaluating assumption {formula.name}"):
+            return truth(holds(None, None), formula)
+
+    return TlaDeclared("assumption", formula.name, function, formula.at, formula.comment)
+
+
+def truth(value: Value, formula: Formula) -> bool:
+    """The value of a formula. Raises :class:`EvaluationError` if it is neither TRUE nor FALSE."""
+    if value is True or value is False:
+        return value
+    raise EvaluationError(f"{formula.at}: {formula.name} is {described(value)}, which is neither TRUE nor FALSE")
+
+
+@contextmanager
+def explained(where: str) -> Any:
+    """Turn an error of an evaluation into one that the engine shows as it is."""
+    try:
+        yield
+    except EvaluationError as error:
+        raise Explained(f"{error}\n  {where}") from error
+
+
+# -- choices -----------------------------------------------------------------------------------------------------------
+
+
+def chooser(cursor: Cursor) -> Callable[[Sequence[Any]], Any]:
+    """What compiled actions choose with. A tuple of numbers is the disjuncts of an action, a list the members of a
+    set.
+    """
+    every_choice = getattr(cursor, "every_choice", False)
+
+    def choose(options: Sequence[Any]) -> Any:
+        if len(options) == 1 and not every_choice:
+            return options[0]
+        taken = cursor.choose(Options(options))
+        return taken.option
+
+    return choose
+
+
+class Chosen(Held):
+    """A member of a set that an action chose."""
+
+    def __init__(self, option: Value) -> None:
+        super().__init__(option)
+        self.option = option
+
+
+class Way(Chosen):
+    """A disjunct that an action chose. It is not shown, since the changes say enough."""
+
+    def shown(self) -> str:
+        return ""
+
+
+class Options(Sequence[Chosen]):
+    """The options of a choice. Each is worked out when it is taken."""
+
+    def __init__(self, options: Sequence[Any]) -> None:
+        self._options = options
+        self._kind = Way if isinstance(options, tuple) else Chosen
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._kind(self._options[number])

@@ -1,0 +1,191 @@
+"""Specifications with their configurations, on the engine: counts, verdicts, counterexamples, errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tla import explorer, files
+
+from fencepost import OptionError, Result, check
+from fencepost.behaviours import to_itf
+from fencepost.cli.main import main
+from fencepost.language import loading
+from fencepost.language.seam import Model, language_of
+from fencepost.tla.errors import SpecificationError
+
+VOTES = r"""---- MODULE Votes ----
+EXTENDS Naturals, FiniteSets, Sequences, TLC
+CONSTANTS Voters, Most
+VARIABLES voted, log
+
+ASSUME Enough == Most > 0
+
+Init == voted = [v \in Voters |-> FALSE] /\ log \in {<<>>, <<"empty">>}
+
+\* A voter votes, once.
+Vote(v) ==
+  /\ ~voted[v]
+  /\ voted' = [voted EXCEPT ![v] = TRUE]
+  /\ log' = IF Len(log) < Most THEN Append(log, "vote") ELSE log
+
+Forget == /\ log' = <<>>
+          /\ UNCHANGED voted
+
+Next == (\E v \in Voters : Vote(v)) \/ Forget
+Spec == Init /\ [][Next]_<<voted, log>>
+
+\* The log is short.
+Short == Len(log) < 3
+Wrong == Len(log) + "a" > 3
+Fewer == Cardinality({v \in Voters : voted[v]}) < 2
+Grows == Len(log') >= Len(log)
+Seen == voted
+Same == Permutations(Voters)
+====
+"""
+
+CONFIG = "CONSTANTS Voters = {v1, v2, v3} Most = 2\nSPECIFICATION Spec\nINVARIANT Short\nCHECK_DEADLOCK FALSE\n"
+
+
+@pytest.fixture
+def votes(tmp_path: Path) -> Path:
+    (tmp_path / "Votes.tla").write_text(VOTES)
+    (tmp_path / "Votes.cfg").write_text(CONFIG)
+    return tmp_path / "Votes.tla"
+
+
+def with_sections(votes: Path, sections: str) -> Path:
+    votes.with_suffix(".cfg").write_text(CONFIG + sections)
+    return votes
+
+
+def checked(votes: Path, engine: str = "auto", **options: Any) -> Result:
+    return check(str(votes), engine=engine, **options)
+
+
+def model(votes: Path, *definitions: str) -> Model:
+    return loading.configured(loading.find(str(votes)), None, definitions)
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto", "embedded"])
+@pytest.mark.parametrize(
+    "sections",
+    ["", "CONSTRAINT Fewer", "ACTION_CONSTRAINT Grows", "VIEW Seen", "CONSTRAINT Fewer ACTION_CONSTRAINT Grows"],
+)
+def test_states_are_counted_as_by_a_plain_search(votes: Path, sections: str, engine: str) -> None:
+    result = checked(with_sections(votes, sections), engine)
+    assert not result.violations and result.complete
+    if "VIEW" not in sections:
+        plain = explorer.Model(votes, CONFIG + sections).search()
+        assert (result.distinct_states, result.generated_states, result.depth) == plain.numbers
+    else:
+        assert result.distinct_states == 8
+
+
+def test_one_of_the_states_that_a_symmetry_exchanges(votes: Path) -> None:
+    whole, reduced = checked(votes), checked(with_sections(votes, "SYMMETRY Same"))
+    assert (whole.distinct_states, reduced.distinct_states) == (27, 13)
+    assert reduced.symmetry == ("Voters",)
+    assert checked(votes, symmetry=False).distinct_states == 27
+
+
+def test_a_counterexample_is_in_tla(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(votes), "-D", "Most = 4", "--config", str(votes.with_suffix(".cfg"))]) == 12
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert "The log is short.".split() in lines
+    assert ["0", "initial", "state"] in lines and ["log", '<<"empty">>'] in lines
+    assert any(line[2:] == ["Vote(v1)", "Votes.tla:12"] for line in lines)
+    assert ["log", "appended", '"vote"'] in lines and ["voted", "[v1]", "FALSE", "→", "TRUE"] in lines
+
+
+def test_a_counterexample_in_other_formats(votes: Path) -> None:
+    result = check(str(votes), constants={"Most": "4"})
+    state = json.loads(to_itf(result.must_violate("Short")))["states"][0]
+    assert state["log"] == {"#tup": ["empty"]} and state["Most"] == {"#bigint": "4"}
+    assert state["voted"]["#map"][0] == ["v1", False]
+    document = json.loads(result.to_json())
+    assert document["violation"]["trace"][0]["state"]["voted"] == {"v1": False, "v2": False, "v3": False}
+    assert "Votes.tla:12" in result.to_html()
+
+
+def test_an_error_has_its_place_its_line_and_the_way_there(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(with_sections(votes, "INVARIANT Wrong"))]) == 75
+    out = capsys.readouterr().out
+    assert f"{votes}:24:10: " in out
+    assert '  24 | Wrong == Len(log) + "a" > 3\n     |          ^^^^^^^^^^^^^^\n' in out
+    assert "while evaluating invariant Wrong" in out and "The shortest way to where it was raised: 1 state" in out
+
+
+def test_an_assumption_is_judged_first(votes: Path) -> None:
+    result = check(str(votes), constants={"Most": "0"})
+    assert [(each.kind, each.name) for each in result.violations] == [("assumption", "Enough")]
+
+
+def test_deadlocks_are_looked_for_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
+    module = tmp_path / "Ends.tla"
+    module.write_text(
+        files.module("Ends", "EXTENDS Naturals", "VARIABLE x", "Init == x = 0", "Next == x < 2 /\\ x' = x + 1")
+    )
+    module.with_suffix(".cfg").write_text("INIT Init NEXT Next")
+    assert [each.kind for each in checked(module).violations] == ["deadlock"]
+    assert checked(module, deadlock=False).holds
+    module.with_suffix(".cfg").write_text("INIT Init NEXT Next CHECK_DEADLOCK FALSE")
+    assert checked(module).holds
+    assert main(["check", str(module), "--deadlock"]) == 11
+
+
+def test_a_module_without_a_behaviour_has_only_assumptions(tmp_path: Path) -> None:
+    module = tmp_path / "Sums.tla"
+    module.write_text("---- MODULE Sums ----\nEXTENDS Naturals\nASSUME 1 + 1 = 2\n====")
+    module.with_suffix(".cfg").write_text("")
+    assert checked(module).holds
+
+
+def test_constants_of_the_command_line(votes: Path) -> None:
+    given = model(votes, "Most=1 + 2", "Voters={a, b}").constants
+    assert {name: str(value) for name, value in given.items()} == {"Voters": "{a, b}", "Most": "3"}
+    with pytest.raises(OptionError, match="no constant Mast: did you mean Most"):
+        model(votes, "Mast=1")
+    with pytest.raises(OptionError, match="no expression"):
+        model(votes, "Most=1 +")
+
+
+def test_what_a_configuration_lacks(votes: Path) -> None:
+    votes.with_suffix(".cfg").write_text("CONSTANT Most = 2 SPECIFICATION Spec")
+    with pytest.raises(SpecificationError, match="constant Voters has no value"):
+        model(votes)
+    with_sections(votes, "INVARIANT Shirt")
+    with pytest.raises(SpecificationError, match=r"Votes.cfg:5:11: .*Shirt.*did you mean Short"):
+        model(votes)
+    votes.with_suffix(".cfg").unlink()
+    with pytest.raises(OptionError, match="has no configuration"):
+        model(votes)
+
+
+def test_a_model_is_given_by_words(votes: Path) -> None:
+    whole = model(votes, "Most=1+2")
+    language = language_of(whole)
+    packed = language.packed(whole)
+    assert packed is not None
+    again = language.unpacked(packed)
+    assert again.constants == whole.constants and language.digest(again) == language.digest(whole)
+
+
+def test_a_table_of_states_is_of_its_specification(votes: Path, tmp_path: Path) -> None:
+    space = tmp_path / "space"
+    assert main(["check", str(votes), "--engine", "reference", "--states", str(space)]) == 0
+    assert main(["witness", str(space), "--where", "len(log) = 2"]) == 0
+
+
+def test_a_search_goes_on_from_a_checkpoint(votes: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    assert not checked(votes, "embedded", max_depth=2, checkpoint=saved, checkpoint_every=0.0).complete
+    assert checked(votes, "embedded", resume=saved).distinct_states == 27
+
+
+def test_a_specification_is_shown(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(votes)]) == 0
+    assert "  Vote(v)\n      A voter votes, once.\n" in capsys.readouterr().out
