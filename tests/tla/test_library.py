@@ -41,6 +41,12 @@ def test_an_operator_that_is_refused_says_why() -> None:
         refused.function(1, Set([1]))
 
 
+def test_modules_of_proofs_have_what_they_extend() -> None:
+    assert library.exports("TLAPS") == {}
+    theorems = library.exports("FiniteSetTheorems")
+    assert theorems is not None and {"Cardinality", "+", "Injection"} <= theorems.keys()
+
+
 def test_every_refusal_has_a_reason_and_every_operator_a_name_and_a_module() -> None:
     for module in library.modules():
         for name, definition in (library.exports(module) or {}).items():

@@ -17,6 +17,7 @@ from fencepost.tla.library import (
     numbers,
     others,
     sequences,
+    theorems,
     tlc,
 )
 from fencepost.tla.library.definitions import Definition, Module
@@ -54,6 +55,15 @@ _MODULES: dict[str, Module] = {
         others.STATISTICS,
         others.GRAPH_VIZ,
         others.SVG,
+        theorems.TLAPS,
+        theorems.NATURALS_INDUCTION,
+        theorems.WELL_FOUNDED_INDUCTION,
+        theorems.FUNCTION_THEOREMS,
+        theorems.FINITE_SET_THEOREMS,
+        theorems.SEQUENCE_THEOREMS,
+        theorems.BAGS_THEOREMS,
+        theorems.FINITE_SETS_EXT_THEOREMS,
+        theorems.SEQUENCES_EXT_THEOREMS,
     )
 }
 

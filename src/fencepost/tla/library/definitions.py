@@ -73,11 +73,12 @@ class Module:
         """Declare a definition without parameters."""
         self.own[name] = Definition(name, self.name, (), lambda: value)
 
-    def refuse(self, reason: str, **parameters: int) -> None:
-        """Declare operators that are not supported, each with the number of its parameters."""
-        for name, number in parameters.items():
+    def refuse(self, reason: str, **parameters: int | tuple[int, ...]) -> None:
+        """Declare operators that are not supported, each with the number of its parameters, or the arity of each."""
+        for name, wanted in parameters.items():
+            arities = wanted if isinstance(wanted, tuple) else (0,) * wanted
             function = _refusal(f"{name} is not supported: {reason}")
-            self.own[name] = Definition(name, self.name, (0,) * number, function, refused=reason)
+            self.own[name] = Definition(name, self.name, arities, function, refused=reason)
 
     def definitions(self) -> Mapping[str, Definition]:
         """All operators of the module and of those that it extends, by name."""

@@ -38,7 +38,7 @@ def _may_precede(one: dict[Value, Value], other: dict[Value, Value]) -> bool:
     return any(one.get(each, 0) < other.get(each, 0) for each in {**one, **other})
 
 
-VECTOR_CLOCKS.refuse("TLC gives an order that depends on its hash table", CausalOrder=4)
+VECTOR_CLOCKS.refuse("TLC gives an order that depends on its hash table", CausalOrder=(0, 1, 1, 1))
 
 # -- Quorum ------------------------------------------------------------------------------------------------------------
 
