@@ -219,10 +219,10 @@ class Compiler:
     # -- units --------------------------------------------------------------------------------------------------------
 
     def fresh(self, text: str) -> str:
-        """A new name for a global."""
+        """A new name for a global. It ends in an underscore, and that of a variable in a digit."""
         plain = _NOT_IN_NAMES.sub("_", text)
         number = self._numbers[plain] = self._numbers.get(plain, 0) + 1
-        return f"{plain}__{number}"
+        return f"{plain}_{number}_"
 
     def unit(
         self, text: str, place: ast.Place, names: Iterable[Symbol], write: Rule, first: tuple[str, ...] = ()
