@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fencepost.tla import ast, config, modules, roots
+from fencepost.tla import ast, config, modules, order, roots
 from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.facts import called
+from fencepost.tla.interning import strings_of
 from fencepost.tla.modules import Replacements
 from fencepost.tla.runtime import Choose, Successor, ways_through
 from fencepost.tla.symbols import BuiltIn, Defined, Scope
@@ -42,6 +43,8 @@ class Model:
     def __init__(self, path: Path, text: str, libraries: Sequence[Path] = ()) -> None:
         self.config = config.read(text.encode(), str(path.with_suffix(".cfg")))
         loaded = modules.load(path, libraries)
+        configured = [value for each in self.config.constants for value in (each.arguments, each.value)]
+        order.use(strings_of(loaded, configured))
         self.specification = loaded.with_replacements(self._replacements(set(loaded.loaded.names)))
         self.names = [each.name for each in self.specification.variables]
         self.compiler = ActionCompiler(self._constants(), self.names)
@@ -97,7 +100,7 @@ class Model:
         while level and len(known) <= most:
             counts.depth += 1
             level = [new for state in level for new in self._expanded(state, known, counts)]
-        counts.distinct = len(known)
+        counts.distinct, counts.depth = len(known), max(1, counts.depth)
         return counts
 
     def _expanded(self, state: State, known: set[State], counts: Counts) -> list[State]:
