@@ -173,3 +173,15 @@ def test_deep_expressions_and_proofs_are_not_explained() -> None:
         "an error of syntax is here or below, in an expression that is nested deeply"
     )
     assert message("---- MODULE A ----\nTHEOREM x <1> foo\n====").endswith("an error of syntax is here or below")
+
+
+def test_lists_nested_too_deeply_are_refused_before_they_crash_the_parser() -> None:
+    assert message("---- MODULE A ----\nA == " + "/\\ " * 1000 + "1\n====") == (
+        "2:6: more than 300 lists with bullets stand inside each other"
+    )
+
+
+def test_much_that_does_not_fit_takes_no_time() -> None:
+    assert message("---- MODULE A ----\nA == " + "x " * 20000 + "\n====") == (
+        '2:8: expected an operator or a definition, found "x"'
+    )

@@ -108,6 +108,8 @@ EXPRESSIONS = {
     "[A]_<<x, y>>": "Square(Name(A) Tuple([Name(x) Name(y)]))",
     "<<A>>_x": "Angle(Name(A) Name(x))",
     "WF_<<x, y>>(A)": "Fairness(WF Tuple([Name(x) Name(y)]) Name(A))",
+    "WF_F(x, y)(A)": "Fairness(WF Apply(Name(F) [Name(x) Name(y)]) Name(A))",
+    "LET I == INSTANCE M WITH F <- [] IN x": ("Let([Instance(I [] M [Substitution(F Name([]))] False)] Name(x))"),
     "SF_x(A)": "Fairness(SF Name(x) Name(A))",
     "IF a THEN b ELSE c": "If(Name(a) Name(b) Name(c))",
     "CASE a -> 1 [] b -> 2 [] OTHER -> 3": ("Case([Arm(Name(a) Number(1)) Arm(Name(b) Number(2))] Number(3))"),

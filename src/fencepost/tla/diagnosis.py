@@ -1,7 +1,8 @@
-"""What is wrong with a module that cannot be parsed: the first token that does not fit, and what could stand there.
+"""What is wrong with a module: the first token that does not fit, and what could stand there.
 
-The parser recovers from errors and does not explain them. So the text is read again, by a recogniser that follows the
-grammar of *Specifying Systems* from left to right and stops at the first token that no module has there.
+The parser recovers from errors, which can take minutes, and does not explain them. So every text is read twice. The
+first to read it is a recogniser that follows the grammar of *Specifying Systems* from left to right, and stops at the
+first token that no module has there.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from fencepost.tla.operators import OPERATORS, RESERVED, SPELLINGS, name_of
 from fencepost.tla.source import Source
 
 _DEEPEST = 100
-"""Expressions nested deeper than this are not explained."""
+"""Expressions nested deeper than this are not recognised."""
 
-_SOMEWHERE = "an error of syntax is here or below"
+_MOST_LISTS = 300
 
 _QUANTIFIERS = frozenset(("\\A", "\\E", "\\AA", "\\EE", "\\forall", "\\exists", "∀", "∃"))
 _SAME = {
@@ -61,44 +62,66 @@ _UNITS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """``column`` counts a tab as blanks up to the next multiple of eight."""
+    """``text`` without Unicode's other forms of marks. ``start`` and ``end`` count in the row of `Source.rows`."""
 
     kind: str
     text: str
-    column: int
-    place: Place
+    row: int
+    start: int
+    end: int
+    source: Source
+
+    @property
+    def column(self) -> int:
+        return self.start + 1
+
+    @property
+    def place(self) -> Place:
+        return self.source.place_in_row(self.row, self.start, self.end)
 
     def __str__(self) -> str:
         return f'"{self.text}"' if self.text else "the end of the file"
 
 
-def syntax_error(source: Source, otherwise: Place) -> SpecificationError:
-    """The error in a file that the parser refuses. ``otherwise`` is the place that the parser dislikes: it counts if
-    the file looks right here, or if its expressions are nested too deeply.
+def check_syntax(source: Source) -> bool:
+    """Whether the modules of a file are recognised. False if an expression is nested too deeply for that.
+
+    Raises :class:`SpecificationError` for the first error of syntax.
     """
+    tokens = _tokens(source)
     try:
-        _Recogniser(_tokens(source)).file()
+        _Recogniser(tokens).file()
     except _Unexpected as error:
-        return SpecificationError(str(error), error.place)
+        raise SpecificationError(str(error), error.place) from None
     except _TooDeepError:
-        return SpecificationError(f"{_SOMEWHERE}, in an expression that is nested deeply", otherwise)
-    return SpecificationError(_SOMEWHERE, otherwise)
+        _check_bullets(tokens)
+        return False
+    return True
+
+
+def _check_bullets(tokens: list[_Token]) -> None:
+    """Lists inside each other stand in different columns. The parser crashes if too many are open."""
+    bullets = [token for token in tokens if name_of(token.text) in ("/\\", "\\/")]
+    columns = {token.column for token in bullets}
+    if len(columns) > _MOST_LISTS:
+        raise SpecificationError(
+            f"more than {_MOST_LISTS} lists with bullets stand inside each other", bullets[0].place
+        )
 
 
 def _tokens(source: Source) -> list[_Token]:
-    made = [_token(source, row, line, match) for row, line in enumerate(source.rows) for match in _matches(line)]
-    return [*made, _Token("eof", "", 0, source.end())]
+    made = [_token(source, row, match) for row, line in enumerate(source.rows) for match in _matches(line)]
+    last = made[-1]
+    return [*made, _Token("eof", "", last.row, last.end - 1, last.end, source)]
 
 
 def _matches(line: str) -> Iterator[re.Match[str]]:
     return (match for match in _TOKEN.finditer(line) if match.lastgroup != "blank")
 
 
-def _token(source: Source, row: int, line: str, match: re.Match[str]) -> _Token:
-    text = _SAME.get(match.group(), match.group())
-    start, end = (len(line[:offset].encode()) for offset in match.span())
-    place = Place(source.file, row + 1, source.column(row, start) + 1, row + 1, source.column(row, end))
-    return _Token(_kind(str(match.lastgroup), text), text, match.start() + 1, place)
+def _token(source: Source, row: int, match: re.Match[str]) -> _Token:
+    text = _SAME.get(match[0], match[0])
+    return _Token(_kind(str(match.lastgroup), text), text, row, *match.span(), source)
 
 
 def _kind(group: str, text: str) -> str:
@@ -172,7 +195,7 @@ class _Recogniser:
         self._take()
 
     def _begins_line(self, at: int) -> bool:
-        return at == 0 or self._tokens[at - 1].place.line < self._tokens[at].place.line
+        return at == 0 or self._tokens[at - 1].row < self._tokens[at].row
 
     def _is_definition(self, at: int) -> bool:
         """Whether a definition begins at a token, as ``==`` follows what can stand before it."""
@@ -202,16 +225,22 @@ class _Recogniser:
         found = self._next
         if found.kind == "bad":
             return _Unexpected(f"{found} means nothing in TLA+{_HABITS.get(found.text, '')}", found.place)
+        if self._is_reserved(what):
+            return _Unexpected(f"{found.text} is a reserved word, not a name", found.place)
         if found.kind == "eof" and what.startswith(("a definition", '"===="')):
             return _Unexpected('the module has no end: a line "===="', found.place)
         return _Unexpected(f"expected {what}, found {found}{self._hint(what, found)}", found.place)
+
+    def _is_reserved(self, what: str) -> bool:
+        is_name = what.startswith(("a name", "the name")) or self._text(self._at + 1) == "=="
+        return is_name and self._next.text in RESERVED and not self._is_beyond
 
     def _hint(self, what: str, found: _Token) -> str:
         if self._is_beyond and found.kind not in ("eof", "end"):
             return f": it must stand to the right of {_where(self._bullets[-1], found)}"
         if found.text in _HABITS and found.kind != "string" and _is_habit(what, found.text):
             return _HABITS[found.text]
-        return ": it is a reserved word" if found.kind == "word" and what in ("a name", "a definition") else ""
+        return ""
 
     # -- modules and units ---------------------------------------------------------------------------------------------
 
@@ -249,7 +278,7 @@ class _Recogniser:
         self._check_end_of_list()
 
     def _check_end_of_list(self) -> None:
-        if self._next.kind == "name" and not self._begins_line(self._at):
+        if self._next.kind == "name" and not self._begins_line(self._at) and not self._is_definition(self._at):
             raise self._unexpected('"," or a definition')
 
     def _variables(self) -> None:
@@ -309,7 +338,13 @@ class _Recogniser:
             raise self._unexpected("the name of a constant or a variable")
         self._take()
         self._expect("<-")
-        self._argument()
+        if self._next.kind == "operator" and self._is_end_of_substitution(self._at + 1):
+            self._take()
+        else:
+            self._argument()
+
+    def _is_end_of_substitution(self, at: int) -> bool:
+        return self._text(at) in (",", "IN") or self._begins_line(at)
 
     # -- definitions ---------------------------------------------------------------------------------------------------
 
@@ -538,8 +573,11 @@ class _Recogniser:
         else:
             self._subscript()
         self._expect("(")
-        self._expression()
+        self._many(self._argument)
         self._expect(")")
+        if self._accept("("):
+            self._expression()
+            self._expect(")")
 
     def _qualified(self) -> None:
         self._name()
@@ -666,8 +704,8 @@ def _shown(text: str) -> str:
 
 
 def _where(opened: _Token, found: _Token) -> str:
-    line = opened.place.line
-    return f"the {_shown(opened.text)}" + ("" if line == found.place.line else f" of line {line}")
+    line = opened.row + 1
+    return f"the {_shown(opened.text)}" + ("" if line == found.row + 1 else f" of line {line}")
 
 
 _UNIT_RULES: dict[str, Callable[[_Recogniser], None]] = {

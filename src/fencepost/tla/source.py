@@ -104,14 +104,16 @@ class Source:
         """What the parser sees. It has the same lines; where a line has tabs, its columns are not the file's."""
         return b"\n".join(self._code_lines)
 
-    @property
+    @cached_property
     def rows(self) -> list[str]:
         """The lines of `code`."""
         return [line.decode() for line in self._code_lines]
 
-    def end(self) -> Place:
-        """The place of the last character that is not blank."""
-        return self._places.end()
+    def place_in_row(self, row: int, start: int, end: int) -> Place:
+        """The place of the characters from ``start`` to before ``end`` in one of `rows`."""
+        line = self.rows[row]
+        first, last = (self.column(row, len(line[:each].encode())) for each in (start, end))
+        return Place(self.file, row + 1, first + 1, row + 1, last)
 
     def end_of(self, row: int, byte: int) -> tuple[int, int]:
         """The end of what ends before a byte of a line of `code`, blanks left out."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from fencepost.errors import naming_extra
 from fencepost.tla import ast
-from fencepost.tla.diagnosis import syntax_error
+from fencepost.tla.diagnosis import check_syntax
 from fencepost.tla.errors import SpecificationError
 from fencepost.tla.operators import OPERATORS, RESERVED, Operator, name_of
 from fencepost.tla.source import Source
@@ -34,9 +34,13 @@ def parse(text: bytes, file: str) -> tuple[ast.Module, ...]:
     parser is not installed.
     """
     source = Source(text, file)
+    recognised = check_syntax(source)
     root = _parser().parse(source.code).root_node
     if root.has_error:
-        raise syntax_error(source, _Builder(source).place(_first_error(root)))
+        where = "" if recognised else ", in an expression that is nested deeply"
+        raise SpecificationError(
+            f"an error of syntax is here or below{where}", _Builder(source).place(_first_error(root))
+        )
     return tuple(_Builder(source).build(node) for node in root.named_children if node.type == "module")
 
 
