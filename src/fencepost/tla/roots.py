@@ -22,10 +22,13 @@ MOST_ACTIONS = 4096
 """The most actions that one ``\\E`` is taken apart into. Beyond, it stays a choice of one action."""
 
 
+Key = tuple[ast.Place, Scope, tuple[Value, ...], tuple[Value, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """An action of ``Next``. ``name`` and ``arguments`` are those of the innermost operator around it, ``place`` is
-    that of its formula, and ``values`` are those of the names that are free in the formula.
+    that of its formula, ``scope`` its scope, and ``values`` are those of the names that are free in the formula.
     """
 
     name: str
@@ -33,6 +36,12 @@ class Root:
     place: ast.Place
     action: Action
     values: tuple[Value, ...]
+    scope: Scope
+
+    @property
+    def key(self) -> Key:
+        """Two actions with the same key have the same steps."""
+        return self.place, self.scope, self.arguments, self.values
 
     @property
     def title(self) -> str:
@@ -58,13 +67,15 @@ class _Piece:
         return _Piece(node, scope, self.name, self.parameters, self.names)
 
 
-def actions(node: ast.Expression, scope: Scope, name: str, compiler: ActionCompiler) -> list[Root]:
+def actions(
+    node: ast.Expression, scope: Scope, name: str, compiler: ActionCompiler, names: Mapping[Local, Value] | None = None
+) -> list[Root]:
     """The actions of a next-state formula, in the order of the text. ``name`` is that of an action around which
-    there is no operator.
+    there is no operator. ``names``: the values of the names around the formula.
 
     Raises :class:`fencepost.tla.errors.SpecificationError` for what cannot be compiled.
     """
-    return list(_Splitter(compiler).roots(_Piece(node, scope, name)))
+    return list(_Splitter(compiler).roots(_Piece(node, scope, name, (), names or {})))
 
 
 class _Splitter:
@@ -95,6 +106,7 @@ class _Splitter:
             piece.node.place,
             self._compiled[key],
             tuple(piece.names[each] for each in names),
+            piece.scope,
         )
 
     def _parts(self, piece: _Piece) -> list[_Piece] | None:
