@@ -35,6 +35,7 @@ CORNERS = {
     "Implied": (4, 7, 4),
     "InDefinition": (4, 5, 4),
     "Instance": (4, 6, 3),
+    "LambdaChoice": (4, 6, 4),
     "LetAction": (4, 9, 3),
     "LetTuple": (4, 5, 4),
     "LetValue": (5, 6, 5),
@@ -44,6 +45,7 @@ CORNERS = {
     "Negated": (4, 4, 4),
     "Nested": (4, 5, 4),
     "NoMembers": (4, 5, 4),
+    "OperatorChoice": (3, 4, 3),
     "Parallel": (4, 5, 4),
     "Parametrised": (4, 9, 3),
     "Passed": (4, 5, 4),
@@ -59,6 +61,24 @@ CORNERS = {
     "TestedFirst": (3, 3, 3),
     "Tuples": (4, 17, 2),
 }
+
+
+FREE = {
+    "After": (20, 20, 4),
+    "Boxed": (14, 28, 3),
+    "Chosen": (28, 63, 3),
+    "Members": (16, 41, 2),
+    "Named": (21, 53, 4),
+    "PrimedExpression": (11, 18, 4),
+    "Queue": (57, 84, 13),
+    "Subsets": (98, 595, 5),
+}
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_many_initial_states_generate_the_states_that_tlc_generates(name: str) -> None:
+    model = Model(SPECIFICATIONS / "Corners.tla", f"INIT Free\nNEXT {name}\nCONSTRAINT Within")
+    assert model.search().numbers == FREE[name]
 
 
 @pytest.mark.parametrize("name", CORNERS)

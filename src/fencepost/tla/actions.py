@@ -155,6 +155,8 @@ class ActionCompiler(Compiler):
             return any(self.chooses(each, scope) for each in results)
         if isinstance(node, ast.Let):
             return self.chooses(node.body, scope.let(node))
+        if isinstance(node, ast.Lambda):
+            return self.chooses(node.body, self.analysis.inner(node, node.parameters, scope).scope)
         if isinstance(node, Itself | ast.Name | ast.Qualified | ast.Part | ast.Apply):
             return self._application_chooses(node, scope)
         return isinstance(node, ast.Square) or (isinstance(node, ast.Angle) and self.chooses(node.action, scope))
@@ -169,7 +171,7 @@ class ActionCompiler(Compiler):
         if isinstance(symbol, Substituted):
             return self.chooses(symbol.value, symbol.scope)
         if isinstance(symbol, ast.Lambda):
-            return self.chooses(symbol.body, self.analysis.inner(symbol, symbol.parameters, found.scope).scope)
+            return self.chooses(symbol, found.scope)
         if not isinstance(symbol, Defined) or isinstance(symbol.body, ast.Function):
             return False
         return self._definition_chooses(symbol) or any(self.chooses(*each) for each in found.arguments)

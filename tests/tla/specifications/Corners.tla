@@ -47,6 +47,8 @@ PassedPrime == Both(x' = (x + 1) % 4, UNCHANGED rest)
 PassedChoice == Both(\E q \in Quorums : x \in q, Turn /\ UNCHANGED rest)
 PassedOperator == Do(Bump, 1) /\ UNCHANGED rest
 PassedLambda == Do(LAMBDA n : x' = (x + n) % 4 /\ UNCHANGED rest, 2)
+LambdaChoice == Do(LAMBDA n : n < 3 \/ n > 1, x) /\ Turn /\ UNCHANGED rest
+OperatorChoice == Do(Holds, {1, 2}) /\ Turn /\ UNCHANGED rest
 Chosen == OneOf(LAMBDA n : x' = (x + n) % 4, {1, 2}) /\ UNCHANGED rest
 InDefinition == LET next == x' IN next = (x + 1) % 4 /\ UNCHANGED rest
 LetAction == LET Go(n) == x' = (x + n) % 4 IN (Go(1) \/ Go(2)) /\ UNCHANGED rest
