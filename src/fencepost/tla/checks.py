@@ -91,9 +91,12 @@ def recursive(
     count = len(definition.parameters) if isinstance(definition, ast.Operator) else 0
     if count != parameter.arity:
         raise SpecificationError(
-            f"{parameter.name} is declared RECURSIVE with {_arguments(parameter.arity)}, and defined with {count}",
+            f"{parameter.name} is declared RECURSIVE with {taken(parameter.arity)}, and defined with {count}",
             definition.place,
         )
+    if isinstance(definition, ast.Operator) and definition.parameters and definition.parameters[-1].arity:
+        # SANY looks at the last parameter alone.
+        raise SpecificationError(f"{parameter.name} is RECURSIVE, so it takes no operators", definition.place)
     return definition
 
 
@@ -111,7 +114,7 @@ def _already(symbol: Symbol) -> str:
             return f"is defined in line {symbol.place.line} of {symbol.place.file}"
 
 
-def _arguments(count: int) -> str:
+def taken(count: int) -> str:
     return "no arguments" if count == 0 else "1 argument" if count == 1 else f"{count} arguments"
 
 
@@ -139,6 +142,15 @@ def _is_visible(scope: LetScope, name: str, place: ast.Place) -> bool:
     if declared is not None:
         return here > (declared.place.line, declared.place.column)
     return here > (unit.place.end_line, unit.place.end_column)
+
+
+def _is_in_its_domain(symbol: Symbol, place: ast.Place) -> bool:
+    """Whether a place is inside the domain of a function, where the function is not known yet."""
+    body = symbol.body if isinstance(symbol, Defined) else None
+    if not isinstance(body, ast.Function) or body.place.file != place.file:
+        return False
+    start, end = body.place, body.body.place
+    return (start.line, start.column) < (place.line, place.column) < (end.line, end.column)
 
 
 def known_names(scope: Chain) -> Iterator[str]:
@@ -215,12 +227,12 @@ class _Names:
         if isinstance(symbol, Instantiated):
             raise SpecificationError(f"{symbol.name} is an instance: write {symbol.name}!Name", node.place)
         if count != expected:
-            wanted = f"an operator with {_arguments(expected)} is expected here" if expected else "a value is expected"
-            raise SpecificationError(f"{_written(node)} takes {_arguments(max(count, 0))}, and {wanted}", node.place)
+            wanted = f"an operator with {taken(expected)} is expected here" if expected else "a value is expected"
+            raise SpecificationError(f"{_written(node)} takes {taken(max(count, 0))}, and {wanted}", node.place)
 
     def _resolve(self, node: ast.Name, scope: Chain) -> Symbol:
         symbol = lookup(scope, node.text, node.place)
-        if symbol is None:
+        if symbol is None or _is_in_its_domain(symbol, node.place):
             raise SpecificationError(self._unknown(node.text, scope), node.place)
         self.symbols[node] = symbol
         return symbol
@@ -251,7 +263,7 @@ class _Names:
     def _expect(self, arguments: Sequence[ast.Expression], wanted: Sequence[int], name: str, place: ast.Place) -> None:
         """Notes which arguments must be operators. Raises SpecificationError if there are too many or too few."""
         if len(arguments) != len(wanted):
-            raise SpecificationError(f"{name} takes {_arguments(len(wanted))}, and {len(arguments)} are given", place)
+            raise SpecificationError(f"{name} takes {taken(len(wanted))}, and {len(arguments)} are given", place)
         for argument, arity in zip(arguments, wanted, strict=True):
             if arity:
                 self._expect_operator(argument, arity)
@@ -259,7 +271,7 @@ class _Names:
     def _expect_operator(self, argument: ast.Expression, arity: int) -> None:
         if not isinstance(argument, ast.Name | ast.Qualified | ast.Lambda | ast.Part):
             raise SpecificationError(
-                f"an operator with {_arguments(arity)} is expected here, and this is a value", argument.place
+                f"an operator with {taken(arity)} is expected here, and this is a value", argument.place
             )
         self.operators[argument] = arity
 
@@ -332,7 +344,7 @@ class _Names:
             raise SpecificationError("a LAMBDA can only be the argument of an operator", node.place)
         if expected != len(node.parameters):
             raise SpecificationError(
-                f"an operator with {_arguments(expected)} is expected here, and this LAMBDA takes"
+                f"an operator with {taken(expected)} is expected here, and this LAMBDA takes"
                 f" {len(node.parameters)}",
                 node.place,
             )
@@ -388,7 +400,7 @@ class _Names:
         count = sum(1 if each.is_tuple else len(each.names) for each in bounds)
         if len(node.arguments) not in (1, count):
             raise SpecificationError(
-                f"the function takes {_arguments(count)}, and {len(node.arguments)} are given", node.place
+                f"the function takes {taken(count)}, and {len(node.arguments)} are given", node.place
             )
 
     # units
@@ -432,7 +444,7 @@ class _Names:
             )
         if len(takes(symbol)) != arity:
             raise SpecificationError(
-                f"{name} takes {_arguments(arity)} in module {node.module}, and {len(takes(symbol))} here", node.place
+                f"{name} takes {taken(arity)} in module {node.module}, and {len(takes(symbol))} here", node.place
             )
         return symbol
 

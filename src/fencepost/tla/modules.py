@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 from fencepost.tla import ast, library, syntax
-from fencepost.tla.checks import Checker, hint, recursive
-from fencepost.tla.errors import SpecificationError
+from fencepost.tla.checks import Checker, hint, recursive, taken, takes
+from fencepost.tla.errors import ConfigurationError, SpecificationError
 from fencepost.tla.scopes import (
     Definition,
     Entry,
@@ -50,13 +50,15 @@ class Assumption:
 class Replacements:
     """What a configuration replaces: ``names`` by other names (``x <- y``), and ``values``, which somebody gives.
 
-    ``names_in`` and ``values_in`` do so in one module: ``x <- [M] y``.
+    ``names_in`` and ``values_in`` do so in one module: ``x <- [M] y``. ``places`` has the places of names in the
+    configuration, for errors.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     values: frozenset[str] = frozenset()
     names_in: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     values_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    places: Mapping[str, ast.Place] = field(default_factory=dict)
 
 
 class Specification:
@@ -86,8 +88,7 @@ class Specification:
         are replaced by a definition, and then the definitions that are replaced by a value.
         """
         named = [self.scope.find(name) for name in self.replacements.values]
-        inside = [symbol for symbols in self._world.replaced_in.values() for symbol in symbols.values()]
-        every = [*self._declared(), *named, *inside]
+        every = [*self._declared(), *named, *self._world.replaced_everywhere.values()]
         return tuple(dict.fromkeys(each for each in every if isinstance(each, Constant)))
 
     def _declared(self) -> list[Symbol]:
@@ -112,58 +113,62 @@ class Specification:
 
     def named(self, name: str, what: str, place: ast.Place | None = None) -> Symbol:
         """What a name of the configuration stands for, such as that of an invariant. Raises
-        :class:`SpecificationError`, which says ``what`` the name should be and where it stands.
+        :class:`ConfigurationError`, which says ``what`` the name should be and where it stands.
         """
         symbol = self.scope.find(name)
         if symbol is None:
             known = [each for each, entry in self.loaded.names.items() if entry.place is not None]
-            raise SpecificationError(f"{what} {name} is not defined in {self.loaded.name}{hint(name, known)}", place)
+            raise ConfigurationError(f"{what} {name} is not defined in {self.loaded.name}{hint(name, known)}", place)
         return symbol
 
     def with_replacements(self, replacements: Replacements) -> Specification:
-        """The same specification, in which a configuration replaces names. Raises :class:`SpecificationError` for a
-        name that no module has.
+        """The same specification, in which a configuration replaces names. Raises :class:`ConfigurationError` for a
+        name that the module does not have.
         """
         return Specification(self.loaded, self.files, replacements)
 
     def _replace(self) -> None:
-        for name, other in self.replacements.names.items():
-            entry = self._replaceable(name, self.loaded)
-            self._world.replaced[entry] = self._other(entry, other)
-        for name in self.replacements.values:
+        given = self.replacements
+        for name in given.values:
             entry = self._replaceable(name, self.loaded)
             if not entry.is_declared:
                 self._world.replaced[entry] = _given(entry)
-        for module, names in self.replacements.names_in.items():
-            for name, other in names.items():
-                entry = self._replaceable(name, self._module(module))
-                self._world.replaced_in.setdefault(module, {})[name] = self._other(entry, other)
-        for module, values in self.replacements.values_in.items():
+        for module, values in given.values_in.items():
             for name in values:
                 entry = self._replaceable(name, self._module(module))
-                self._world.replaced_in.setdefault(module, {})[name] = _given(entry)
+                self._world.replaced_everywhere[entry] = _given(entry)
+        for name, other in given.names.items():
+            entry = self._replaceable(name, self.loaded)
+            self._world.replaced[entry] = self._other(entry, other, given.names)
+        for module, names in given.names_in.items():
+            for name, other in names.items():
+                entry = self._replaceable(name, self._module(module))
+                self._world.replaced_everywhere[entry] = self._other(entry, other, names)
+
+    def _error(self, message: str, name: str) -> ConfigurationError:
+        return ConfigurationError(message, self.replacements.places.get(name))
 
     def _replaceable(self, name: str, loaded: Loaded) -> Entry:
         entry = loaded.names.get(name)
         if entry is None:
-            raise SpecificationError(
-                f"the configuration replaces {name}, which {loaded.name} does not define{hint(name, loaded.names)}"
-            )
+            raise self._error(f"{loaded.name} does not define {name}{hint(name, loaded.names)}", name)
         return entry.original
 
-    def _other(self, entry: Entry, other: str) -> Substituted:
-        if other not in self.loaded.names:
-            raise SpecificationError(
-                f"the configuration replaces {entry.name} by {other}, which {self.loaded.name} does not define"
-                f"{hint(other, self.loaded.names)}"
-            )
-        place = entry.place or self.root.place
-        return Substituted(entry.name, ast.Name(other, place=place), self.scope)
+    def _other(self, entry: Entry, other: str, names: Mapping[str, str]) -> Substituted:
+        name = entry.name
+        if other in names:
+            raise self._error(f"{name} is replaced by {other}, which is replaced itself", name)
+        symbol = self.scope.find(other)
+        if symbol is None:
+            raise self._error(f"{self.loaded.name} does not define {other}{hint(other, self.loaded.names)}", name)
+        if entry.arity != len(takes(symbol)):
+            raise self._error(f"{name} takes {taken(entry.arity)}, and {other} {len(takes(symbol))}", name)
+        return Substituted(name, ast.Name(other, place=entry.place or self.root.place), self.scope)
 
     def _module(self, name: str) -> Loaded:
         found = modules_of(self.loaded)
         if name not in found:
-            raise SpecificationError(f"the configuration names module {name}, which is not part of {self.loaded.name}")
+            raise self._error(f"module {name} is not part of {self.loaded.name}{hint(name, found)}", name)
         return found[name]
 
 
@@ -298,6 +303,11 @@ def _merge(loaded: Loaded, entry: Entry, place: ast.Place) -> None:
         )
 
 
+def _is_like(one: Entry, other: Entry) -> bool:
+    """Whether two declarations say the same. Then the second counts for nothing, as in TLC."""
+    return one.is_declared and one.is_variable == other.is_variable and one.arity == other.arity
+
+
 class _Reader:
     """Reads the units of a module one by one. A unit sees what stands above it."""
 
@@ -307,6 +317,7 @@ class _Reader:
         self.scope = loader.world.own(loaded, outer).scope(loaded)
         self.checker = Checker(self.scope, self._find_instance)
         self.units: tuple[ast.Unit, ...] = ()
+        self.promised: set[str] = set()
 
     def _find_instance(self, instance: ast.Instance) -> Loaded:
         found = self.loaded.instances[instance] = self.loader.find(instance.module, self.loaded, instance.place)
@@ -319,6 +330,9 @@ class _Reader:
         self.checker.finish()
 
     def _unit(self, unit: ast.Unit) -> None:
+        if self.promised and not isinstance(unit, ast.Recursive | ast.Operator | ast.Function | ast.Instance):
+            names = " and ".join(sorted(self.promised))
+            raise SpecificationError(f"{names} is declared RECURSIVE: define it above this line", unit.place)
         match unit:
             case ast.Constants() | ast.Variables():
                 self._declare(unit)
@@ -339,9 +353,12 @@ class _Reader:
 
     def _declare(self, unit: ast.Constants | ast.Variables) -> None:
         for parameter in unit.parameters:
-            self.checker.must_be_new(parameter.name, parameter.place)
-            self.loaded.is_pure = False
-            self._add(Entry(parameter.name, self.loaded, parameter, is_variable=isinstance(unit, ast.Variables)))
+            entry = Entry(parameter.name, self.loaded, parameter, is_variable=isinstance(unit, ast.Variables))
+            known = self.loaded.names.get(parameter.name)
+            if known is None or not _is_like(known, entry):
+                self.checker.must_be_new(parameter.name, parameter.place)
+                self.loaded.is_pure = False
+                self._add(entry)
 
     def _add(self, entry: Entry) -> None:
         self.loaded.names[entry.name] = entry
@@ -352,10 +369,12 @@ class _Reader:
             self.checker.must_be_new(parameter.name, parameter.place)
             definition = recursive(parameter, definitions)
             self.loaded.recursive[parameter.name] = parameter
+            self.promised.add(parameter.name)
             self._add(Entry(parameter.name, self.loaded, definition, is_local=definition.is_local))
 
     def _define(self, name: str, unit: Definition, is_local: bool = False) -> None:
         known = self.loaded.names.get(name)
+        self.promised.discard(name)
         if known is None or known.node is not unit:
             self.checker.must_be_new(name, unit.place)
             self._add(Entry(name, self.loaded, unit, is_local=is_local))

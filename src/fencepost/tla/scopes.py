@@ -73,8 +73,16 @@ class Entry:
 
     @property
     def arity(self) -> int:
-        """The number of arguments that a constant takes."""
-        return self.node.arity if isinstance(self.node, ast.Parameter) else 0
+        """The number of arguments that it takes."""
+        if self.through is not None:
+            return self.through.arity
+        match self.node:
+            case ast.Parameter(arity=arity):
+                return arity
+            case ast.Operator(parameters=parameters) | Shipped(parameters=parameters):
+                return len(parameters)
+            case _:
+                return 0
 
     @property
     def place(self) -> ast.Place | None:
@@ -431,13 +439,15 @@ def expressions(node: ast.Node) -> Iterator[ast.Expression]:
 
 
 class World:
-    """All realms of a specification. ``replaced`` has the symbols of names that the configuration replaces."""
+    """All realms of a specification. ``replaced`` has the symbols of names that the configuration replaces, and
+    ``replaced_everywhere`` those that it replaces in one module, and so in all instances of it.
+    """
 
     def __init__(self) -> None:
         self.language = Language()
         self.realms: dict[Instantiated, Realm] = {}
         self.replaced: dict[Entry, Symbol] = {}
-        self.replaced_in: dict[str, dict[str, Symbol]] = {}
+        self.replaced_everywhere: dict[Entry, Symbol] = {}
         self._own: dict[Loaded, Realm] = {}
 
     def own(self, loaded: Loaded, at: Chain | None = None) -> Realm:
@@ -526,7 +536,7 @@ class Realm:
     def _replaced(self, entry: Entry) -> Symbol | None:
         if self.instance is None and entry in self.world.replaced:
             return self.world.replaced[entry]
-        return self.world.replaced_in.get(entry.owner.name, {}).get(entry.name)
+        return self.world.replaced_everywhere.get(entry)
 
     def _made(self, entry: Entry) -> Symbol:
         node = entry.node

@@ -1,0 +1,130 @@
+"""What an expression reaches: its level, and what in it cannot be evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
+
+from fencepost.tla import ast, library, parts
+from fencepost.tla.errors import SpecificationError
+from fencepost.tla.levels import ACTION, CONSTANT, STATE, TEMPORAL
+from fencepost.tla.operators import LEVELS
+from fencepost.tla.scopes import Chain, within
+from fencepost.tla.symbols import BuiltIn, Defined, Local, Scope, Substituted, Symbol, Variable
+
+Place = tuple[ast.Node, Scope]
+"""An expression and its scope."""
+
+
+def level(expression: ast.Expression, scope: Scope, known: Mapping[Local, int] | None = None) -> int:
+    """The level of an expression: 0 for a constant, 1 for what reads the state, 2 for an action, 3 for a temporal
+    formula. ``known`` has the levels of parameters. Those of all others are constants.
+    """
+    highest = CONSTANT
+    waiting: list[Place] = [(expression, scope)]
+    while waiting and highest < TEMPORAL:
+        node, at = waiting.pop()
+        own, inside = _own_level(node, at, known or {})
+        highest = max(highest, own)
+        waiting += inside
+    return highest
+
+
+def _own_level(node: ast.Node, scope: Scope, known: Mapping[Local, int]) -> tuple[int, list[Place]]:
+    """The level that an expression has at least, and the expressions whose levels count as well."""
+    match node:
+        case ast.Square() | ast.Angle():
+            return ACTION, []
+        case ast.Fairness() | ast.Unbounded(quantifier="\\AA" | "\\EE"):
+            return TEMPORAL, []
+        case ast.Name() | ast.Qualified() | ast.Part():
+            return _level_of(symbol_of(node, scope), known, _inside(node, scope))
+        case ast.Apply(operator=ast.Name(text=text)) if text in LEVELS:
+            return LEVELS[text], []
+        case _:
+            return CONSTANT, _inside(node, scope)
+
+
+def _level_of(symbol: Symbol, known: Mapping[Local, int], inside: list[Place]) -> tuple[int, list[Place]]:
+    match symbol:
+        case Variable():
+            return STATE, []
+        case Local():
+            return known.get(symbol, CONSTANT), []
+        case Defined():
+            return symbol.level, inside
+        case Substituted():
+            return CONSTANT, [(symbol.value, symbol.scope), *inside]
+        case _:
+            return CONSTANT, inside
+
+
+def symbol_of(node: ast.Name | ast.Qualified | ast.Part, scope: Scope) -> Symbol:
+    """The symbol of a name, or the definition that a part of a definition is."""
+    chain = cast(Chain, scope)
+    if isinstance(node, ast.Part):
+        return parts.resolve(node, chain)[0]
+    if isinstance(node, ast.Qualified) and len(chain.instances(node.steps)) < len(node.steps):
+        return parts.resolve(node, chain)[0]
+    return scope.symbol(node)
+
+
+def _inside(node: ast.Node, scope: Scope) -> list[Place]:
+    return list(within(node, cast(Chain, scope)))
+
+
+def refuse_unsupported(roots: Iterable[Place]) -> None:
+    """Raises :class:`SpecificationError` for the first operator or form that cannot be evaluated, in these expressions
+    and in the definitions that they use.
+    """
+    for node, scope in _reached(roots):
+        why = _why_not(node, scope)
+        if why:
+            raise SpecificationError(why, node.place)
+
+
+def _reached(roots: Iterable[Place]) -> Iterator[Place]:
+    """All expressions inside expressions and inside the definitions that they use, each once."""
+    seen: set[Symbol] = set()
+    waiting = list(roots)[::-1]
+    while waiting:
+        node, scope = waiting.pop()
+        yield node, scope
+        waiting += reversed(_inside(node, scope))
+        if isinstance(node, ast.Name | ast.Qualified | ast.Part):
+            symbol = symbol_of(node, scope)
+            if symbol not in seen:
+                seen.add(symbol)
+                waiting += _meaning(symbol)
+
+
+def _meaning(symbol: Symbol) -> list[Place]:
+    match symbol:
+        case Defined():
+            return [(symbol.body, symbol.scope)]
+        case Substituted():
+            return [(symbol.value, symbol.scope)]
+        case _:
+            return []
+
+
+def _why_not(node: ast.Node, scope: Scope) -> str:
+    match node:
+        case ast.Decimal(text=text):
+            return f"{text} is a real number, and only integers can be evaluated"
+        case ast.Unbounded(quantifier="\\AA" | "\\EE"):
+            return f"{node.quantifier} hides a variable, and that cannot be evaluated: quantify over a set instead"
+        case ast.Name() | ast.Qualified():
+            symbol = symbol_of(node, scope)
+            return _why_not_operator(symbol) if isinstance(symbol, BuiltIn) else ""
+        case _:
+            return ""
+
+
+def _why_not_operator(symbol: BuiltIn) -> str:
+    if symbol.module:
+        reason = library.definition(symbol).refused
+        return f"{symbol.name} is not supported: {reason}" if reason else ""
+    if symbol.name == "-+->":
+        return "-+-> is not supported: write the assumption and the guarantee as two properties"
+    return ""
