@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fencepost.tla import ast, library, parts
@@ -114,6 +115,10 @@ def _already(symbol: Symbol) -> str:
             return f"is defined in line {symbol.place.line} of {symbol.place.file}"
 
 
+def _given(count: int) -> str:
+    return "1 is given" if count == 1 else f"{count or 'none'} are given"
+
+
 def taken(count: int) -> str:
     return "no arguments" if count == 0 else "1 argument" if count == 1 else f"{count} arguments"
 
@@ -186,6 +191,7 @@ class _Names:
         self.locals: dict[ast.Node, tuple[Local, ...]] = {}
         self.arguments: dict[ast.Node, tuple[ast.Expression, ...]] = {}
         self.operators: dict[ast.Node, int] = {}
+        self.old_values: dict[Symbol, ast.Expression] = {}
         self.implicit: dict[tuple[ast.Instance, str], Symbol] = {}
         self.errors: list[SpecificationError] = []
 
@@ -229,25 +235,33 @@ class _Names:
         if count != expected:
             wanted = f"an operator with {taken(expected)} is expected here" if expected else "a value is expected"
             raise SpecificationError(f"{_written(node)} takes {taken(max(count, 0))}, and {wanted}", node.place)
+        if any(takes(symbol)[given:]):
+            raise SpecificationError(f"{_written(node)} takes an operator, and cannot be passed itself", node.place)
 
     def _resolve(self, node: ast.Name, scope: Chain) -> Symbol:
         symbol = lookup(scope, node.text, node.place)
         if symbol is None or _is_in_its_domain(symbol, node.place):
-            raise SpecificationError(self._unknown(node.text, scope), node.place)
+            raise SpecificationError(self._unknown(node.text, scope, node.place), node.place)
         self.symbols[node] = symbol
         return symbol
 
-    def _unknown(self, name: str, scope: Chain) -> str:
+    def _unknown(self, name: str, scope: Chain, place: ast.Place) -> str:
         below = _defined_below(scope.home.loaded, name)
+        if below is not None and below.line <= place.line:
+            return f"{name} uses itself: declare it with RECURSIVE above its definition"
         if below is not None:
             return f"{name} is not defined above this line, but in line {below.line}: move its definition up"
-        return f"{name} is not defined{hint(name, known_names(scope))}"
+        shown = "-" if name == "-." else name
+        module = next((each for each in library.modules() if name in (library.exports(each) or {})), None)
+        if module is not None:
+            return f"{shown} is not defined: module {module} defines it, so write EXTENDS {module}"
+        return f"{shown} is not defined{hint(name, known_names(scope))}"
 
     def _resolve_qualified(self, node: ast.Qualified, scope: Chain) -> tuple[ast.Expression, ...]:
         """Gives ``I!Op`` its symbol. The arguments in it."""
         first = lookup(scope, node.steps[0].name, node.place)
         if first is None:
-            raise SpecificationError(self._unknown(node.steps[0].name, scope), node.place)
+            raise SpecificationError(self._unknown(node.steps[0].name, scope, node.place), node.place)
         if not isinstance(first, Instantiated):
             self.symbols[node], arguments = parts.resolve(node, scope)
             return arguments
@@ -263,7 +277,7 @@ class _Names:
     def _expect(self, arguments: Sequence[ast.Expression], wanted: Sequence[int], name: str, place: ast.Place) -> None:
         """Notes which arguments must be operators. Raises SpecificationError if there are too many or too few."""
         if len(arguments) != len(wanted):
-            raise SpecificationError(f"{name} takes {taken(len(wanted))}, and {len(arguments)} are given", place)
+            raise SpecificationError(f"{name} takes {taken(len(wanted))}, and {_given(len(arguments))}", place)
         for argument, arity in zip(arguments, wanted, strict=True):
             if arity:
                 self._expect_operator(argument, arity)
@@ -344,8 +358,7 @@ class _Names:
             raise SpecificationError("a LAMBDA can only be the argument of an operator", node.place)
         if expected != len(node.parameters):
             raise SpecificationError(
-                f"an operator with {taken(expected)} is expected here, and this LAMBDA takes"
-                f" {len(node.parameters)}",
+                f"an operator with {taken(expected)} is expected here, and this LAMBDA takes {len(node.parameters)}",
                 node.place,
             )
         return [(node.body, self._bind(node, node.parameters, scope))]
@@ -367,7 +380,9 @@ class _Names:
         return [*((unit, inner) for unit in named), (node.body, inner)]
 
     def _except(self, node: ast.Except, scope: Chain) -> Sequence[Item]:
-        at = scope.inner({"@": Local("@", 0, node.place)})
+        old = Local("@", 0, node.place)
+        self.old_values[old] = node.function
+        at = scope.inner({"@": old})
         items: list[Item] = [(node.function, scope)]
         for update in node.updates:
             items += [(each, scope) for step in update.path if isinstance(step, tuple) for each in step]
@@ -375,8 +390,10 @@ class _Names:
         return items
 
     def _at(self, node: ast.At, scope: Chain) -> Sequence[Item]:
-        if scope.find("@") is None:
+        old = scope.find("@")
+        if old is None:
             raise SpecificationError("@ has a meaning only in the new value of an EXCEPT", node.place)
+        self.symbols[node] = old
         return ()
 
     def _fields(self, node: ast.Record | ast.RecordSet, scope: Chain) -> Sequence[Item]:
@@ -400,7 +417,7 @@ class _Names:
         count = sum(1 if each.is_tuple else len(each.names) for each in bounds)
         if len(node.arguments) not in (1, count):
             raise SpecificationError(
-                f"the function takes {taken(count)}, and {len(node.arguments)} are given", node.place
+                f"the function takes {taken(count)}, and {_given(len(node.arguments))}", node.place
             )
 
     # units
@@ -456,7 +473,7 @@ def _position(error: SpecificationError) -> tuple[int, int]:
 def _written(node: ast.Expression) -> str:
     match node:
         case ast.Name():
-            return node.text
+            return "-" if node.text == "-." else node.text
         case ast.Qualified():
             return "!".join([*(step.name for step in node.steps), node.text])
         case _:
@@ -507,6 +524,18 @@ _RULES: Mapping[type[ast.Node], Callable[[_Names, Any, Chain], Sequence[Item]]] 
 
 # -- levels ------------------------------------------------------------------------------------------------------------
 
+_PASSING = frozenset({"Print", "PrintT", "TLCEval"})
+"""The operators of the library that take any formula."""
+
+
+def _shipped(symbol: BuiltIn) -> Signature:
+    """The levels of an operator of the library: it may apply each operator that it gets to each value that it gets."""
+    arities = takes(symbol)
+    values = [j for j, arity in enumerate(arities) if arity == 0]
+    carried = frozenset((i, k, j) for i, arity in enumerate(arities) for k in range(arity) for j in values)
+    return replace(plain(symbol.arity, TEMPORAL if symbol.name in _PASSING else ACTION), carried=carried)
+
+
 _LOGIC = frozenset(("~", "/\\", "\\/", "=>", "<=>"))
 _ANY = _LOGIC | {"[]", "<>", "~>", "-+->"}
 _MOST = {"'": STATE, "UNCHANGED": STATE, **dict.fromkeys(_ANY, TEMPORAL)}
@@ -550,7 +579,7 @@ class _Levels:
             return known or plain(len(symbol.parameters), ACTION)
         assert isinstance(symbol, BuiltIn)
         if symbol.module:
-            return plain(symbol.arity, TEMPORAL if symbol.module == "TLC" else ACTION)
+            return _shipped(symbol)
         own = LEVELS.get(symbol.name, CONSTANT)
         return plain(symbol.arity, _MOST.get(symbol.name, ACTION), own == CONSTANT, own)
 
@@ -673,8 +702,11 @@ class _Levels:
         units = [self.levels[each].uncounted() for each in node.definitions if each in self.levels]
         return join([self.levels[node.body], *units])
 
-    def _at(self, node: ast.Node) -> Level:
+    def _literal(self, node: ast.Node) -> Level:
         return Level()
+
+    def _at(self, node: ast.At) -> Level:
+        return self.levels[self.names.old_values[self.names.symbols[node]]]
 
     # units
 
@@ -717,6 +749,8 @@ class _Levels:
         return join([Level(level.own), *parts]).without(self.names.locals[node])
 
     def _substitution(self, name: str, value: Operand, most: int, place: ast.Place) -> None:
+        if value.signature is not None and any(each <= STATE for each in value.signature.most):
+            raise SpecificationError(f"{name} cannot be an operator that primes what it takes", place)
         if value.level.own > most:
             raise SpecificationError(
                 f"{name} can be at most {NAMES[most]} in this module, and this is {NAMES[value.level.own]}", place
@@ -724,7 +758,7 @@ class _Levels:
 
 
 _LEVELS: Mapping[type[ast.Node], Callable[[_Levels, Any], Level]] = {
-    **dict.fromkeys((ast.Number, ast.Decimal, ast.String, ast.At), _Levels._at),
+    **dict.fromkeys((ast.Number, ast.Decimal, ast.String), _Levels._literal),
     **dict.fromkeys((ast.Qualified, ast.Part), _Levels._qualified),
     **dict.fromkeys((ast.If, ast.Case, ast.Record, ast.Label), _Levels._formulas),
     **dict.fromkeys(
@@ -733,6 +767,7 @@ _LEVELS: Mapping[type[ast.Node], Callable[[_Levels, Any], Level]] = {
     ),
     **dict.fromkeys((ast.Square, ast.Angle, ast.Fairness), _Levels._subscripted),
     **dict.fromkeys((ast.Assumption, ast.Theorem), _Levels._formula),
+    ast.At: _Levels._at,
     ast.Name: _Levels._name,
     ast.Apply: _Levels._apply,
     ast.Junction: _Levels._junction,

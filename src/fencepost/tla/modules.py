@@ -392,14 +392,20 @@ class _Reader:
     def _instantiate(self, unit: ast.Instance) -> None:
         self.checker.check(unit)
         if unit.name:
-            self.checker.must_be_new(unit.name, unit.place)
-            self._add(Entry(unit.name, self.loaded, unit, is_local=unit.is_local))
+            self._name_instance(unit)
             return
         other = self.loaded.instances[unit]
         for name in other.names:
             entry = exported(other, name)
             if entry is not None:
                 self._import(unit, entry)
+
+    def _name_instance(self, unit: ast.Instance) -> None:
+        """The first of two instances with one name counts, as in TLC."""
+        known = self.loaded.names.get(unit.name)
+        if known is None or not isinstance(known.node, ast.Instance) or known.through is not None:
+            self.checker.must_be_new(unit.name, unit.place)
+            self._add(Entry(unit.name, self.loaded, unit, is_local=unit.is_local))
 
     def _import(self, unit: ast.Instance, entry: Entry) -> None:
         """A definition of a module that means the same everywhere is that definition, and no other."""
@@ -413,5 +419,8 @@ class _Reader:
             alias=entry.original if is_shared else None,
         )
         known = self.loaded.names.setdefault(entry.name, made)
-        if known is not made and known.is_declared:
-            raise SpecificationError(f"{entry.name} of module {entry.owner.name} is declared here, too", unit.place)
+        if (known.is_declared, known.arity) != (made.is_declared, made.arity):
+            raise SpecificationError(
+                f"{entry.name} of module {entry.owner.name} conflicts with {entry.name} of module {known.owner.name}",
+                unit.place,
+            )

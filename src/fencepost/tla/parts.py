@@ -64,6 +64,7 @@ class _Path:
         self.parameters = symbol.parameters
         self.given = given
         self.written = symbol.name
+        self.is_inside = False
 
     def result(self) -> tuple[Defined, Given]:
         if not isinstance(self.at, ast.Expression | ast.Function):
@@ -106,6 +107,7 @@ class _Path:
         if not 1 <= number <= len(operands):
             raise self._missing(f"{self.written} has {len(operands)} parts, and {_shown(selector)} is chosen")
         self.at, self.scope = operands[number - 1]
+        self.is_inside = True
 
     def _body(self, selector: Given | str) -> None:
         names = _bound_in(self.at)
@@ -123,22 +125,26 @@ class _Path:
         self.given += given
 
     def _label(self, step: ast.Step) -> None:
-        stack = [(self.at, self.scope)]
-        while stack:
-            at, scope = stack.pop()
-            if isinstance(at, ast.Label) and at is not self.at:
-                if at.name == step.name:
-                    self._bind(scope, at.parameters, step.arguments)
-                    self.at, self.scope = at.body, scope
-                    return
-            elif isinstance(at, ast.Label) and at.name == step.name:
-                self.at = at.body
+        """Looks for a label, or for a definition if a ``LET`` was reached."""
+        if self.is_inside and isinstance(self.at, ast.Let) and self._defined_in(self.scope.let(self.at), step):
+            return
+        waiting: list[tuple[ast.Node, Chain, tuple[str, ...]]] = [(self.at, self.scope, ())]
+        while waiting:
+            at, scope, names = waiting.pop()
+            if isinstance(at, ast.Label) and at.name == step.name:
+                self._go_to(at, scope, names, step)
                 return
-            else:
-                if isinstance(at, ast.Let) and self._defined_in(scope.let(at), step):
-                    return
-                stack += reversed(within(at, scope))
+            if not isinstance(at, ast.Label) or at is self.at:
+                inside = within(at, scope)
+                waiting += [(each, inner, names) for each, inner in inside[:-1]]
+                waiting += [(each, inner, names + _bound_in(at)) for each, inner in inside[-1:]]
         raise SpecificationError(f"{self.written} has no part {step.name}", step.place)
+
+    def _go_to(self, label: ast.Label, scope: Chain, names: tuple[str, ...], step: ast.Step) -> None:
+        if set(label.parameters) != set(names):
+            raise self._missing(f"label {label.name} must have the parameters {', '.join(names)}")
+        self._bind(scope, label.parameters, step.arguments)
+        self.at, self.scope = label.body, scope
 
     def _defined_in(self, scope: Chain, step: ast.Step) -> bool:
         """A definition of a ``LET`` that was reached."""

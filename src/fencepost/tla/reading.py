@@ -37,7 +37,10 @@ def _own_level(node: ast.Node, scope: Scope, known: Mapping[Local, int]) -> tupl
             return ACTION, []
         case ast.Fairness() | ast.Unbounded(quantifier="\\AA" | "\\EE"):
             return TEMPORAL, []
-        case ast.Name() | ast.Qualified() | ast.Part():
+        case ast.Part():
+            part, given = parts.resolve(node, cast(Chain, scope))
+            return CONSTANT, [(part.body, part.scope), *((each, scope) for each in given)]
+        case ast.Name() | ast.Qualified():
             return _level_of(symbol_of(node, scope), known, _inside(node, scope))
         case ast.Apply(operator=ast.Name(text=text)) if text in LEVELS:
             return LEVELS[text], []
