@@ -159,6 +159,13 @@ class RewritingLanguage(Language):
     def decoded(self, content: bytes, named: Callable[[str, str], Any]) -> Any:
         return word(content.decode()) if content else UNSET
 
+    def extended(
+        self, model: Rewriting, name: str, holds: Callable[[Any], bool], begin: Callable[[Any], None] | None
+    ) -> Rewriting:
+        made = Rewriting(model.text)
+        made.rules.append(Declared("invariant", holds, name=name))
+        return made
+
     def expression(self, text: str, model: Rewriting) -> Callable[[Any], Any]:
         return lambda cursor: cursor.read(Place.slot).shown().count(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from tla import explorer, files
 
 from fencepost import OptionError, Result, check
-from fencepost.behaviours import to_itf
+from fencepost.behaviours import Expression, to_itf
+from fencepost.checker.engines.options import SearchOptions
 from fencepost.cli.main import main
+from fencepost.explorer.find import find_state
+from fencepost.explorer.session import Session
 from fencepost.language import loading
 from fencepost.language.seam import Model, language_of
 from fencepost.tla.errors import SpecificationError
@@ -43,6 +47,7 @@ Wrong == Len(log) + "a" > 3
 Fewer == Cardinality({v \in Voters : voted[v]}) < 2
 Grows == Len(log') >= Len(log)
 Seen == voted
+Both == [first |-> Len(log), second |-> Len(log')]
 Same == Permutations(Voters)
 ====
 """
@@ -99,6 +104,19 @@ def test_a_counterexample_is_in_tla(votes: Path, capsys: pytest.CaptureFixture[s
     assert ["0", "initial", "state"] in lines and ["log", '<<"empty">>'] in lines
     assert any(line[2:] == ["Vote(v1)", "Votes.tla:12"] for line in lines)
     assert ["log", "appended", '"vote"'] in lines and ["voted", "[v1]", "FALSE", "→", "TRUE"] in lines
+
+
+def test_whole_states_as_tlc_prints_them(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(votes), "-D", "Most=3", "--trace", "tlc"]) == 12
+    out = capsys.readouterr().out
+    assert "State 1: <Initial predicate>\n/\\ voted = (v1 :> FALSE @@ v2 :> FALSE @@ v3 :> FALSE)\n/\\ log = " in out
+    assert " line 12, col 3 to line 14, col 64 of module Votes>\n" in out
+
+
+def test_an_alias_is_of_a_state_and_of_the_next(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_sections(votes, "ALIAS Both")
+    assert main(["check", str(votes), "-D", "Most=3", "--trace", "tlc"]) == 12
+    assert re.search(r"State 2: .*\n/\\ first = 2\n/\\ second = 3\n", capsys.readouterr().out)
 
 
 def test_a_counterexample_in_other_formats(votes: Path) -> None:
@@ -184,6 +202,25 @@ def test_a_search_goes_on_from_a_checkpoint(votes: Path, tmp_path: Path) -> None
     saved = tmp_path / "saved"
     assert not checked(votes, "embedded", max_depth=2, checkpoint=saved, checkpoint_every=0.0).complete
     assert checked(votes, "embedded", resume=saved).distinct_states == 27
+
+
+def test_expressions_of_a_user_are_in_tla(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    everybody = "\\A v \\in Voters : voted[v]"
+    assert main(["check", str(votes), "-D", "Most=3", "--eval", "Len(log) + 1", "--eval", everybody]) == 12
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["0", "initial", "state", "2"] in lines and ["0", "initial", "state", "FALSE"] in lines
+    with pytest.raises(OptionError, match="the name lug is not defined in Votes; did you mean log"):
+        Expression("lug", model(votes))
+    with pytest.raises(OptionError, match="cannot be read as TLA"):
+        Expression("log +", model(votes))
+
+
+def test_a_state_is_found_from_another_one(votes: Path) -> None:
+    session = Session(model(votes))
+    found = find_state(session, "\\A v \\in Voters : voted[v]", None, SearchOptions(), lambda progress: None)
+    assert found.path is not None and len(found.path[1]) == 3
+    again = find_state(session, "Len(log) = 2", session.starts[0], SearchOptions(), lambda progress: None)
+    assert again.path is not None and len(again.path[1]) == 2 - len(session.starts[0].state.variables()["log"].python())
 
 
 def test_a_specification_is_shown(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,10 +21,10 @@ from fencepost.explorer import sandbox
 from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker, why_ended
 from fencepost.explorer.session import Node, Session
 from fencepost.language.context import Disabled, current
-from fencepost.language.declarations import initial, invariant
 from fencepost.language.protocol import cursor_of
-from fencepost.language.seam import Model
+from fencepost.language.seam import Model, language_of
 from fencepost.language.truths import truth
+from fencepost.language.values import Foreign
 from fencepost.semantics import State
 from fencepost.text.numbers import plural
 
@@ -61,7 +61,7 @@ def with_target(protocol: Model, expression: Expression, start: State | None) ->
             return True
         except Exception:
             return True
-        return not truth(found, "the expression is")
+        return not truth(found.python() if isinstance(found, Foreign) else found, "the expression is")
 
     def begin(bound: Any) -> None:
         assert start is not None
@@ -69,17 +69,7 @@ def with_target(protocol: Model, expression: Expression, start: State | None) ->
             if slot.path[0] in protocol.shapes:
                 cursor_of(bound).write(slot, value)
 
-    declared: dict[str, Any] = {
-        "__module__": type(protocol).__module__,
-        "name": protocol.name,
-        TARGET: invariant(not_here),
-    }
-    if start is not None:
-        setups = protocol.declared("initial")
-        declared[setups[0].name if setups else "begin_here"] = initial(begin)
-    made: Model = object.__new__(type(type(protocol).__name__, (type(protocol),), declared))
-    made.__dict__.update(protocol.__dict__)
-    return made
+    return language_of(protocol).extended(protocol, TARGET, not_here, None if start is None else begin)
 
 
 @dataclass(frozen=True)

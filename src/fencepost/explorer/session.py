@@ -19,6 +19,7 @@ from fencepost.behaviours.replay import actor, taken
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.language.declarations import Declared
 from fencepost.language.seam import Model
+from fencepost.language.values import Foreign
 from fencepost.semantics import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
 
 PATIENCE = 10.0
@@ -439,6 +440,5 @@ def _evaluation(found: Evaluated) -> Evaluation:
         text = str(found)
     except (ValueError, RecursionError, MemoryError) as error:  # for example a number with thousands of digits
         return Evaluation(f"(it cannot be written: {str(error).partition(';')[0] or 'it is too large'})")
-    return Evaluation(
-        text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…", found.error is None and found.value is False
-    )
+    value = found.value.python() if isinstance(found.value, Foreign) else found.value
+    return Evaluation(text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…", found.error is None and value is False)

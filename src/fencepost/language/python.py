@@ -8,12 +8,13 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
+from typing import Any
 
 from fencepost.language import loading
 from fencepost.language.constants import Symmetric
-from fencepost.language.declarations import Declared
+from fencepost.language.declarations import Declared, initial, invariant
 from fencepost.language.protocol import Protocol, constants_of, declarations_of, refuse_changed, variables_of
 from fencepost.language.seam import Language
 from fencepost.language.source import declared_as, owners, source_digest
@@ -79,6 +80,17 @@ class Python(Language):
 
     def is_unordered(self, model: Protocol, constant: str) -> bool:
         return constants_of(model)[constant].prefix is not None
+
+    def extended(
+        self, model: Protocol, name: str, holds: Callable[[Any], bool], begin: Callable[[Any], None] | None
+    ) -> Protocol:
+        declared: dict[str, Any] = {"__module__": type(model).__module__, "name": model.name, name: invariant(holds)}
+        if begin is not None:
+            setups = model.declared("initial")
+            declared[setups[0].name if setups else "begin_here"] = initial(begin)
+        made: Protocol = object.__new__(type(type(model).__name__, (type(model),), declared))
+        made.__dict__.update(model.__dict__)
+        return made
 
     def packages(self, model: Protocol) -> Collection[str]:
         return owners(type(model))

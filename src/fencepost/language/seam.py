@@ -145,6 +145,16 @@ class Language(ABC):
         """
         raise ValueError("this language has no values of its own")
 
+    @abstractmethod
+    def extended(
+        self, model: Any, name: str, holds: Callable[[Any], bool], begin: Callable[[Any], None] | None
+    ) -> Model:
+        """The model with one more invariant. Its initial state is set up by ``begin``, if given."""
+
+    def traces(self) -> Mapping[str, Callable[[Any], str]]:
+        """Other ways to tell a behaviour, by name, each a function of a :class:`fencepost.Trace`."""
+        return {}
+
     def expression(self, text: str, model: Any) -> Callable[[Any], Value] | None:
         """A user's expression, as a function of a bound model. None if users write expressions in Python.
 

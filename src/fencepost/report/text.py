@@ -6,7 +6,7 @@ the same :class:`Line`, so they show the same content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -86,9 +86,15 @@ class Line:
         return printable("".join(text for text, _ in self.spans)).rstrip()
 
 
-def story(result: Findings, *, width: int = WIDTH, profile: bool = False) -> str:
-    """The whole result as plain text of at most ``width`` columns (longer words are not broken)."""
-    return "\n".join(line.text for line in story_lines(result, width, profile)) + "\n"
+Told = Callable[[Trace], str]
+"""Tells a behaviour in other words than the story does."""
+
+
+def story(result: Findings, *, width: int = WIDTH, profile: bool = False, told: Told | None = None) -> str:
+    """The whole result as plain text of at most ``width`` columns (longer words are not broken). ``told`` tells its
+    behaviours.
+    """
+    return "\n".join(line.text for line in story_lines(result, width, profile, told)) + "\n"
 
 
 def trace_story(trace: Trace, *, width: int = WIDTH) -> str:
@@ -102,27 +108,28 @@ def steps_story(trace: Trace, *, width: int = WIDTH) -> str:
     return "\n".join(line.text for lines in moments for line in lines) + "\n"
 
 
-def render(result: Findings, console: Console, *, profile: bool = False) -> None:
+def render(result: Findings, console: Console, *, profile: bool = False, told: Told | None = None) -> None:
     """Print the whole result in colour, in the width of a Rich console. ``profile`` adds the measurements of the
-    compiler and the engine.
+    compiler and the engine. ``told`` tells its behaviours.
     """
     from rich.text import Text
 
-    for line in story_lines(result, console.width, profile):
+    for line in story_lines(result, console.width, profile, told):
         text = Text(no_wrap=True, overflow="fold")
         for piece, style in line.spans:
             text.append(printable(piece), STYLES.get(style, ""))
         console.print(text)
 
 
-def story_lines(result: Findings, width: int = WIDTH, profile: bool = False) -> list[Line]:
+def story_lines(result: Findings, width: int = WIDTH, profile: bool = False, told: Told | None = None) -> list[Line]:
     """The whole result, in lines of ``width`` columns."""
-    return list(_Story(max(width, NARROWEST)).result(result, profile))
+    return list(_Story(max(width, NARROWEST), told).result(result, profile))
 
 
 class _Story:
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, told: Told | None = None) -> None:
         self.width = width
+        self.told = told
 
     def result(self, result: Findings, profile: bool) -> Iterator[Line]:
         yield from self.verdict(verdict(result))
@@ -232,6 +239,9 @@ class _Story:
 
     def steps(self, trace: Trace) -> Iterator[Line]:
         """A behaviour step by step, with a line along the left of a lasso's loop."""
+        if self.told is not None:
+            yield from (Line(((line, ""),)) for line in self.told(trace).split("\n"))
+            return
         if trace.loop is None:
             for lines in self.moments(trace):
                 yield from lines

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.files import regular
@@ -54,6 +55,8 @@ class Setup:
     action_constraints: tuple[Formula, ...]
     view: tuple[Formula, ...]
     assumptions: tuple[Formula, ...]
+    alias: tuple[Formula, ...] = ()
+    postconditions: tuple[Formula, ...] = ()
 
     def comment(self, name: str) -> str:
         """The text above a definition."""
@@ -134,6 +137,8 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
             for each in specification.assumptions
             for place in [each.expression.place]
         ),
+        _formulas(specification, () if given.alias is None else (given.alias,), "the alias"),
+        _formulas(specification, given.postconditions, "the postcondition"),
     )
 
 
@@ -209,6 +214,35 @@ def _parsed(name: str, text: str) -> ast.Expression:
         return unit.body
     except (SpecificationError, ValueError, AssertionError):
         raise OptionError(f"-D {name}={text}: this is no expression of TLA+") from None
+
+
+def expression_of(text: str, setup: Setup) -> Callable[[Any, Any], Value]:
+    """A user's expression over a state, as a function of what reads the states before and after. Raises
+    :class:`fencepost.OptionError` if it cannot be read.
+    """
+    try:
+        (module,) = syntax.parse(f"---- MODULE given ----\ngiven == {text}\n====".encode(), COMMAND_LINE)
+        (unit,) = module.units
+        assert isinstance(unit, ast.Operator)
+        _refuse_unknown_names(unit.body, setup.specification)
+        return setup.compiler.expression(unit.body, setup.specification.scope)
+    except (SpecificationError, ValueError, AssertionError) as error:
+        raise OptionError(f"it cannot be read as TLA+: {str(error).splitlines()[0]}") from None
+
+
+def _refuse_unknown_names(node: ast.Node, specification: Specification) -> None:
+    """Raises :class:`SpecificationError` for a name that neither the specification nor the expression defines."""
+    every, waiting = list[ast.Node](), [node]
+    while waiting:
+        every.append(waiting.pop())
+        waiting += ast.parts_of(every[-1])
+    own = {each.name for each in every if isinstance(each, ast.Parameter | ast.Operator | ast.Function)}
+    for each in every:
+        if isinstance(each, ast.Name) and each.text.isidentifier() and each.text not in own | _WORDS:
+            specification.named(each.text, "the name")
+
+
+_WORDS = {"TRUE", "FALSE", "BOOLEAN", "STRING", "DOMAIN", "SUBSET", "UNION", "ENABLED", "UNCHANGED"}
 
 
 def _values(specification: Specification, assigned: Iterable[Assigned]) -> dict[Constant, Value]:

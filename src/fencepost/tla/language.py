@@ -15,8 +15,10 @@ from fencepost.language.declarations import Declared
 from fencepost.language.seam import Language, Model
 from fencepost.language.values import ModelValue, Value
 from fencepost.tla import order
-from fencepost.tla.held import decoded
-from fencepost.tla.protocol import TlaModel
+from fencepost.tla.configured import expression_of
+from fencepost.tla.held import decoded, part
+from fencepost.tla.protocol import TlaDeclared, TlaModel
+from fencepost.tla.traces import whole_states
 
 
 class Tla(Language):
@@ -66,6 +68,21 @@ class Tla(Language):
 
     def members(self, model: TlaModel, constant: str) -> tuple[ModelValue, ...]:
         return model.setup.symmetric[constant]
+
+    def extended(
+        self, model: TlaModel, name: str, holds: Callable[[Any], bool], begin: Callable[[Any], None] | None
+    ) -> TlaModel:
+        made = model.with_declarations([TlaDeclared("invariant", name, holds, None)])
+        if begin is None:
+            return made
+        return made.with_declarations([TlaDeclared("initial", "begin_here", begin, None)], instead="initial")
+
+    def expression(self, text: str, model: TlaModel) -> Callable[[Any], Value]:
+        formula = expression_of(text, model.setup)
+        return lambda bound: part(formula(bound.reader, None))
+
+    def traces(self) -> Mapping[str, Callable[[Any], str]]:
+        return {"tlc": whole_states}
 
     def decoded(self, content: bytes, named: Callable[[str, str], Any]) -> Value:
         return decoded(content, named) if content else UNSET

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fencepost.behaviours.evidence import StateReader
 from fencepost.errors import Explained
 from fencepost.language.context import Cursor, Disabled
 from fencepost.language.declarations import Declared
+from fencepost.language.protocol import cursor_of
 from fencepost.language.seam import Model
 from fencepost.language.values import ModelValue
+from fencepost.semantics import State
 from fencepost.tla import roots
 from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.ast import Place
@@ -91,8 +96,22 @@ class TlaModel(Model):
     def declared(self, kind: str, /) -> list[Declared]:
         return [each for each in self._declared if each.kind == kind]
 
+    @cached_property
+    def alias(self) -> Callable[[State, State], Value] | None:
+        """What ``ALIAS`` makes of a state and the one after it."""
+        for formula in self.setup.alias:
+            made = self.setup.compiler.expression(formula.node, formula.scope)
+            return lambda state, after: made(*(self.bound_to(StateReader(each)).reader for each in (state, after)))
+        return None
+
+    def with_declarations(self, more: Sequence[TlaDeclared], instead: str = "") -> TlaModel:
+        """The model with more declarations, in place of those of the kind ``instead``."""
+        made = copy(self)
+        made._declared = [*(each for each in self._declared if each.kind != instead), *more]
+        return made
+
     @property
-    def every_declaration(self) -> Sequence[Declared]:
+    def every_declaration(self) -> Sequence[TlaDeclared]:
         """All actions and properties."""
         return self._declared
 
@@ -104,17 +123,17 @@ class Bound:
     """A model bound to one state."""
 
     def __init__(self, model: TlaModel, cursor: Cursor) -> None:
-        self.cursor = cursor
+        self._cursor = cursor  # where every language has it
         self.shapes = tuple(model.shapes.values())
 
     @property
     def reader(self) -> Reader:
         """The state, for compiled formulas."""
-        return Reader(self.shapes, self.cursor)
+        return Reader(self.shapes, self._cursor)
 
     def writer(self, prime: str) -> Writer:
         """The state that an action gives values to."""
-        return Writer(self.shapes, self.cursor, prime)
+        return Writer(self.shapes, self._cursor, prime)
 
 
 # -- declarations ------------------------------------------------------------------------------------------------------
@@ -161,7 +180,7 @@ class TlaAction(TlaDeclared):
         root = self._of[tuple(parameters.values())]
         with explained(f"while evaluating {root.title}"):
             then = bound.writer("'")
-            if not root(bound.reader, then, chooser(bound.cursor)):
+            if not root(bound.reader, then, chooser(cursor_of(bound))):
                 raise Disabled
             then.finish()
 
@@ -187,7 +206,7 @@ def _initial(setup: Setup) -> TlaDeclared:
     def function(bound: Bound) -> None:
         with explained("while evaluating the initial states"):
             now = bound.writer("")
-            if not init(now, None, chooser(bound.cursor)):
+            if not init(now, None, chooser(cursor_of(bound))):
                 raise Disabled
             now.finish()
 

@@ -56,6 +56,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         arguments.place,
     )
     option(shown, "--edges", "with --states: every step too")
+    option(
+        shown,
+        "--trace FORMAT",
+        "how a behaviour is printed: changes, or for FILE.tla tlc, whole states as TLC prints them",
+        default="changes",
+        choices=["changes", "tlc"],
+    )
     option(shown, "--profile", "show where the time went")
 
     running = parser.add_argument_group("how it is run")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fencepost.behaviours import Trace
     from fencepost.behaviours.dot import Graph
     from fencepost.checker.engines.interface import Table
+    from fencepost.report.text import Told
 
 
 def add_options(group: Any) -> None:
@@ -33,6 +34,9 @@ def add_options(group: Any) -> None:
     option(group, "--dot FILE", "the graph of a small state space, for Graphviz; the behaviour in red")
     option(group, "--eval EXPR ...", "print the value of EXPR at every step of the behaviour (repeatable)")
 
+
+CHANGES = "changes"
+"""The value of ``--trace`` for the story."""
 
 CONFIGURATION = "configuration"
 """The value of ``--expect`` that stands for the configuration's expected verdict."""
@@ -80,6 +84,7 @@ class Results:
             path = getattr(args, name)
             if path is not None:
                 self._reserve(name, path)
+        self.told = _told(args, protocol)
         self.json_alone = args.json == "-"
         self.graph = self._graph(protocol) if "dot" in self.files else None
 
@@ -142,7 +147,7 @@ class Results:
         if self.json_alone:
             output.say(self._json(result))
             return
-        _print_story(result, self.args.profile)
+        _print_story(result, self.args.profile, self.told)
         if self.args.profile and not result.profile:
             output.say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
         if result.table is not None:
@@ -247,18 +252,31 @@ class Results:
         return False if violated or result.complete else None
 
 
-def _print_story(result: Result, profile: bool) -> None:
+def _told(args: argparse.Namespace, protocol: Model) -> Told | None:
+    """What tells behaviours in place of the story, as ``--trace`` asks. Raises :class:`OptionError` if the protocol's
+    language has no such thing.
+    """
+    asked = getattr(args, "trace", CHANGES)
+    if asked == CHANGES:
+        return None
+    told = language_of(protocol).traces().get(asked)
+    if told is None:
+        raise OptionError(f"--trace {asked} is for specifications in TLA+: leave it out")
+    return told
+
+
+def _print_story(result: Result, profile: bool, told: Told | None) -> None:
     """Print the whole result, in colour on a terminal, else as plain text."""
     from fencepost.report.text import render, story
 
     if not output.is_terminal():
-        output.say(story(result, width=output.width(), profile=profile).rstrip("\n"))
+        output.say(story(result, width=output.width(), profile=profile, told=told).rstrip("\n"))
         return
     from rich.console import Console
 
     console = Console(file=output.stdout(), highlight=False)
     with console.capture() as captured:
-        render(result, console, profile=profile)
+        render(result, console, profile=profile, told=told)
     output.put(captured.get().rstrip("\n") + "\n")
 
 
