@@ -8,10 +8,10 @@ import pytest
 from tla.compiled import Texts
 from tla.explorer import Model
 
-from fencepost.tla import roots, runtime
+from fencepost.tla import roots
 from fencepost.tla.actions import Action
-from fencepost.tla.runtime import Successor, ways_through
-from fencepost.tla.values import EvaluationError, Sequence, Value
+from fencepost.tla.runtime import Choose, Successor, ways_through
+from fencepost.tla.values import EMPTY_SET, EvaluationError, Sequence, Value
 
 SPECIFICATIONS = Path(__file__).with_name("specifications")
 
@@ -122,7 +122,7 @@ def _action(texts: Texts, name: str) -> Action:
 
 
 def _successors(run: roots.Root | Action, now: tuple[Value, ...]) -> list[tuple[Value, ...]]:
-    def way(choose: runtime.Choose) -> Successor | None:
+    def way(choose: Choose) -> Successor | None:
         then = Successor(("x'", "y'"))
         return then if run(now, then, choose) else None
 
@@ -173,7 +173,7 @@ def test_options_that_a_guard_rejects_are_not_chosen(texts: Texts) -> None:
         asked.append(len(options))
         return options[0]
 
-    assert model.step((1, runtime.union_of(), Sequence()), Successor(("x'", "y'", "z'")), choose)
+    assert model.step((1, EMPTY_SET, Sequence()), Successor(("x'", "y'", "z'")), choose)
     assert asked == [2]  # of the eight subsets
 
 
@@ -187,7 +187,7 @@ def test_an_initial_predicate_gives_values_to_variables(tmp_path: Path) -> None:
     body, symbol = texts.defined("Test")
     initial = texts.compiler.initial(body, symbol.scope, "Test")
 
-    def way(choose: runtime.Choose) -> Successor | None:
+    def way(choose: Choose) -> Successor | None:
         state = Successor(("x", "y"))
         return state if initial(state, None, choose) else None
 

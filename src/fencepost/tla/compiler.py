@@ -117,10 +117,7 @@ _OF_STATES = frozenset("' ENABLED UNCHANGED \\cdot [] <> ~> -+->".split())
 
 _RUNTIME: dict[str, Value] = {
     **{each: getattr(runtime, each) for each in "Lazy truth fail field products subsets functions records".split()},
-    **{
-        each: getattr(runtime, each)
-        for each in "functional recursive spread ways chosen no_case applied union_of".split()
-    },
+    **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied".split()},
     **{each: getattr(values, each) for each in "Set Sequence Function apply updated members equal".split()},
     "filtered": sets.filtered,
     "big_union": sets.big_union,
@@ -955,12 +952,7 @@ class Writer:
         return self._variables
 
     def _union(self, one: Argument) -> py.expr:
-        """The union of sets that are written out needs no set of them, which might have to compare infinite sets."""
-        node, frame = one
-        node = unlabelled(node)
-        if not isinstance(node, ast.SetOf):
-            return call("big_union", self.value(node, frame))
-        return call("union_of", *self.values(node.items, frame))
+        return call("big_union", self.value(*one))
 
     def _prime(self, one: Argument) -> py.expr:
         node, frame = one

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from fencepost.tla.ast import Place
 from fencepost.tla.errors import pointed
-from fencepost.tla.sets import Functions, Records, Subsets, Tuples, union
+from fencepost.tla.sets import Functions, Records, Subsets, Tuples
 from fencepost.tla.values import (
-    EMPTY_SET,
     EvaluationError,
     FunctionValue,
     LazyFunction,
@@ -89,14 +88,6 @@ def field(record: Value, name: str) -> Value:
 def products(*sets: Value) -> Tuples:
     r"""``S \X T``."""
     return Tuples([set_of(each, "\\X") for each in sets])
-
-
-def union_of(*sets: Value) -> SetValue:
-    """``UNION {S, T}``."""
-    joined: SetValue = EMPTY_SET
-    for each in sets:
-        joined = union(joined, each)
-    return joined
 
 
 def subsets(of: Value) -> Subsets:

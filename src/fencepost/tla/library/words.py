@@ -297,5 +297,15 @@ UNITS: dict[str, Unit] = {
             "Cardinality DOMAIN _TEPosition IF TLCGet THEN ELSE 1",
             ("level",),
         ),
+        # The files of these differ from one release of the proof system to the next.
+        _unit("TLAPS", "", "", "TLAPS"),
+        _unit("NaturalsInduction", "Integers", "", "NaturalsInduction"),
+        _unit("WellFoundedInduction", "NaturalsInduction", "", "WellFoundedInduction"),
+        _unit("FunctionTheorems", "Functions Integers FiniteSets", "", "FunctionTheorems"),
+        _unit("FiniteSetTheorems", "FiniteSets Integers Functions WellFoundedInduction", "", "FiniteSetTheorems"),
+        _unit("SequenceTheorems", "Sequences Functions", "", "SequenceTheorems"),
+        _unit("BagsTheorems", "Bags", "", "BagsTheorems"),
+        _unit("FiniteSetsExtTheorems", "FiniteSetsExt FiniteSets Integers", "", "FiniteSetsExtTheorems"),
+        _unit("SequencesExtTheorems", "SequencesExt", "", "SequencesExtTheorems"),
     )
 }
