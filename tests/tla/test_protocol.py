@@ -204,12 +204,46 @@ def test_a_search_goes_on_from_a_checkpoint(votes: Path, tmp_path: Path) -> None
     assert checked(votes, "embedded", resume=saved).distinct_states == 27
 
 
+LOCK = r"""---- MODULE Lock ----
+CONSTANT Procs
+VARIABLES waits, holder
+vars == <<waits, holder>>
+Nobody == "nobody"
+Init == waits = {} /\ holder = Nobody
+Ask(p) == p \notin waits /\ holder /= p /\ waits' = waits \cup {p} /\ UNCHANGED holder
+Enter(p) == p \in waits /\ holder = Nobody /\ holder' = p /\ waits' = waits \ {p}
+Leave(p) == holder = p /\ holder' = Nobody /\ UNCHANGED waits
+Next == \E p \in Procs : Ask(p) \/ Enter(p) \/ Leave(p)
+Fair == \A p \in Procs : WF_vars(Enter(p)) /\ WF_vars(Leave(p))
+Strong == \A p \in Procs : SF_vars(Enter(p)) /\ WF_vars(Leave(p))
+Weakly == Init /\ [][Next]_vars /\ Fair
+Strongly == Init /\ [][Next]_vars /\ Strong
+\* Whoever waits enters.
+Enters == \A p \in Procs : p \in waits ~> holder = p
+Patient == [][\A p \in Procs : holder = p => holder' \in {p, Nobody}]_vars
+FreeAgain == []<>(holder = Nobody)
+====
+"""
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto", "embedded"])
+@pytest.mark.parametrize(("spec", "verdict"), [("Weakly", "violated"), ("Strongly", "holds")])
+def test_properties_are_judged_under_fairness(tmp_path: Path, spec: str, verdict: str, engine: str) -> None:
+    (tmp_path / "Lock.tla").write_text(LOCK)
+    (tmp_path / "Lock.cfg").write_text(
+        f"CONSTANT Procs = {{p1, p2}} SPECIFICATION {spec} PROPERTIES Patient FreeAgain Enters"
+    )
+    result = checked(tmp_path / "Lock.tla", engine)
+    assert ("holds" if result.holds else "violated") == verdict
+    assert {each.name.partition(":")[0] for each in result.violations} <= {"Enters"}
+
+
 def test_expressions_of_a_user_are_in_tla(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     everybody = "\\A v \\in Voters : voted[v]"
     assert main(["check", str(votes), "-D", "Most=3", "--eval", "Len(log) + 1", "--eval", everybody]) == 12
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["0", "initial", "state", "2"] in lines and ["0", "initial", "state", "FALSE"] in lines
-    with pytest.raises(OptionError, match="the name lug is not defined in Votes; did you mean log"):
+    with pytest.raises(OptionError, match="the name lug is not defined in Votes: did you mean log"):
         Expression("lug", model(votes))
     with pytest.raises(OptionError, match="cannot be read as TLA"):
         Expression("log +", model(votes))

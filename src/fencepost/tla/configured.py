@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from fencepost.tla import ast, config, order, syntax
 from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.config import Assigned, Config, Entry
 from fencepost.tla.errors import ConfigurationError, SpecificationError
-from fencepost.tla.facts import called, parameters_of, unlabelled
+from fencepost.tla.facts import parameters_of
 from fencepost.tla.interning import strings_of
 from fencepost.tla.modules import Replacements, Specification
-from fencepost.tla.symbols import BuiltIn, Constant, Defined, Scope, Substituted
+from fencepost.tla.reading import refuse_unsupported
+from fencepost.tla.symbols import Constant, Defined, Scope, Substituted
+from fencepost.tla.temporal import Behaviour, Piece, behaviour
 from fencepost.tla.values import EvaluationError, FunctionValue, Set, Value, members
 
 COMMAND_LINE = "-D"
@@ -48,8 +50,7 @@ class Setup:
     config: Config
     constants: Mapping[Constant, Value]
     compiler: ActionCompiler
-    init: Formula | None
-    next: Formula | None
+    behaviour: Behaviour
     invariants: tuple[Formula, ...]
     constraints: tuple[Formula, ...]
     action_constraints: tuple[Formula, ...]
@@ -57,6 +58,7 @@ class Setup:
     assumptions: tuple[Formula, ...]
     alias: tuple[Formula, ...] = ()
     postconditions: tuple[Formula, ...] = ()
+    properties: tuple[Formula, ...] = ()
 
     def comment(self, name: str) -> str:
         """The text above a definition."""
@@ -113,21 +115,22 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
                 module: frozenset(names)
                 for module, names in _by_module((e.module, e.name, "") for e in assigned if e.module).items()
             },
+            {each.name: each.place for each in replaced} | {each.name: each.place for each in assigned},
         )
     )
     variables = [each.name for each in specification.variables]
     constants = _values(specification, assigned)
     constants |= _evaluated(specification, expressions, ActionCompiler(constants, variables))
     _refuse_missing(specification, constants, given)
-    init, step = _behaviour(specification, given)
+    refuse_unsupported(_named(specification, given))
+    compiler = ActionCompiler(constants, variables)
     return Setup(
         specification,
         text,
         given,
         constants,
-        ActionCompiler(constants, variables),
-        init,
-        step,
+        compiler,
+        _behaviour(specification, given, compiler),
         _formulas(specification, given.invariants, "the invariant"),
         _formulas(specification, given.constraints, "the constraint"),
         _formulas(specification, given.action_constraints, "the action constraint"),
@@ -139,13 +142,13 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
         ),
         _formulas(specification, () if given.alias is None else (given.alias,), "the alias"),
         _formulas(specification, given.postconditions, "the postcondition"),
+        _formulas(specification, given.properties, "the property"),
     )
 
 
 def _refuse(given: Config) -> None:
     """Raise for sections that are not supported."""
     for entries, section in (
-        (given.properties, "PROPERTY"),
         (given.postconditions, "POSTCONDITION"),
         (given.possible, "_POSSIBLE"),
     ):
@@ -285,6 +288,16 @@ def _refuse_missing(specification: Specification, constants: Mapping[Constant, V
 # -- formulas ----------------------------------------------------------------------------------------------------------
 
 
+def _named(specification: Specification, given: Config) -> list[tuple[ast.Expression, Scope]]:
+    """All expressions that the configuration names, and the assumptions."""
+    single = (given.specification, given.init, given.next, given.view, given.symmetry, given.alias)
+    many = (given.invariants, given.properties, given.constraints, given.action_constraints)
+    entries = [entry for entry in (*single, *itertools.chain(*many)) if entry is not None]
+    formulas = [_formula(specification, entry, "the name") for entry in entries]
+    assumed = [(each.expression, each.scope) for each in specification.assumptions]
+    return [*((each.node, each.scope) for each in formulas), *assumed]
+
+
 def _formulas(specification: Specification, entries: Iterable[Entry], what: str) -> tuple[Formula, ...]:
     return tuple(_formula(specification, each, what) for each in entries)
 
@@ -298,80 +311,37 @@ def _formula(specification: Specification, entry: Entry, what: str) -> Formula:
     return Formula(entry.name, symbol.body, symbol.scope, symbol.place, symbol.comment)
 
 
-def _behaviour(specification: Specification, given: Config) -> tuple[Formula | None, Formula | None]:
-    """The initial predicate and the next-state action. None for a specification that has only assumptions."""
-    if given.specification is None:
-        if given.init is None and given.next is None and not (given.invariants or given.properties):
-            return None, None
-        if given.init is None or given.next is None:
-            raise ConfigurationError(f"{given.file} names no SPECIFICATION, and not both INIT and NEXT")
-        init = _formula(specification, given.init, "the initial predicate")
-        return init, _formula(specification, given.next, "the next-state action")
-    whole = _formula(specification, given.specification, "the specification")
-    starts, steps = list[Formula](), list[Formula]()
-    for formula in _conjuncts(whole):
-        square = _always(formula)
-        if square is not None:
-            steps.append(square)
-        elif not _is_fairness(formula):
-            starts.append(formula)
-    if len(steps) != 1 or len({each.scope for each in starts}) != 1:
-        raise ConfigurationError(f"{whole.name} is not of the form Init /\\ [][Next]_v", given.specification.place)
-    first = starts[0]
-    if starts[1:]:
-        items = tuple(each.node for each in starts)
-        first = replace(first, node=ast.Junction("/\\", items, place=first.node.place))
-    return first, steps[0]
+def _behaviour(specification: Specification, given: Config, compiler: ActionCompiler) -> Behaviour:
+    """What the configuration names: ``SPECIFICATION``, or ``INIT`` and ``NEXT``. Nothing, if it names none of them.
+    Then only assumptions are judged.
+    """
+    if given.specification is not None:
+        whole = _formula(specification, given.specification, "the specification")
+        return behaviour(whole.node, whole.scope, compiler)
+    if given.init is None and given.next is None and not (given.invariants or given.properties):
+        return Behaviour((), None, ())
+    if given.init is None or given.next is None:
+        raise ConfigurationError(f"{given.file} names no SPECIFICATION, and not both INIT and NEXT")
+    init = _formula(specification, given.init, "the initial predicate")
+    step = _formula(specification, given.next, "the next-state action")
+    return Behaviour((_piece(init),), _piece(step), ())
 
 
-def _conjuncts(formula: Formula) -> Iterator[Formula]:
-    """A temporal formula taken apart at ``/\\``, through definitions."""
-    node = unlabelled(formula.node)
-    if isinstance(node, ast.Junction) and node.operator == "/\\":
-        for each in node.items:
-            yield from _conjuncts(replace(formula, node=each))
-        return
-    if isinstance(node, ast.Name | ast.Qualified | ast.Apply):
-        found = called(node, formula.scope)
-        symbol = found.symbol
-        if isinstance(symbol, BuiltIn) and symbol.name == "/\\" and not symbol.module:
-            for each, scope in found.arguments:
-                yield from _conjuncts(replace(formula, node=each, scope=scope))
-            return
-        if isinstance(symbol, Defined) and not parameters_of(symbol) and not isinstance(symbol.body, ast.Function):
-            if symbol.level == 3:
-                yield from _conjuncts(Formula(symbol.name, symbol.body, symbol.scope, symbol.place, symbol.comment))
-            else:
-                yield _named(formula)
-            return
-    yield formula
+def _piece(formula: Formula) -> Piece:
+    """The formula by its name, so that its actions are those of the definition."""
+    return Piece(ast.Name(formula.name, place=formula.at), formula.scope)
 
 
-def _always(formula: Formula) -> Formula | None:
-    """The action of ``[][action]_v``."""
-    node = formula.node
-    if isinstance(node, ast.Apply) and isinstance(node.operator, ast.Name) and node.operator.text == "[]":
-        inside = node.arguments[0]
-        if isinstance(inside, ast.Square):
-            return _named(replace(formula, node=inside.action, name="Next"))
-    return None
-
-
-def _named(formula: Formula) -> Formula:
-    if isinstance(formula.node, ast.Name | ast.Qualified):
-        symbol = called(formula.node, formula.scope).symbol
-        if isinstance(symbol, Defined):
-            return replace(formula, name=symbol.name, comment=symbol.comment, at=symbol.place)
-    return formula
-
-
-def _is_fairness(formula: Formula) -> bool:
-    node = unlabelled(formula.node)
-    while isinstance(node, ast.Quantified):
-        node = unlabelled(node.body)
-    if isinstance(node, ast.Junction):
-        return all(_is_fairness(replace(formula, node=each)) for each in node.items)
-    return isinstance(node, ast.Fairness)
+def initial_predicate(setup: Setup) -> tuple[ast.Expression, Scope] | None:
+    """The initial predicates as one. None for a specification that has only assumptions."""
+    pieces = setup.behaviour.initial
+    if not pieces:
+        return None
+    if len({piece.scope for piece in pieces}) > 1 or any(piece.names for piece in pieces):
+        raise SpecificationError("initial predicates of several modules are not supported", pieces[-1].node.place)
+    nodes = tuple(piece.node for piece in pieces)
+    whole = nodes[0] if len(nodes) == 1 else ast.Junction("/\\", nodes, place=nodes[0].place)
+    return whole, pieces[0].scope
 
 
 # -- symmetry ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from fencepost.files.digest import running
 from fencepost.language import loading
 from fencepost.language.constants import Symmetric
 from fencepost.language.context import UNSET
-from fencepost.language.declarations import Declared
+from fencepost.language.declarations import TEMPORAL, Declared
 from fencepost.language.seam import Language, Model
 from fencepost.language.values import ModelValue, Value
 from fencepost.tla import order
@@ -59,7 +59,7 @@ class Tla(Language):
         asked: dict[str, Any] = {}
         if model.setup.config.deadlock is not False:
             asked["deadlock"] = True
-        if self.symmetric(model):
+        if self.symmetric(model) and not any(model.declared(kind) for kind in TEMPORAL):
             asked["symmetry"] = True
         return asked
 

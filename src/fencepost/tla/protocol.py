@@ -6,29 +6,32 @@ and write states only through :class:`Reader` and :class:`Writer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fencepost.behaviours.evidence import StateReader
 from fencepost.errors import Explained
 from fencepost.language.context import Cursor, Disabled
-from fencepost.language.declarations import Declared
+from fencepost.language.declarations import Declared, Fairness
 from fencepost.language.protocol import cursor_of
 from fencepost.language.seam import Model
+from fencepost.language.temporal import Formula as TemporalFormula
 from fencepost.language.values import ModelValue
 from fencepost.semantics import State
-from fencepost.tla import roots
+from fencepost.tla import ast, roots
 from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.ast import Place
-from fencepost.tla.configured import Formula, Setup, configuration_of, setup
+from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicate, setup
 from fencepost.tla.describe import described_specification
 from fencepost.tla.held import Held
 from fencepost.tla.modules import load
 from fencepost.tla.places import Reader, Whole, Writer
+from fencepost.tla.temporal import properties
 from fencepost.tla.values import EvaluationError, Value, described
 
 
@@ -84,6 +87,7 @@ class TlaModel(Model):
         self._shapes = {each.name: Whole(each.name) for each in setup.specification.variables}
         self._constants = {each.name: Held(value) for each, value in setup.constants.items()}
         self._declared = [*_declarations(setup)]
+        self.fairness = [*_fairness(setup, self._declared)]  # type: ignore[misc]
 
     @property
     def constants(self) -> Mapping[str, Held]:
@@ -167,17 +171,17 @@ class TlaAction(TlaDeclared):
 
     def __init__(self, name: str, of: Sequence[roots.Root], comment: str) -> None:
         super().__init__("action", name, self._run, of[0].place, comment)
-        self._of = {tuple(map(Held, each.arguments)): each for each in of}
+        self.of = {tuple(map(Held, each.arguments)): each for each in of}
         self.by = None if all(type(argument) is ModelValue for each in of for argument in each.arguments[:1]) else ""
 
     def parameters(self, protocol: Any) -> list[dict[str, Any]]:
-        return [{str(n): each for n, each in enumerate(arguments, 1)} for arguments in self._of]
+        return [{str(n): each for n, each in enumerate(arguments, 1)} for arguments in self.of]
 
     def shown(self, parameters: Mapping[str, Any]) -> str:
         return ", ".join(each.shown() for each in parameters.values())
 
     def _run(self, bound: Bound, **parameters: Held) -> None:
-        root = self._of[tuple(parameters.values())]
+        root = self.of[tuple(parameters.values())]
         with explained(f"while evaluating {root.title}"):
             then = bound.writer("'")
             if not root(bound.reader, then, chooser(cursor_of(bound))):
@@ -192,16 +196,19 @@ def _declarations(setup: Setup) -> list[TlaDeclared]:
     found += [_judged(compiler, "invariant", each) for each in setup.invariants]
     found += [_judged(compiler, "constraint", each) for each in setup.constraints]
     found += [_step(compiler, each) for each in setup.action_constraints]
+    found += [part for each in setup.properties for part in _property(compiler, each)]
     found += [_view(compiler, each) for each in setup.view]
     found += [_assumption(compiler, each) for each in setup.assumptions]
     return found
 
 
 def _initial(setup: Setup) -> TlaDeclared:
-    formula = setup.init
-    if formula is None:
+    predicate = initial_predicate(setup)
+    if predicate is None:
         return TlaDeclared("initial", "nothing", _no_state, None)
-    init = setup.compiler.initial(formula.node, formula.scope, formula.name)
+    node, scope = predicate
+    name = name_of_formula(node, "Init")
+    init = setup.compiler.initial(node, scope, name)
 
     def function(bound: Bound) -> None:
         with explained("while evaluating the initial states"):
@@ -210,7 +217,12 @@ def _initial(setup: Setup) -> TlaDeclared:
                 raise Disabled
             now.finish()
 
-    return TlaDeclared("initial", formula.name, function, formula.node.place, formula.comment)
+    return TlaDeclared("initial", name, function, node.place, setup.comment(name))
+
+
+def name_of_formula(node: ast.Expression, otherwise: str) -> str:
+    """The name of the definition that a formula names."""
+    return node.text if isinstance(node, ast.Name | ast.Qualified) else otherwise
 
 
 def _no_state(bound: Bound) -> None:
@@ -218,11 +230,12 @@ def _no_state(bound: Bound) -> None:
 
 
 def _actions(setup: Setup) -> list[TlaDeclared]:
-    formula = setup.next
-    if formula is None:
+    step = setup.behaviour.next
+    if step is None:
         return []
     named: dict[str, dict[Place, list[roots.Root]]] = {}
-    for root in roots.actions(formula.node, formula.scope, formula.name, setup.compiler):
+    name = name_of_formula(step.node, "Next")
+    for root in roots.actions(step.node, step.scope, name, setup.compiler, step.names):
         named.setdefault(root.name, {}).setdefault(root.place, []).append(root)
     found: list[TlaDeclared] = []
     for name, places in named.items():
@@ -243,6 +256,42 @@ def _distinct(name: str, of: list[roots.Root], comment: str) -> list[TlaDeclared
         free[arguments] = root
     titles = [name, *(f"{name}#{number}" for number in range(2, len(rounds) + 1))]
     return [TlaAction(title, list(each.values()), comment) for title, each in zip(titles, rounds, strict=True)]
+
+
+def _property(compiler: ActionCompiler, formula: Formula) -> Iterator[TlaDeclared]:
+    """The parts of a property. All but the first have their place in their name."""
+    for number, each in enumerate(properties(formula.name, formula.node, formula.scope, compiler)):
+        name = formula.name if not number else f"{formula.name}:{each.place.line}:{each.place.column}"
+        if each.formula is not None:
+            yield TlaDeclared(each.kind, name, partial(_formula_of, each.formula), each.place, formula.comment)
+        else:
+            assert each.function is not None
+            yield TlaDeclared(each.kind, name, each.function, each.place, formula.comment)
+
+
+def _formula_of(formula: TemporalFormula, model: TlaModel) -> TemporalFormula:
+    return formula
+
+
+def _fairness(setup: Setup, actions: Iterable[Declared]) -> Iterator[Fairness]:
+    """The fairness of a specification: of actions of ``Next`` where it comes to that, since these are judged faster."""
+    keys = {
+        (action.name, arguments): root.key
+        for action in actions
+        if isinstance(action, TlaAction)
+        for arguments, root in action.of.items()
+    }
+    for fair in setup.behaviour.fairness:
+        of = fair.actions
+        if of is not None and of <= {*keys.values()}:
+            selects = partial(_is_one_of, frozenset(named for named, key in keys.items() if key in of))
+            yield replace(fair.steps, step=None, enabled=None, selects=selects)
+        else:
+            yield fair.steps
+
+
+def _is_one_of(actions: frozenset[tuple[str, tuple[Held, ...]]], name: str, parameters: Mapping[str, Held]) -> bool:
+    return (name, tuple(parameters.values())) in actions
 
 
 def _judged(compiler: ActionCompiler, kind: str, formula: Formula) -> TlaDeclared:
