@@ -5,7 +5,7 @@ verdicts and, for many, the numbers of states that TLC finds. Each model is chec
 
     python -m bench.tla ../Examples --states-at-most 1000
     python -m bench.tla ../Examples --only 'ewd*' --limit 120 --json build/tla.json
-    python -m bench.tla ../Examples -- --workers 1         options after -- are those of fencepost check
+    python -m bench.tla ../Examples -- --max-memory 8GiB   options after -- are those of fencepost check
 
 The exit code is 0, or 1 if an answer differs from what is expected. A refusal is no answer.
 """
@@ -22,15 +22,14 @@ from pathlib import Path
 from bench.tla.exam import Ended, Runner, answer, command, heading, row, summary
 from bench.tla.models import Model, chosen, read_models, with_results
 
-MEMORY = 8 << 30
-Make = Callable[[float, int, Sequence[str]], Runner]
+Make = Callable[[float, Sequence[str]], Runner]
 
 
-def processes(limit: float, memory: int, options: Sequence[str]) -> Runner:
+def processes(limit: float, options: Sequence[str]) -> Runner:
     """Runs each model by the command ``fencepost check``."""
 
     def run(model: Model) -> Ended:
-        return command(model, limit, memory, options)
+        return command(model, limit, options)
 
     return run
 
@@ -49,7 +48,6 @@ def main(words: Sequence[str], make: Make = processes) -> int:
         "--only", action="append", default=[], metavar="GLOB", help="models whose path matches; repeatable"
     )
     parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS", help="of one model (default: 60)")
-    parser.add_argument("--memory", type=int, default=MEMORY, metavar="BYTES", help="of one model (default: 8 GiB)")
     parser.add_argument(
         "--states-at-most", type=int, metavar="N", help="models with published counts and so many distinct states"
     )
@@ -64,7 +62,7 @@ def main(words: Sequence[str], make: Make = processes) -> int:
         parser.error(str(error))
     if given.tlc is not None:
         models = with_results(models, given.tlc)
-    run = make(given.limit, given.memory, options)
+    run = make(given.limit, options)
     say = partial(print, flush=True)
     say(heading())
     answers = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -89,12 +88,8 @@ def _plain(counts: Counts | None) -> dict[str, int] | None:
     return None if counts is None else asdict(counts)
 
 
-def command(model: Model, limit: float, memory: int, options: Sequence[str]) -> Ended:
-    """Run ``fencepost check`` in a process of its own, with limits on its time in seconds and its memory in bytes."""
-
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-
+def command(model: Model, limit: float, options: Sequence[str]) -> Ended:
+    """Run ``fencepost check`` in a process of its own, for ``limit`` seconds at most."""
     words = [sys.executable, "-m", "fencepost", "check", str(model.module), "--config", str(model.config)]
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -103,7 +98,6 @@ def command(model: Model, limit: float, memory: int, options: Sequence[str]) -> 
         stderr=subprocess.PIPE,
         text=True,
         cwd=model.folder,
-        preexec_fn=limited,
         start_new_session=True,
     )
     try:

@@ -62,7 +62,7 @@ ANSWERS = {
 
 
 def replies(answers: dict[str, Ended]) -> Any:
-    def make(limit: float, memory: int, options: Sequence[str]) -> Runner:
+    def make(limit: float, options: Sequence[str]) -> Runner:
         return lambda model: answers[model.config.stem]
 
     return make
@@ -140,12 +140,12 @@ def missing(tmp_path: Path) -> Model:
 
 
 def test_a_model_is_run_by_a_process(tmp_path: Path) -> None:
-    ended = command(missing(tmp_path), 60, 8 << 30, ())
+    ended = command(missing(tmp_path), 60, ())
     assert ended.exit_code == 150 and "Missing.py" in ended.errors
 
 
 def test_a_process_is_ended_when_its_time_is_over(tmp_path: Path) -> None:
-    assert command(missing(tmp_path), 0.001, 8 << 30, ()).exit_code is None
+    assert command(missing(tmp_path), 0.001, ()).exit_code is None
 
 
 def test_a_folder_without_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
