@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tla import explorer, files
 
-from fencepost import OptionError, Result, check
+from fencepost import NotAProtocol, OptionError, Result, check
 from fencepost.behaviours import Expression, to_itf
 from fencepost.checker.engines.options import SearchOptions
 from fencepost.cli.main import main
@@ -202,6 +202,27 @@ def test_a_search_goes_on_from_a_checkpoint(votes: Path, tmp_path: Path) -> None
     saved = tmp_path / "saved"
     assert not checked(votes, "embedded", max_depth=2, checkpoint=saved, checkpoint_every=0.0).complete
     assert checked(votes, "embedded", resume=saved).distinct_states == 27
+
+
+def test_actions_of_a_quantifier_are_told_apart(tmp_path: Path) -> None:
+    body = ["EXTENDS Naturals", "VARIABLE x", "Init == x = 0", "Next == \\E n \\in {1, 2}: x' = x + n", "Few == x < 3"]
+    path = files.written(tmp_path, files.module("Steps", *body))
+    path.with_suffix(".cfg").write_text("INIT Init NEXT Next INVARIANT Few")
+    trace = checked(path).must_violate("Few")
+    assert {step.title for step in trace.steps} <= {"Next(1)", "Next(2)"} and len(trace) == 3
+
+
+def test_initial_predicates_of_several_modules(tmp_path: Path) -> None:
+    inner = files.module("Inner", "EXTENDS Naturals", "VARIABLE x", "Start == x = 0", "Step == x' = 1 - x")
+    spec = "Spec == y = 3 /\\ I!Start /\\ [][I!Step /\\ UNCHANGED y]_<<x, y>>"
+    path = files.written(tmp_path, files.module("Outer", "VARIABLES x, y", "I == INSTANCE Inner", spec), inner)
+    path.with_suffix(".cfg").write_text("SPECIFICATION Spec")
+    assert checked(path).distinct_states == 2
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotAProtocol, match="there is no file"):
+        loading.find(str(tmp_path / "No.tla"))
 
 
 LOCK = r"""---- MODULE Lock ----

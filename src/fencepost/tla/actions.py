@@ -52,13 +52,17 @@ class Action:
         self._is_initial = is_initial
 
     def __call__(self, now: Any, then: Any, choose: Choose, *arguments: Value) -> bool:
-        try:
-            is_true = self.function(now, then, choose, *arguments)
-        except (EvaluationError, RecursionError) as error:
-            raise self._compiler.placed(error) from None
+        is_true = self.partly(now, then, choose, *arguments)
         if is_true:
             self._refuse_unassigned(now if self._is_initial else then)
         return is_true
+
+    def partly(self, now: Any, then: Any, choose: Choose, *arguments: Value) -> bool:
+        """The same for a conjunct: other conjuncts give the rest of the variables their values."""
+        try:
+            return self.function(now, then, choose, *arguments)
+        except (EvaluationError, RecursionError) as error:
+            raise self._compiler.placed(error) from None
 
     def _refuse_unassigned(self, state: Any) -> None:
         for number, variable in enumerate(self._compiler.variables):

@@ -332,16 +332,21 @@ def _piece(formula: Formula) -> Piece:
     return Piece(ast.Name(formula.name, place=formula.at), formula.scope)
 
 
-def initial_predicate(setup: Setup) -> tuple[ast.Expression, Scope] | None:
-    """The initial predicates as one. None for a specification that has only assumptions."""
-    pieces = setup.behaviour.initial
-    if not pieces:
-        return None
-    if len({piece.scope for piece in pieces}) > 1 or any(piece.names for piece in pieces):
-        raise SpecificationError("initial predicates of several modules are not supported", pieces[-1].node.place)
-    nodes = tuple(piece.node for piece in pieces)
-    whole = nodes[0] if len(nodes) == 1 else ast.Junction("/\\", nodes, place=nodes[0].place)
-    return whole, pieces[0].scope
+def initial_predicates(setup: Setup) -> list[tuple[ast.Expression, Scope]]:
+    """The initial predicates, in the order of the text, those of one scope as one. None of them for a specification
+    that has only assumptions.
+    """
+    found: list[tuple[ast.Expression, Scope]] = []
+    for piece in setup.behaviour.initial:
+        if piece.names:
+            raise SpecificationError(
+                "an initial predicate inside a temporal quantifier is not supported: write the quantifier in it",
+                piece.node.place,
+            )
+    for scope, pieces in itertools.groupby(setup.behaviour.initial, lambda piece: piece.scope):
+        nodes = tuple(piece.node for piece in pieces)
+        found.append((nodes[0] if len(nodes) == 1 else ast.Junction("/\\", nodes, place=nodes[0].place), scope))
+    return found
 
 
 # -- symmetry ----------------------------------------------------------------------------------------------------------

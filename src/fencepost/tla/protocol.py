@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fencepost.behaviours.evidence import StateReader
-from fencepost.errors import Explained
+from fencepost.errors import Explained, NotAProtocol
 from fencepost.language.context import Cursor, Disabled
 from fencepost.language.declarations import Declared, Fairness
 from fencepost.language.protocol import cursor_of
@@ -26,7 +26,7 @@ from fencepost.semantics import State
 from fencepost.tla import ast, roots
 from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.ast import Place
-from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicate, setup
+from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicates, setup
 from fencepost.tla.describe import described_specification
 from fencepost.tla.held import Held
 from fencepost.tla.modules import load
@@ -46,7 +46,12 @@ class SpecificationFile:
     def __init__(self, path: str, libraries: Sequence[str] = ()) -> None:
         self.path = path
         self.libraries = tuple(libraries)
-        self.specification = load(path, libraries)
+        try:
+            self.specification = load(path, libraries)
+        except FileNotFoundError:
+            raise NotAProtocol(f"there is no file {path}") from None
+        except OSError as error:
+            raise NotAProtocol(f"{path} cannot be read: {error.strerror or error}") from None
 
     @property
     def name(self) -> str:
@@ -167,12 +172,12 @@ class TlaDeclared(Declared):
 
 
 class TlaAction(TlaDeclared):
-    """Actions with one name and one place. Each has its own arguments."""
+    """Actions with one name and one place, by their arguments."""
 
-    def __init__(self, name: str, of: Sequence[roots.Root], comment: str) -> None:
-        super().__init__("action", name, self._run, of[0].place, comment)
-        self.of = {tuple(map(Held, each.arguments)): each for each in of}
-        self.by = None if all(type(argument) is ModelValue for each in of for argument in each.arguments[:1]) else ""
+    def __init__(self, name: str, of: Mapping[tuple[Held, ...], roots.Root], comment: str) -> None:
+        super().__init__("action", name, self._run, next(iter(of.values())).place, comment)
+        self.of = of
+        self.by = None if all(type(each.value) is ModelValue for arguments in of for each in arguments[:1]) else ""
 
     def parameters(self, protocol: Any) -> list[dict[str, Any]]:
         return [{str(n): each for n, each in enumerate(arguments, 1)} for arguments in self.of]
@@ -182,7 +187,7 @@ class TlaAction(TlaDeclared):
 
     def _run(self, bound: Bound, **parameters: Held) -> None:
         root = self.of[tuple(parameters.values())]
-        with explained(f"while evaluating {root.title}"):
+        with explained(f"while evaluating {self.title(parameters)}"):
             then = bound.writer("'")
             if not root(bound.reader, then, chooser(cursor_of(bound))):
                 raise Disabled
@@ -203,21 +208,20 @@ def _declarations(setup: Setup) -> list[TlaDeclared]:
 
 
 def _initial(setup: Setup) -> TlaDeclared:
-    predicate = initial_predicate(setup)
-    if predicate is None:
+    predicates = initial_predicates(setup)
+    if not predicates:
         return TlaDeclared("initial", "nothing", _no_state, None)
-    node, scope = predicate
-    name = name_of_formula(node, "Init")
-    init = setup.compiler.initial(node, scope, name)
+    name = name_of_formula(predicates[0][0], "Init")
+    *first, last = [setup.compiler.initial(node, scope, name) for node, scope in predicates]
 
     def function(bound: Bound) -> None:
         with explained("while evaluating the initial states"):
-            now = bound.writer("")
-            if not init(now, None, chooser(cursor_of(bound))):
+            now, choose = bound.writer(""), chooser(cursor_of(bound))
+            if not (all(each.partly(now, None, choose) for each in first) and last(now, None, choose)):
                 raise Disabled
             now.finish()
 
-    return TlaDeclared("initial", name, function, node.place, setup.comment(name))
+    return TlaDeclared("initial", name, function, predicates[0][0].place, setup.comment(name))
 
 
 def name_of_formula(node: ast.Expression, otherwise: str) -> str:
@@ -246,16 +250,20 @@ def _actions(setup: Setup) -> list[TlaDeclared]:
 
 
 def _distinct(name: str, of: list[roots.Root], comment: str) -> list[TlaDeclared]:
-    """An action for each time that the same arguments appear."""
+    """The action of some formula, with a binding for each of its arguments. If these do not tell all of them apart,
+    they are the values of all names around the formula. The same action twice has two names.
+    """
+    by_arguments = [tuple(map(Held, each.arguments)) for each in of]
+    if len(set(by_arguments)) < len(of):
+        by_arguments = [tuple(map(Held, each.values)) for each in of]
     rounds: list[dict[tuple[Held, ...], roots.Root]] = []
-    for root in of:
-        arguments = tuple(map(Held, root.arguments))
+    for arguments, root in zip(by_arguments, of, strict=True):
         free = next((each for each in rounds if arguments not in each), None)
         if free is None:
             rounds.append(free := {})
         free[arguments] = root
     titles = [name, *(f"{name}#{number}" for number in range(2, len(rounds) + 1))]
-    return [TlaAction(title, list(each.values()), comment) for title, each in zip(titles, rounds, strict=True)]
+    return [TlaAction(title, each, comment) for title, each in zip(titles, rounds, strict=True)]
 
 
 def _property(compiler: ActionCompiler, formula: Formula) -> Iterator[TlaDeclared]:

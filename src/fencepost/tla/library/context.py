@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from fencepost.tla.values import EvaluationError, Value, shown
+
+
+def _to_standard_error(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 @dataclass
@@ -20,7 +25,7 @@ class Context:
 
     answers: Mapping[str, Callable[[], Value]] = field(default_factory=dict)
     registers: dict[Value, Value] = field(default_factory=dict)
-    say: Callable[[str], None] = print
+    say: Callable[[str], None] = _to_standard_error
 
     def get(self, key: Value) -> Value:
         """``TLCGet(key)``. Raises :class:`EvaluationError` if there is no such answer or register."""
