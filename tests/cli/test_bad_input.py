@@ -42,6 +42,7 @@ FILES: dict[str, str | bytes] = {
     ),
     "wrongdomain.py": CLASS + "    @action(whom=(1, 2))\n    def tick(self, who) -> None:\n        self.n = 1\n",
     "plain": "text",
+    "Counter.tla": "---- MODULE Counter ----\n====\n",
     "deep.json": "[" * 100_000,
     "sets.py": CLASS + "    sizes = constant(frozenset({1}))\n    ratio = constant(0.5)\n" + ACTION,
     "own.py": "from fencepost import *\nclass P(Protocol):\n    shapes: int = state(0)\n" + ACTION,
@@ -68,6 +69,8 @@ CASES: list[tuple[str, int, list[str], list[str]]] = [
     ("a file that is not Python by name", 150, ["check", "plain"], ["plain is not a protocol", ".py"]),
     ("missing file", 150, ["check", "countr.py"], ["no file countr.py", "did you mean counter.py"]),
     ("missing folder", 150, ["check", "no/counter.py"], ["no file no/counter.py", "no folder no"]),
+    ("missing specification", 150, ["check", "Countr.tla"], ["no file Countr.tla", "did you mean Counter.tla"]),
+    ("directory of a specification", 150, ["check", "folder.tla"], ["folder.tla is a directory"]),
     ("directory", 150, ["check", "folder.py"], ["folder.py is a directory"]),
     ("syntax error", 150, ["check", "syntax.py"], ["syntax.py is not Python", "line 3", "expected ':'"]),
     ("null byte", 150, ["check", "nul.py"], ["nul.py is not Python"]),
@@ -187,6 +190,7 @@ def files(tmp_path: Path) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     (tmp_path / "folder.py").mkdir()
+    (tmp_path / "folder.tla").mkdir()
 
 
 @pytest.fixture

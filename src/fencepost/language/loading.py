@@ -11,7 +11,8 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
@@ -84,7 +85,7 @@ def find(argument: str, libraries: Sequence[str] = ()) -> type[Protocol] | Descr
     imported, or does not hold exactly one protocol.
     """
     if argument.endswith(SPECIFICATION):
-        with naming_extra(argument, "tla"):
+        with naming_extra(argument, "tla"), _missing_is_an_error(argument):
             specification: Described = import_module(TLA).find(argument, libraries)
             return specification
     if libraries:
@@ -193,12 +194,18 @@ def from_file(path: str) -> types.ModuleType:
 
 
 def _read(path: str) -> bytes:
-    try:
+    with _missing_is_an_error(path):
         return regular.content(path)
+
+
+@contextmanager
+def _missing_is_an_error(path: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise NotAProtocol(_no_such_file(path)) from None
     except IsADirectoryError:
-        raise NotAProtocol(f"{path} is a directory: give a .py file in it") from None
+        raise NotAProtocol(f"{path} is a directory: give a {_ending(path)} file in it") from None
     except OSError as error:
         raise NotAProtocol(f"{path} cannot be read: {error.strerror or error}") from None
 
@@ -266,10 +273,14 @@ def _no_such_protocol(argument: str, names: list[str]) -> str:
     return f"no protocol named {argument} is shipped: {known} (a file of your own ends in .py)"
 
 
+def _ending(path: str) -> str:
+    return SPECIFICATION if path.endswith(SPECIFICATION) else ".py"
+
+
 def _no_such_file(path: str) -> str:
     folder, name = os.path.split(path)
     try:
-        near = get_close_matches(name, [f for f in os.listdir(folder or ".") if f.endswith(".py")], n=1)
+        near = get_close_matches(name, [f for f in os.listdir(folder or ".") if f.endswith(_ending(path))], n=1)
     except OSError:
         return f"there is no file {path}: there is no folder {folder}"
     return f"there is no file {path}" + (f": did you mean {os.path.join(folder, near[0])}?" if near else "")

@@ -109,7 +109,7 @@ _MANY = {
 }
 _CONSTANTS = ("CONSTANT", "CONSTANTS")
 _DEADLOCK = "CHECK_DEADLOCK"
-SECTIONS = frozenset((*_SINGLE, *_MANY, *_CONSTANTS, _DEADLOCK))
+SECTIONS = (*_CONSTANTS, *_SINGLE, *_MANY, _DEADLOCK)
 """The words that begin a section. No constant or property of a configuration can have such a name."""
 
 _MARKS = sorted({"<-", "<<", ">>", "==", "[", "]", "{", "}", "(", ")", ",", "!", *SPELLINGS}, key=len, reverse=True)

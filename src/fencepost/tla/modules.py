@@ -256,7 +256,7 @@ class _Loader:
 
     def _missing(self, name: str, place: ast.Place) -> SpecificationError:
         beside = [path.stem for folder in self.folders for path in sorted(folder.glob("*.tla"))]
-        near = hint(name, [*library.STANDARD, *beside])
+        near = hint(name, [*library.modules(), *beside])
         folders = ", ".join(str(folder) for folder in self.folders)
         return SpecificationError(f"module {name} is not found in {folders}{near}", place)
 
