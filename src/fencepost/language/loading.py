@@ -85,7 +85,7 @@ def find(argument: str, libraries: Sequence[str] = ()) -> type[Protocol] | Descr
     imported, or does not hold exactly one protocol.
     """
     if argument.endswith(SPECIFICATION):
-        with naming_extra(argument, "tla"), _missing_is_an_error(argument):
+        with naming_extra(argument, "tla"):
             specification: Described = import_module(TLA).find(argument, libraries)
             return specification
     if libraries:
@@ -194,12 +194,13 @@ def from_file(path: str) -> types.ModuleType:
 
 
 def _read(path: str) -> bytes:
-    with _missing_is_an_error(path):
+    with missing_is_an_error(path):
         return regular.content(path)
 
 
 @contextmanager
-def _missing_is_an_error(path: str) -> Iterator[None]:
+def missing_is_an_error(path: str) -> Iterator[None]:
+    """Turn the failure to read a user's file into :class:`fencepost.NotAProtocol`."""
     try:
         yield
     except FileNotFoundError:

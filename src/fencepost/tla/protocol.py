@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fencepost.behaviours.evidence import StateReader
-from fencepost.errors import Explained, NotAProtocol
+from fencepost.errors import Explained
 from fencepost.language.context import Cursor, Disabled
 from fencepost.language.declarations import Declared, Fairness
+from fencepost.language.loading import missing_is_an_error
 from fencepost.language.protocol import cursor_of
 from fencepost.language.seam import Model
 from fencepost.language.temporal import Formula as TemporalFormula
@@ -46,12 +47,8 @@ class SpecificationFile:
     def __init__(self, path: str, libraries: Sequence[str] = ()) -> None:
         self.path = path
         self.libraries = tuple(libraries)
-        try:
+        with missing_is_an_error(path):
             self.specification = load(path, libraries)
-        except FileNotFoundError:
-            raise NotAProtocol(f"there is no file {path}") from None
-        except OSError as error:
-            raise NotAProtocol(f"{path} cannot be read: {error.strerror or error}") from None
 
     @property
     def name(self) -> str:
