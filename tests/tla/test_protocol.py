@@ -178,9 +178,27 @@ def test_what_a_configuration_lacks(votes: Path) -> None:
     with_sections(votes, "INVARIANT Shirt")
     with pytest.raises(SpecificationError, match=r"Votes.cfg:5:11: .*Shirt.*did you mean Short"):
         model(votes)
+    with_sections(votes, "_RL_REWARD Short")
+    with pytest.raises(SpecificationError, match=r"Votes.cfg:5:12: _RL_REWARD is not supported"):
+        model(votes)
     votes.with_suffix(".cfg").unlink()
     with pytest.raises(OptionError, match="has no configuration"):
         model(votes)
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("INVARIANT Grows", "invariant Grows is an action, and can be at most a state function"),
+        ("INVARIANT Spec", "invariant Spec is a temporal formula"),
+        ("CONSTRAINT Grows", "constraint Grows is an action"),
+        ("VIEW Grows", "view Grows is an action"),
+        ("ACTION_CONSTRAINT Spec", "action constraint Spec is a temporal formula, and can be at most an action"),
+    ],
+)
+def test_what_a_section_can_name(votes: Path, section: str, said: str) -> None:
+    with pytest.raises(SpecificationError, match=said):
+        model(with_sections(votes, section))
 
 
 def test_a_model_is_given_by_words(votes: Path) -> None:

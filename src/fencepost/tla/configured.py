@@ -20,8 +20,9 @@ from fencepost.tla.config import Assigned, Config, Entry
 from fencepost.tla.errors import ConfigurationError, SpecificationError
 from fencepost.tla.facts import parameters_of
 from fencepost.tla.interning import strings_of
+from fencepost.tla.levels import ACTION, NAMES, STATE, TEMPORAL
 from fencepost.tla.modules import Replacements, Specification
-from fencepost.tla.reading import refuse_unsupported
+from fencepost.tla.reading import level, refuse_unsupported
 from fencepost.tla.symbols import Constant, Defined, Scope, Substituted
 from fencepost.tla.temporal import Behaviour, Piece, behaviour
 from fencepost.tla.values import EvaluationError, FunctionValue, Set, Value, members
@@ -88,7 +89,7 @@ def configuration_of(path: str, name: str | None) -> tuple[str, bytes]:
     try:
         return file, regular.content(file)
     except FileNotFoundError:
-        hint = f"there is no file {file}" if name else f"{path} has no configuration: write {file}, or name one"
+        hint = f"there is no file {file}" if name else f"{path} has no configuration: write {file}, or name one with"
         raise OptionError(f"{hint} {{config}}" if not name else hint, "config") from None
     except OSError as error:
         raise OptionError(f"{file} cannot be read: {error.strerror or error}") from None
@@ -131,10 +132,10 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
         constants,
         compiler,
         _behaviour(specification, given, compiler),
-        _formulas(specification, given.invariants, "the invariant"),
-        _formulas(specification, given.constraints, "the constraint"),
-        _formulas(specification, given.action_constraints, "the action constraint"),
-        _formulas(specification, () if given.view is None else (given.view,), "the view"),
+        _formulas(specification, given.invariants, "the invariant", STATE),
+        _formulas(specification, given.constraints, "the constraint", STATE),
+        _formulas(specification, given.action_constraints, "the action constraint", ACTION),
+        _formulas(specification, () if given.view is None else (given.view,), "the view", STATE),
         tuple(
             Formula(each.name or f"of line {each.expression.place.line}", each.expression, each.scope, place)
             for each in specification.assumptions
@@ -151,6 +152,8 @@ def _refuse(given: Config) -> None:
     for entries, section in (
         (given.postconditions, "POSTCONDITION"),
         (given.possible, "_POSSIBLE"),
+        (() if given.periodic is None else (given.periodic,), "_PERIODIC"),
+        (() if given.reward is None else (given.reward,), "_RL_REWARD"),
     ):
         if entries:
             raise ConfigurationError(f"{section} is not supported", entries[0].place)
@@ -298,8 +301,18 @@ def _named(specification: Specification, given: Config) -> list[tuple[ast.Expres
     return [*((each.node, each.scope) for each in formulas), *assumed]
 
 
-def _formulas(specification: Specification, entries: Iterable[Entry], what: str) -> tuple[Formula, ...]:
-    return tuple(_formula(specification, each, what) for each in entries)
+def _formulas(
+    specification: Specification, entries: Iterable[Entry], what: str, most: int = TEMPORAL
+) -> tuple[Formula, ...]:
+    """The formulas of a section. ``most`` is the highest level that they may have."""
+    found = tuple((each, _formula(specification, each, what)) for each in entries)
+    for entry, formula in found:
+        own = level(formula.node, formula.scope)
+        if own > most:
+            raise ConfigurationError(
+                f"{what} {entry.name} is {NAMES[own]}, and can be at most {NAMES[most]}", entry.place
+            )
+    return tuple(formula for _, formula in found)
 
 
 def _formula(specification: Specification, entry: Entry, what: str) -> Formula:
