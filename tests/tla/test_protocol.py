@@ -243,6 +243,25 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         loading.find(str(tmp_path / "No.tla"))
 
 
+@pytest.mark.parametrize(
+    ("formula", "verdict"),
+    [
+        ("LET E == {x} IN [](E # {2})", "P"),
+        ("LET y == x + 1 IN [][x' # x => x' = y % 3]_x", "holds"),
+        ("LET Q(n) == x = n IN Q(1) ~> Q(2)", "holds"),
+        (r"\A k \in 0..2 : LET N == {k} IN []<>(x \in N)", "holds"),
+        (r"\A k \in 0..2 : LET N == {k} IN <>[](x \in N)", "P"),
+        (r"\A k \in 0..3 : [](k # 1 \/ x # 2)", "P:4:22"),
+        (r"\A k \in 0..3 : []<>(k # 2 \/ x = 9)", "P:4:22#2"),
+    ],
+)
+def test_parts_of_a_property(tmp_path: Path, formula: str, verdict: str) -> None:
+    spec = "Spec == x = 0 /\\ [][x' = (x + 1) % 3]_x /\\ WF_x(x' = (x + 1) % 3)"
+    path = files.written(tmp_path, files.module("Parts", "EXTENDS Naturals", "VARIABLE x", f"P == {formula}", spec))
+    path.with_suffix(".cfg").write_text("SPECIFICATION Spec PROPERTY P")
+    assert checked(path).verdict == verdict
+
+
 LOCK = r"""---- MODULE Lock ----
 CONSTANT Procs
 VARIABLES waits, holder

@@ -6,6 +6,7 @@ and write states only through :class:`Reader` and :class:`Writer`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -264,9 +265,12 @@ def _distinct(name: str, of: list[roots.Root], comment: str) -> list[TlaDeclared
 
 
 def _property(compiler: ActionCompiler, formula: Formula) -> Iterator[TlaDeclared]:
-    """The parts of a property. All but the first have their place in their name."""
+    """The parts of a property. All but the first have their place in their name, and those of one place a number."""
+    seen: Counter[str] = Counter()
     for number, each in enumerate(properties(formula.name, formula.node, formula.scope, compiler)):
         name = formula.name if not number else f"{formula.name}:{each.place.line}:{each.place.column}"
+        seen[name] += 1
+        name += f"#{seen[name]}" if seen[name] > 1 else ""
         if each.formula is not None:
             yield TlaDeclared(each.kind, name, partial(_formula_of, each.formula), each.place, formula.comment)
         else:

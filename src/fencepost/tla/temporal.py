@@ -148,9 +148,11 @@ class _Taking:
         return found.symbol.name, tuple(piece.inside(*each) for each in found.arguments)
 
     def opened(self, piece: Piece) -> Piece | None:
-        """The body of the definition that a piece names. None if it names none, or one with arguments that differ
-        from state to state.
+        """The body of the definition that a piece names, or of a ``LET``. None if it is neither, or has arguments that
+        differ from state to state.
         """
+        if isinstance(piece.node, ast.Let):
+            return piece.inside(piece.node.body, piece.scope.let(piece.node))
         found = self.call(piece)
         if found is None or isinstance(found.symbol, ast.Lambda):
             return None
