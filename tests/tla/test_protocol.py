@@ -129,10 +129,13 @@ def test_a_counterexample_in_other_formats(votes: Path) -> None:
     assert "Votes.tla:12" in result.to_html()
 
 
-def test_an_error_has_its_place_its_line_and_the_way_there(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(with_sections(votes, "INVARIANT Wrong"))]) == 75
+def test_an_error_has_its_place_its_line_and_the_way_there(
+    votes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(votes.parent)
+    assert main(["check", with_sections(votes, "INVARIANT Wrong").name]) == 75
     out = capsys.readouterr().out
-    assert f"{votes}:24:10: " in out
+    assert "\nVotes.tla:24:10: " in out
     assert '  24 | Wrong == Len(log) + "a" > 3\n     |          ^^^^^^^^^^^^^^\n' in out
     assert "while evaluating invariant Wrong" in out and "The shortest way to where it was raised: 1 state" in out
 
@@ -318,3 +321,26 @@ def test_a_state_is_found_from_another_one(votes: Path) -> None:
 def test_a_specification_is_shown(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(votes)]) == 0
     assert "  Vote(v)\n      A voter votes, once.\n" in capsys.readouterr().out
+
+
+def test_an_instance_s_actions_are_enabled_by_their_own_variables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``on'`` is a value of its own inside ``ENABLED``, whatever expression stands for ``on``."""
+    (tmp_path / "Light.tla").write_text(
+        "---- MODULE Light ----\nVARIABLES on, used\nTurn == on = FALSE /\\ on' = TRUE /\\ UNCHANGED used\n"
+        "vars == <<on, used>>\nSpec == ~on /\\ [][Turn]_vars /\\ WF_vars(Turn)\n====\n"
+    )
+    text = (
+        "---- MODULE Lamp ----\nEXTENDS Naturals\nVARIABLES volts, used\n"
+        "on == volts > 2\nInit == volts = 0 /\\ used = 0\n"
+        "Next == volts < 3 /\\ volts' = volts + 1 /\\ UNCHANGED used\nSpec == Init /\\ [][Next]_<<volts, used>>%s\n"
+        "A == INSTANCE Light\nB == INSTANCE Light WITH on <- volts > 2\nBoth == A!Spec /\\ B!Spec\n====\n"
+    )
+    (tmp_path / "Lamp.cfg").write_text("SPECIFICATION Spec\nPROPERTY Both\nCHECK_DEADLOCK FALSE\n")
+    lamp = tmp_path / "Lamp.tla"
+    lamp.write_text(text % " /\\ WF_<<volts, used>>(Next)")
+    assert main(["check", str(lamp)]) == 0
+    lamp.write_text(text % "")
+    assert main(["check", str(lamp)]) == 13
+    assert "VIOLATED" in capsys.readouterr().out

@@ -78,6 +78,8 @@ class ActionCompiler(Compiler):
         super().__init__(constants)
         self.variables = tuple(variables)
         self.globals["variables"] = self.variables
+        self.free: dict[Substituted, Variable] = {}
+        """The variables of instances that have next values of their own inside ``ENABLED``."""
         for each in (runtime.assign, runtime.pick, runtime.pick_subset, runtime.is_complete, runtime.enabled):
             self.globals[each.__name__] = each
         self.globals |= {"options": runtime.options, "between": runtime.between, "untupled": runtime.untupled}
@@ -445,7 +447,7 @@ class ActionWriter(Writer):
             entry = frame.names.get(symbol) if not isinstance(symbol, ast.Lambda) else None
             if isinstance(entry, Inline):
                 node, frame = entry.node, replace(frame, scope=entry.scope, names=entry.names)
-            elif isinstance(symbol, Substituted):
+            elif isinstance(symbol, Substituted) and self.free_variable(symbol, frame) is None:
                 node, frame = symbol.value, frame.within(symbol.scope)
             elif entry is None and isinstance(symbol, Defined) and not found.arguments and not parameters_of(symbol):
                 if isinstance(symbol.body, ast.Function):
@@ -459,6 +461,8 @@ class ActionWriter(Writer):
         node, frame = self._followed(node, frame)
         if isinstance(node, Itself | ast.Name | ast.Qualified | ast.Part):
             symbol = called(node, frame.scope).symbol
+            if isinstance(symbol, Substituted):
+                return self.free_variable(symbol, frame)
             return symbol if isinstance(symbol, Variable) else None
         return None
 
@@ -483,8 +487,7 @@ class ActionWriter(Writer):
         node, frame = self._followed(*one)
         variable = self._variable(node, frame)
         if variable is not None:
-            value = python.item(name(frame.now), variable.index)
-            return self._give("assign", variable, value, frame, node.place)
+            return self._give("assign", variable, self.value(node, frame), frame, node.place)
         if isinstance(node, ast.Tuple):
             return [statement for each in node.items for statement in self._unchanged_step((each, frame))]
         return self._require(self.unchanged((node, frame)), node.place)
@@ -579,7 +582,7 @@ class ActionWriter(Writer):
 
     def _is_callable(self, symbol: Defined, arguments: tuple[Argument, ...], frame: Frame) -> bool:
         """Whether the definition can be a function of its own: each argument is a value here already."""
-        if isinstance(symbol.body, ast.Function):
+        if isinstance(symbol.body, ast.Function) or (frame.is_enabled and not symbol.is_recursive):
             return False
         found = self.analysis.definition(symbol)
         if any(not isinstance(frame.names.get(each), Held) for each in self.compiler.captured(symbol)):
@@ -604,12 +607,20 @@ class ActionWriter(Writer):
     def enabled(self, one: Argument) -> py.expr:
         """Whether an action can be true: it is run in a function of its own."""
         node, frame = one
-        inside = replace(frame.fresh(), is_initial=False)
+        inside = replace(frame.fresh(), is_initial=False, is_primed=False, is_enabled=True)
         body = self.steps(node, inside)
         title = self.compiler.fresh("enabled")
         free = python.free_names(body, self.variables_of_function())
         self.parts.append(self.at(definition(title, ["now", "then", "choose", *free], body), node.place))
-        return call("enabled", name(title), name(frame.now), name("variables"), *map(name, free))
+        variables = (*self.compiler.variables, *(each.name for each in self.compiler.free.values()))
+        return call("enabled", name(title), name(frame.now), tuple_of(map(constant, variables)), *map(name, free))
+
+    def free_variable(self, symbol: Substituted, frame: Frame) -> Variable | None:
+        if not frame.is_enabled or not symbol.is_variable:
+            return None
+        compiler = self.compiler
+        number = len(compiler.variables) + len(compiler.free)
+        return compiler.free.setdefault(symbol, Variable(symbol.name, number, symbol.value.place))
 
 
 def _is_language(symbol: object, operator: str) -> bool:

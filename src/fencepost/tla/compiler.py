@@ -57,7 +57,8 @@ Entry = Held | Inline
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Where an expression stands: its scope, what names stand for, and the Python variables of the two states.
-    ``is_initial``: it describes initial states, and gives values to variables that are not primed.
+    ``is_initial``: it describes initial states, and gives values to variables that are not primed. ``is_primed``: it is
+    evaluated in the later state. ``is_enabled``: it is inside ``ENABLED``.
     """
 
     scope: Scope
@@ -65,6 +66,8 @@ class Frame:
     now: str = "now"
     then: str = "then"
     is_initial: bool = False
+    is_primed: bool = False
+    is_enabled: bool = False
 
     @property
     def target(self) -> str:
@@ -78,7 +81,7 @@ class Frame:
         return replace(self, names={**self.names, **names})
 
     def primed(self) -> Frame:
-        return replace(self, now=self.then, then="nothing")
+        return replace(self, now=self.then, then="nothing", is_primed=True)
 
     def fresh(self) -> Frame:
         """The same, inside a function of the two states."""
@@ -762,10 +765,21 @@ class Writer:
         if isinstance(symbol, Constant):
             return self._constant(symbol, place)
         if isinstance(symbol, Substituted):
+            variable = self.free_variable(symbol, frame) if frame.is_primed else None
+            if variable is not None:
+                return python.item(name(frame.now), variable.index)
             return self.value(symbol.value, frame.within(symbol.scope))
         if isinstance(symbol, ast.Lambda):
             return self._of_lambda(symbol, arguments, frame.within(scope))
         raise SpecificationError(f"{symbol.name} has no value", place)
+
+    def free_variable(self, symbol: Substituted, frame: Frame) -> Variable | None:
+        """What stands for a primed variable of an instance inside ``ENABLED``, if an expression is its value.
+
+        ``ENABLED`` asks for some next value of the instance's own variables: what is put in their place says what they
+        are before the step, and not after it (*Specifying Systems*, section 17.8).
+        """
+        return None
 
     def _constant(self, symbol: Constant, place: ast.Place) -> py.expr:
         if symbol not in self.compiler.constants:
@@ -817,6 +831,8 @@ class Writer:
     def _of_definition(self, symbol: Defined, arguments: tuple[Argument, ...], frame: Frame) -> py.expr:
         captured = self.compiler.captured(symbol)
         parameters = parameters_of(symbol)
+        if frame.is_enabled and frame.is_primed and not parameters and isinstance(symbol.body, ast.Expression):
+            return self.value(symbol.body, frame.within(symbol.scope))
         if not parameters and not captured and self.analysis.definition(symbol).is_constant:
             return self.compiler.constant(symbol)
         title = self.compiler.definition(symbol, self.captured(symbol, frame))

@@ -130,7 +130,7 @@ def called(node: ast.Expression, scope: Scope) -> Call:
         symbol, given = _symbol(operator, scope)
         if not isinstance(symbol, Substituted):
             return Call(symbol, scope, (*given, *own))
-        if not isinstance(symbol.value, ast.Name | ast.Qualified | ast.Part | ast.Lambda):
+        if symbol.is_variable or not isinstance(symbol.value, ast.Name | ast.Qualified | ast.Part | ast.Lambda):
             return Call(symbol, scope, own)
         operator, scope = symbol.value, symbol.scope
     assert isinstance(operator, ast.Lambda), operator

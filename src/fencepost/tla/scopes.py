@@ -559,12 +559,15 @@ class Realm:
         return Variable(entry.name, variables.index(entry), node.place)
 
     def _substituted(self, entry: Entry, instance: ast.Instance) -> Symbol:
-        """A substitution that is a plain name is what the name stands for."""
+        """A substitution that is a plain name is what the name stands for. But not a definition in the place of a
+        variable: inside ``ENABLED`` the variable has a next value of its own.
+        """
         assert self.at is not None
         value = self.values.get(entry.name) or ast.Name(entry.name, place=instance.place)
-        if isinstance(value, ast.Name):
-            return self.at.symbol(value)
-        return Substituted(entry.name, value, self.at)
+        symbol = self.at.symbol(value) if isinstance(value, ast.Name) else None
+        if symbol is not None and not (entry.is_variable and isinstance(symbol, Defined)):
+            return symbol
+        return Substituted(entry.name, value, self.at, entry.is_variable)
 
     def _import(self, instance: ast.Instance, scope: ModuleScope) -> Realm:
         realm = self._imports.get(instance)

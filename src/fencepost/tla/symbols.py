@@ -84,12 +84,14 @@ class Defined:
 @dataclass(frozen=True, slots=True, eq=False)
 class Substituted:
     """A declared name of an instantiated module, or a constant that the configuration replaces: ``value`` means what it
-    means in ``scope``. If ``value`` names an operator, it is one.
+    means in ``scope``. If ``value`` names an operator, it is one. ``is_variable``: it is a variable of the instantiated
+    module.
     """
 
     name: str
     value: ast.Expression
     scope: Scope
+    is_variable: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
