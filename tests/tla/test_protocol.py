@@ -344,3 +344,25 @@ def test_an_instance_s_actions_are_enabled_by_their_own_variables(
     lamp.write_text(text % "")
     assert main(["check", str(lamp)]) == 13
     assert "VIOLATED" in capsys.readouterr().out
+
+
+def test_a_stale_translation_and_a_symmetry_that_is_not_used_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = tmp_path / "Stale.tla"
+    module.write_text(
+        "---- MODULE Stale ----\nEXTENDS TLC\nCONSTANT P\n"
+        "(* --algorithm Stale\nvariable x = {};\n"
+        "begin\n  Go: x := P;\n  Rest: skip;\nend algorithm *)\n"
+        "\\* BEGIN TRANSLATION\nVARIABLES x, pc\nInit == x = {} /\\ pc = 0\n"
+        "Go == x = {} /\\ x' = P /\\ pc' = pc\n\\* END TRANSLATION\nSym == Permutations(P)\nEver == <>(x = P)\n====\n"
+    )
+    (tmp_path / "Stale.cfg").write_text(
+        "CONSTANT P = {a, b}\nINIT Init\nNEXT Go\nSYMMETRY Sym\nPROPERTY Ever\nCHECK_DEADLOCK FALSE\n"
+    )
+    assert main(["check", str(module)]) == 13
+    complaints = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in complaints] == [
+        f"{module}:4:4: the algorithm has Rest, and its translation does not: translate it again",
+        "SYMMETRY is not used: the configuration has temporal properties, which it does not preserve",
+    ]

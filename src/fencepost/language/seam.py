@@ -108,6 +108,10 @@ class Language(ABC):
         """Options of a check that the model itself asks for. A user's own come before these."""
         return {}
 
+    def notices(self, model: Any) -> list[str]:
+        """What a user should know before an answer is relied on, a line each."""
+        return []
+
     counts_as_tlc = False
     """Whether the number of generated states is TLC's: with repeated initial states, and with steps that a step
     constraint cuts. Then a model may also have no state at all.

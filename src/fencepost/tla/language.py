@@ -14,7 +14,7 @@ from fencepost.language.context import UNSET
 from fencepost.language.declarations import TEMPORAL, Declared
 from fencepost.language.seam import Language, Model
 from fencepost.language.values import ModelValue, Value
-from fencepost.tla import order
+from fencepost.tla import order, pluscal
 from fencepost.tla.configured import expression_of
 from fencepost.tla.held import decoded, part
 from fencepost.tla.protocol import TlaDeclared, TlaModel
@@ -59,9 +59,17 @@ class Tla(Language):
         asked: dict[str, Any] = {}
         if model.setup.config.deadlock is not False:
             asked["deadlock"] = True
-        if self.symmetric(model) and not any(model.declared(kind) for kind in TEMPORAL):
+        if self.symmetric(model) and not _is_temporal(model):
             asked["symmetry"] = True
         return asked
+
+    def notices(self, model: TlaModel) -> list[str]:
+        """Translations that are not of the algorithm beside them, and a symmetry that is not used."""
+        algorithms = (pluscal.algorithm(text, file) for file, text in model.file.specification.files.items())
+        found = [each.stale for each in algorithms if each is not None and each.stale]
+        if self.symmetric(model) and _is_temporal(model):
+            found.append("SYMMETRY is not used: the configuration has temporal properties, which it does not preserve")
+        return found
 
     def symmetric(self, model: TlaModel) -> Mapping[str, Symmetric]:
         return dict.fromkeys(model.setup.symmetric, True)
@@ -86,6 +94,10 @@ class Tla(Language):
 
     def decoded(self, content: bytes, named: Callable[[str, str], Any]) -> Value:
         return decoded(content, named) if content else UNSET
+
+
+def _is_temporal(model: TlaModel) -> bool:
+    return any(model.declared(kind) for kind in TEMPORAL)
 
 
 def _words(model: TlaModel, path: Callable[[str], str]) -> list[str]:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fencepost import errors
-from fencepost.cli import arguments, interrupts
+from fencepost.cli import arguments, interrupts, output
 from fencepost.cli.arguments import option
 from fencepost.cli.commands import results
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.language import loading
+from fencepost.language.seam import language_of
 from fencepost.text import units
 
 
@@ -128,6 +129,8 @@ def run(args: argparse.Namespace) -> int:
         raise errors.NotAProtocol(
             f"{args.protocol} has no actions, so there is nothing to check: mark its steps with @action"
         )
+    for notice in language_of(protocol).notices(protocol):
+        output.complain(notice, None, False)
     expected = results.expected(args, protocol)
     options = _options(args, expected)
     shown = results.Results(args, protocol)
