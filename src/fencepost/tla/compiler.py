@@ -120,7 +120,7 @@ _OF_STATES = frozenset("' ENABLED UNCHANGED \\cdot [] <> ~> -+->".split())
 
 _RUNTIME: dict[str, Value] = {
     **{each: getattr(runtime, each) for each in "Lazy truth fail field products subsets functions records".split()},
-    **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied".split()},
+    **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied only".split()},
     **{each: getattr(values, each) for each in "Set Sequence Function apply updated members equal".split()},
     "filtered": sets.filtered,
     "big_union": sets.big_union,
@@ -968,7 +968,11 @@ class Writer:
         return self._variables
 
     def _union(self, one: Argument) -> py.expr:
-        return call("big_union", self.value(*one))
+        """``UNION {S}`` is S, which may be infinite: no set of it is made."""
+        node, frame = unlabelled(one[0]), one[1]
+        if isinstance(node, ast.SetOf) and len(node.items) == 1:
+            return call("only", self.value(node.items[0], frame))
+        return call("big_union", self.value(node, frame))
 
     def _prime(self, one: Argument) -> py.expr:
         node, frame = one

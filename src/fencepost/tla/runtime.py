@@ -90,6 +90,11 @@ def products(*sets: Value) -> Tuples:
     return Tuples([set_of(each, "\\X") for each in sets])
 
 
+def only(of: Value) -> SetValue:
+    """``UNION {of}``."""
+    return set_of(of, "UNION")
+
+
 def subsets(of: Value) -> Subsets:
     """``SUBSET of``."""
     return Subsets(set_of(of, "SUBSET"))
