@@ -97,7 +97,7 @@ class Reserve:
         if not self.is_needed and self._file is not None:
             self.size = 0
             self._file.truncate(0)
-        size = min(self.wanted, self.size + free)
+        size = min(self.wanted, self.size + free - LEAST)  # a bookie that starts has small records to write
         if self.is_needed and size > self.size:
             self._take(files, size)
 
