@@ -102,6 +102,9 @@ def _checked(
         broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a, deadline)), None)
     if broken is not None:
         return _result(protocol, engine, Exploration(), violations=[Violation("assumption", broken.name, None)])
+    if engine != "reference" and getattr(options, "states", None) is None:
+        with _limited(deadline, options):
+            protocol = language_of(protocol).for_search(protocol, deadline)
     if engine == "auto":
         assert isinstance(options, EmbeddedOptions)
         small = _try_small(protocol, invariants, options, deadline)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fencepost.behaviours.behaviour import Trace
 from fencepost.behaviours.formatting import held, kind_of
 from fencepost.behaviours.lasso import is_violated
-from fencepost.language.context import Looking, Slot
+from fencepost.language.context import Looking, Sieve, Slot
 from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.language.temporal import Now, Step
 from fencepost.language.values import Value, same
 from fencepost.semantics import Stepper
-from fencepost.semantics.state import State
+from fencepost.semantics.state import State, variable
 
 
 class StateReader(Looking):
@@ -26,8 +27,15 @@ class StateReader(Looking):
 
     def read(self, slot: Slot) -> Value:
         value = self.state.read(slot)
-        self.seen.setdefault(slot, value)
+        if self.state.store.is_shown_whole(slot):
+            name = slot.path[0]
+            self.seen.setdefault(variable(name), self.state.variables()[name])
+        else:
+            self.seen.setdefault(slot, value)
         return value
+
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None) -> Sequence[Slot]:
+        return self.state.store.universe(path).slots
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ which :mod:`fencepost.semantics` implements.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol, TypeVar, overload
 
@@ -85,6 +85,55 @@ def _key_name(key: Any) -> str:
     return show(key) if not isinstance(key, type) else key.__name__
 
 
+class Universe:
+    """The slots of a universe that are known to one search, in the order in which they appeared, and their numbers."""
+
+    __slots__ = ("numbers", "slots")
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self.numbers: list[int] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """Tells which slots of a universe may matter to an evaluation. Two with one ``key`` tell the same."""
+
+    key: Any
+    matters: Callable[[Slot], bool] = field(compare=False)
+
+
+MOST_SIEVES = 256
+"""The most sieves that are kept for one root and one universe. Beyond, every slot matters to it."""
+
+
+@dataclass(slots=True)
+class Reliance:
+    """What a root relies on: that the slots of a universe hold their default from number ``first`` on, if they matter.
+    ``sieves``: None if all do.
+    """
+
+    universe: Universe
+    first: int
+    sieves: dict[Any, Sieve] | None
+
+    def add(self, other: Reliance) -> None:
+        """Rely on what the other does, too."""
+        if self.sieves is not None:
+            self.sieves = None if other.sieves is None else self.sieves | other.sieves
+            if self.sieves is not None and len(self.sieves) > MOST_SIEVES:
+                self.sieves = None
+
+    def grown(self) -> list[int]:
+        """The numbers of the slots that have appeared, and matter. Each is reported once."""
+        appeared = range(self.first, len(self.universe.slots))
+        self.first = len(self.universe.slots)
+        return [self.universe.numbers[each] for each in appeared if self._matters(self.universe.slots[each])]
+
+    def _matters(self, slot: Slot) -> bool:
+        return self.sieves is None or any(each.matters(slot) for each in self.sieves.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that an action did, shown in traces. It is never part of a state.
@@ -120,6 +169,17 @@ class Cursor(Protocol):
     def choose(self, options: Sequence[Value]) -> Value: ...
 
     def emit(self, event: Event) -> None: ...
+
+
+class GrowingCursor(Cursor, Protocol):
+    """A cursor for variables that are laid out in universes (:meth:`fencepost.language.fields.Shape.universe`)."""
+
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None) -> Sequence[Slot]:
+        """The slots of a universe that are known, in the order in which they appeared. The evaluation relies on all
+        others: whatever appears later holds its default in this state, unless the ``sieve`` says that it does not
+        matter. Engines see to it.
+        """
+        ...
 
 
 class Looking:

@@ -13,7 +13,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from fencepost.errors import FencepostError
 from fencepost.language.contents import permute
@@ -49,6 +49,9 @@ KEYS = type("keys", (), {})
 class Shape:
     """The layout of a variable in slots. Built once per protocol from the declaration, when the constants are known."""
 
+    is_shown_whole: ClassVar[bool] = False
+    """Whether people see the variable as one part, however many slots it has. Then :meth:`held` gives its value."""
+
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         """The slots that exist in every state."""
         raise NotImplementedError
@@ -70,6 +73,12 @@ class Shape:
         """The whole variable as one immutable value."""
         raise NotImplementedError
 
+    def held(self, slots: Iterable[tuple[Slot, Value]]) -> Value:
+        """The whole variable, from the slots that a state knows and what they hold. For variables that are not laid out
+        in the same slots in every search.
+        """
+        raise NotImplementedError
+
     def element(self, key: Any) -> Shape | None:
         """The shape of the part under a key, or of the field with this name. None if there is none."""
         return None
@@ -77,6 +86,14 @@ class Shape:
     def permuted(self, path: tuple[Any, ...], swap: Mapping[ModelValue, ModelValue]) -> tuple[Any, ...]:
         """The path that the slot at ``path`` has after an exchange of model values."""
         return tuple(permute(part, swap) for part in path)
+
+    def universe(self, path: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The path of the universe that the slot at ``path`` is in, if it is in one.
+
+        A **universe** is a family of slots that grows as the search goes on, such as one slot for each value that has
+        been a member of a set. See :meth:`fencepost.language.context.GrowingCursor.universe`.
+        """
+        return None
 
     def place(self, path: tuple[Any, ...]) -> tuple[Any, ...]:
         """The path as a value. Exchanging model values in it agrees with :meth:`permuted`."""

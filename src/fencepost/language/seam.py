@@ -108,6 +108,13 @@ class Language(ABC):
         """Options of a check that the model itself asks for. A user's own come before these."""
         return {}
 
+    def for_search(self, model: Any, deadline: Any) -> Model:
+        """The model as a search explores it. It has the same states, and may lay its variables out in other slots.
+        ``deadline`` (:class:`fencepost.semantics.Deadline`) ends what this needs to evaluate.
+        """
+        found: Model = model
+        return found
+
     def notices(self, model: Any) -> list[str]:
         """What a user should know before an answer is relied on, a line each."""
         return []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fencepost.errors import Misbehaved
-from fencepost.language.context import Event, InOrder, Slot
+from fencepost.language.context import Event, InOrder, Reliance, Sieve, Slot
 from fencepost.language.values import NotAValue, Value, freeze
 from fencepost.semantics.state import ValueTable
 
@@ -23,6 +24,8 @@ class Path:
     events: list[Event] = field(default_factory=list)
     enabled: bool = True
     writes: dict[int, int] = field(default_factory=dict)
+    relied: dict[int, Reliance] = field(default_factory=dict, compare=False)
+    """What the evaluation relied on, by the id of the universe."""
 
 
 class NoSuchOption(Misbehaved):
@@ -67,6 +70,15 @@ class Recorder:
             self.seen.add(index)
             self.path.trail.append(("read", index if self.lane is None else 2 * index + self.lane, number))
         return self.store.values[index][number]
+
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None) -> Sequence[Slot]:
+        known = self.store.universe(path)
+        relied = Reliance(known, len(known.slots), None if sieve is None else {sieve.key: sieve})
+        if id(known) in self.path.relied:
+            self.path.relied[id(known)].add(relied)
+        else:
+            self.path.relied[id(known)] = relied
+        return known.slots
 
     def write(self, slot: Slot, value: Value) -> None:
         if self.read_only:

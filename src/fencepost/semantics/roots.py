@@ -44,6 +44,11 @@ class Root:
         return self.declared.kind
 
     @property
+    def reads_step(self) -> bool:
+        """Whether it is evaluated for a step, so that its reads are numbered as :mod:`.slots` says."""
+        return self.kind in STEP_PROPERTIES or self.kind == STEP_PREDICATE
+
+    @property
     def name(self) -> str:
         """The action's or property's name."""
         return self.declared.name

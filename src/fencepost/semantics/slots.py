@@ -12,6 +12,11 @@ CHANGE = (1 << 24) - 1
 """A pseudo-slot that the trie of a refinement reads first: the number of the step's change."""
 
 
+def reads_of(slot: int, of_step: bool) -> tuple[int, ...]:
+    """The numbers under which a root may read a slot. ``of_step``: whether the root reads a step."""
+    return (slot_before(slot), slot_after(slot)) if of_step else (slot,)
+
+
 def slot_before(slot: int) -> int:
     """The number of a slot that a step property reads before the step."""
     return slot << 1

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from fencepost.language.contents import classes_in
-from fencepost.language.context import Slot
+from fencepost.language.context import UNSET, Slot, Universe
 from fencepost.language.network import NetworkShape
 from fencepost.language.seam import Model
 from fencepost.language.values import NotAValue, Value, encode, full_name, shared_names, show
@@ -39,6 +39,12 @@ class ValueTable:
         ids stay unique.
         """
         self._ids: list[dict[bytes, int]] = []
+        self.grown = 0
+        """The number of slots that are in universes."""
+        self._universes: dict[bytes, Universe] = {}
+        self._universe_of: dict[int, tuple[Universe, tuple[Any, ...]]] = {}
+        """The universes by the ids of their paths. The paths are kept alive."""
+        self._in_universe: set[int] = set()
         self.visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
         self._declare()
 
@@ -69,10 +75,37 @@ class ValueTable:
             self.values[index:] = [[slot.default]]
             self.slots.append(slot)
             self._index[place] = index
+            self._grow(slot, index)
         elif shared_names:
             _refuse_namesakes(self.slots[index].path, slot.path)
         self.numbered[id(slot)] = (index, slot)
         return index
+
+    def _grow(self, slot: Slot, index: int) -> None:
+        shape = self.protocol.shapes.get(slot.path[0])
+        path = None if shape is None else shape.universe(slot.path)
+        if path is not None:
+            universe = self.universe(path)
+            universe.slots.append(slot)
+            universe.numbers.append(index)
+            self._in_universe.add(index)
+            self.grown += 1
+
+    def universe(self, path: tuple[Any, ...]) -> Universe:
+        """The universe with this path."""
+        known = self._universe_of.get(id(path))
+        if known is None:
+            known = self._universe_of[id(path)] = self._universes.setdefault(encode_path(path), Universe()), path
+        return known[0]
+
+    def is_shown_whole(self, slot: Slot) -> bool:
+        """Whether people see the variable of a slot as one part."""
+        shape = self.protocol.shapes.get(slot.path[0])
+        return shape is not None and shape.is_shown_whole
+
+    def is_in_universe(self, index: int) -> bool:
+        """Whether a slot is in some universe."""
+        return index in self._in_universe
 
     def index_of(self, path: tuple[Any, ...]) -> int | None:
         """The number of the slot at a path. None if no state has touched it."""
@@ -165,7 +198,14 @@ class State:
         return self.store.fingerprint(self.ids)
 
     def slots(self) -> Iterator[tuple[Slot, Value]]:
-        """Every slot with its value here, in order of declaration."""
+        """Every part that is shown, with its value here, in order of declaration."""
+        yield from ((slot, value) for slot, value in self._slots() if not self.store.is_shown_whole(slot))
+        whole = [name for name, shape in self.store.protocol.shapes.items() if shape.is_shown_whole]
+        if whole:
+            values = self.variables()
+            yield from ((variable(name), values[name]) for name in whole)
+
+    def _slots(self) -> Iterator[tuple[Slot, Value]]:
         for index, slot in enumerate(self.store.slots):
             yield slot, self[index]
 
@@ -184,19 +224,33 @@ class State:
         """Every state variable as one immutable value: records as records, maps as :class:`fencepost.Map`."""
         result: dict[str, Value] = {}
         for name, shape in self.store.protocol.shapes.items():
-            if isinstance(shape, NetworkShape):
-                # Remembered messages have slots that only states know.
-                result[name] = shape.held((slot, value) for slot, value in self.slots() if slot.path[0] == name)
+            if isinstance(shape, NetworkShape) or shape.is_shown_whole:
+                # Remembered messages, and members of sets, have slots that only states know.
+                result[name] = shape.held((slot, value) for slot, value in self._slots() if slot.path[0] == name)
             else:
                 result[name] = shape.value(self.read, (name,))
         return result
 
     def changes(self, before: State) -> list[tuple[Slot, Value, Value]]:
-        """The slots that differ from ``before``, each with its old and its new value."""
+        """The parts that differ from ``before``, each with its old and its new value."""
         store = self.store
         numbers = enumerate(zip_longest(before.ids, self.ids, fillvalue=0))
-        return [
+        found = [
             (store.slots[index], store.values[index][old], store.values[index][new])
             for index, (old, new) in numbers
             if old != new
         ]
+        whole = dict.fromkeys(slot.path[0] for slot, _, _ in found if store.is_shown_whole(slot))
+        if not whole:
+            return found
+        old_values, new_values = before.variables(), self.variables()
+        names = [name for name in store.protocol.shapes if name in whole]
+        return [
+            *(each for each in found if each[0].path[0] not in whole),
+            *((variable(name), old_values[name], new_values[name]) for name in names),
+        ]
+
+
+def variable(name: str) -> Slot:
+    """A variable that is shown as one part, whatever its slots are."""
+    return Slot((name,), UNSET)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import Explained, FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.language import refinement as spec
-from fencepost.language.context import MAX_WAYS, Disabled, Slot, current
+from fencepost.language.context import MAX_WAYS, Disabled, Reliance, Slot, current
 from fencepost.language.declarations import JUDGED, TEMPORAL, Declared, FairSteps
 from fencepost.language.protocol import cursor_of
 from fencepost.language.seam import Model, language_of
@@ -74,6 +74,8 @@ class Stepper:
         self.starts = 0
         """The number of ways to begin. Several may lead to one initial state."""
         self.roots: list[Root] = []
+        self.relied: dict[int, dict[int, Reliance]] = {}
+        """What each root has relied on, by the root's index and the universe's id."""
         self.changes = Changes()
         self.refinements: dict[str, Refinement] = {}
         for kind in PROPERTIES:
@@ -222,6 +224,19 @@ class Stepper:
     def _paths(
         self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
     ) -> Iterator[Path]:
+        if root.index < 0:
+            yield from self._ways(root, ids, after, change)
+            return
+        grown = -1
+        while grown != self.store.grown:
+            # Ways that were tried before a universe grew need not agree with those after it.
+            grown = self.store.grown
+            found = list(self._ways(root, ids, after, change))
+        yield from found
+
+    def _ways(
+        self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Iterator[Path]:
         script: list[int] = []
         options: list[Sequence[Value]] = []
         for _ in range(MAX_WAYS if root.index >= 0 else MAX_STARTS):
@@ -246,8 +261,13 @@ class Stepper:
     ) -> Path:
         if self.checking:
             options = None
+        grown = self.store.grown
         path = self._run_once(root, ids, after, script, options, change)
-        if self.checking and self._run_once(root, ids, after, script, None, change) != path:
+        if not self.checking:
+            return path
+        if grown != self.store.grown:
+            path = self._run_once(root, ids, after, script, options, change)
+        if self._run_once(root, ids, after, script, None, change) != path:
             raise self._raised(
                 root,
                 ids,
@@ -293,7 +313,17 @@ class Stepper:
         finally:
             current.reset(token)
             self.deadline.end()
+            if path.relied and root.index >= 0:
+                self._rely(root.index, path)
         return path
+
+    def _rely(self, root: int, path: Path) -> None:
+        known = self.relied.setdefault(root, {})
+        for universe, relied in path.relied.items():
+            if universe in known:
+                known[universe].add(relied)
+            else:
+                known[universe] = relied
 
     def _call(
         self, root: Root, recorder: Recorder, ids: Sequence[int], after: Sequence[int] | None, change: int | None

@@ -121,6 +121,7 @@ _OF_STATES = frozenset("' ENABLED UNCHANGED \\cdot [] <> ~> -+->".split())
 _RUNTIME: dict[str, Value] = {
     **{each: getattr(runtime, each) for each in "Lazy truth fail field products subsets functions records".split()},
     **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied only".split()},
+    **{each: getattr(runtime, each) for each in "in_set some every some_way every_way".split()},
     **{each: getattr(values, each) for each in "Set Sequence Function apply updated members equal".split()},
     "filtered": sets.filtered,
     "big_union": sets.big_union,
@@ -662,8 +663,14 @@ class Writer:
 
     def _quantified(self, node: ast.Quantified, frame: Frame) -> py.expr:
         what = f"the body of {node.quantifier}"
-        found = self._outcomes(node, node.bounds, frame, lambda inside: self.truth(node.body, inside, what))
-        return call("any" if node.quantifier == "\\E" else "all", found)
+        rule, shape, sets_of_names = self._bound(
+            node, node.bounds, frame, lambda inside: self.truth(node.body, inside, what)
+        )
+        exists = node.quantifier == "\\E"
+        if _is_simple(shape):
+            of = self.at(call("in_set", sets_of_names[0]), node.bounds[0].place)
+            return call("some" if exists else "every", of, rule)
+        return call("some_way" if exists else "every_way", rule, tuple_of(shape), *sets_of_names)
 
     def _unbounded(self, node: ast.Unbounded, frame: Frame) -> py.expr:
         return call("fail", constant(f"{node.quantifier} without a set cannot be evaluated"))

@@ -35,20 +35,20 @@ class Held(Foreign):
 
     def __init__(self, value: Value) -> None:
         self.value = settled(value)
-        self._code = code(self.value)
+        self.code = code(self.value)
 
     def encoded(self) -> bytes:
         return self._encoded
 
     @cached_property
     def _encoded(self) -> bytes:
-        return framed(self._code)
+        return framed(self.code)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Held) and self._code == other._code)
+        return self is other or (isinstance(other, Held) and self.code == other.code)
 
     def __hash__(self) -> int:
-        return hash(self._code)
+        return hash(self.code)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Held, (self.value,))

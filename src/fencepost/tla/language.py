@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +14,8 @@ from fencepost.language.context import UNSET
 from fencepost.language.declarations import TEMPORAL, Declared
 from fencepost.language.seam import Language, Model
 from fencepost.language.values import ModelValue, Value
-from fencepost.tla import order, pluscal
+from fencepost.semantics import Stepper
+from fencepost.tla import layout, order, pluscal
 from fencepost.tla.configured import expression_of
 from fencepost.tla.held import decoded, part
 from fencepost.tla.protocol import TlaDeclared, TlaModel
@@ -48,12 +49,18 @@ class Tla(Language):
         return _words(model, os.path.abspath)
 
     def packed(self, model: TlaModel) -> bytes:
-        return json.dumps([self.words(model), order.known()]).encode()
+        return pickle.dumps((self.words(model), order.known(), pickle.dumps(model.shapes)))
 
     def unpacked(self, content: bytes) -> Model:
-        words, known = json.loads(content)
-        order.use(known)
-        return loading.given(words)
+        words, known, variables = pickle.loads(content)
+        order.use(known)  # before there are values to be sorted
+        model = loading.given(words)
+        assert isinstance(model, TlaModel)
+        return model.laid_out(pickle.loads(variables))
+
+    def for_search(self, model: TlaModel, deadline: Any) -> TlaModel:
+        states, is_complete = layout.look(Stepper(model, invariants=["none"], deadline=deadline))
+        return model if is_complete or not states else model.laid_out(layout.chosen(states, model.shapes))
 
     def options(self, model: TlaModel) -> Mapping[str, Any]:
         asked: dict[str, Any] = {}

@@ -1,50 +1,405 @@
-"""How the variables of a specification are laid out in the slots of a state, and the states that formulas see."""
+"""How the variables of a specification are laid out in the slots of a state.
+
+A **place** is a variable or a part of one. What a step reads and writes of it decides how often the step has to be
+evaluated, so a place is taken apart as far as its values have parts that steps use one by one:
+
+- a :class:`Leaf` is one slot;
+- a :class:`FunctionPlace` has a place for each argument of a function whose domain does not change: records, tuples,
+  functions over processes;
+- a :class:`SetPlace` has a slot for each value that has ever been a member;
+- a :class:`MapPlace` has one for each value that has ever been in the domain of a function, such as a bag.
+
+The places of a variable are chosen by what its values have looked like (:mod:`fencepost.tla.layout`), and are right
+about every other value, too: one that does not fit, such as a model value instead of a record, is held whole in a slot
+of its own. A value is laid out in one way only, so that equal states are equal rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, ClassVar, cast
 
-from fencepost.language.context import UNSET, Cursor, Slot
+from fencepost.language.context import UNSET, Cursor, GrowingCursor, Looking, Sieve, Slot
 from fencepost.language.fields import Shape
 from fencepost.tla.held import Held
-from fencepost.tla.values import EvaluationError, Value
+from fencepost.tla.stored import StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
+from fencepost.tla.suppositions import read
+from fencepost.tla.values import (
+    EvaluationError,
+    FunctionValue,
+    Interval,
+    LazyFunction,
+    Set,
+    SetValue,
+    Value,
+    code,
+    in_order,
+    kind_of,
+    total_key,
+)
+
+Path = tuple[Any, ...]
+
+Writes = list[tuple[Slot, Any]]
+"""What is to be written, once everything has been read."""
 
 
-class Whole(Shape):
-    """A variable in one slot."""
+class MEMBERS:
+    """In the path of a slot: before a value that may be a member or an argument. A type equals no value."""
 
-    def __init__(self, name: str) -> None:
-        self._slot = Slot((name,), UNSET)
 
-    def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
+class OTHERWISE:
+    """The end of the path of a slot that holds a value which does not fit."""
+
+
+class Place(ABC):
+    """A variable or a part of one. ``path`` begins the path of each of its slots."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @abstractmethod
+    def get(self, cursor: GrowingCursor) -> Value:
+        """The value. Parts of it may be read later."""
+
+    @abstractmethod
+    def put(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        """Add to ``writes`` what makes this the value."""
+
+    @abstractmethod
+    def clear(self, cursor: GrowingCursor, writes: Writes) -> None:
+        """Add to ``writes`` what lets every slot hold its default, because the value lies elsewhere."""
+
+    def slots(self) -> Iterator[Slot]:
+        """The slots that exist in every state."""
+        return iter(())
+
+    @abstractmethod
+    def universe(self, path: Path) -> Path | None:
+        """The path of the universe that the slot at ``path`` is in, if it is in one."""
+
+
+class Leaf(Place):
+    """A value in one slot."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._slot = Slot(path, UNSET)
+
+    def get(self, cursor: GrowingCursor) -> Value:
+        return read(cursor, self._slot).value
+
+    def put(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        writes.append((self._slot, Held(value)))
+
+    def clear(self, cursor: GrowingCursor, writes: Writes) -> None:
+        writes.append((self._slot, UNSET))
+
+    def slots(self) -> Iterator[Slot]:
         yield self._slot
 
-    def get(self, cursor: Cursor, path: tuple[Any, ...] = ()) -> Value:
-        """The value for compiled formulas."""
-        return cursor.read(self._slot).value
+    def universe(self, path: Path) -> Path | None:
+        return None
 
-    def set(self, cursor: Cursor, path: tuple[Any, ...], value: Value) -> None:
-        cursor.write(self._slot, Held(value))
 
-    def reset(self, cursor: Cursor, path: tuple[Any, ...]) -> None:
-        cursor.write(self._slot, UNSET)
+class _Divided(Place):
+    """A place with parts, and a slot for a value that does not have these parts."""
 
-    def value(self, read: Callable[[Slot], Any], path: tuple[Any, ...]) -> Any:
-        return read(self._slot)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._otherwise = (*path, OTHERWISE)
+        self._slot = Slot(self._otherwise, UNSET, constant=False)
+
+    def get(self, cursor: GrowingCursor) -> Value:
+        for slot in cursor.universe(self._otherwise):
+            held = read(cursor, slot)
+            if held is not UNSET:
+                return held.value
+        return self.stored(cursor)
+
+    def put(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        if self.fits(value):
+            self._make_room(cursor, writes)
+            self.put_parts(cursor, value, writes)
+        else:
+            writes.append((self._slot, Held(value)))
+            self.clear_parts(cursor, writes)
+
+    def _make_room(self, cursor: GrowingCursor, writes: Writes) -> None:
+        writes += [(slot, UNSET) for slot in cursor.universe(self._otherwise)]
+
+    def clear(self, cursor: GrowingCursor, writes: Writes) -> None:
+        self._make_room(cursor, writes)
+        self.clear_parts(cursor, writes)
+
+    def universe(self, path: Path) -> Path | None:
+        return self._otherwise if path == self._otherwise else self.universe_of_part(path)
+
+    @abstractmethod
+    def stored(self, cursor: GrowingCursor) -> Value:
+        """The value that lies in the parts."""
+
+    @abstractmethod
+    def fits(self, value: Value) -> bool:
+        """Whether the value has these parts."""
+
+    @abstractmethod
+    def put_parts(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        """As :meth:`put`, for a value that fits."""
+
+    @abstractmethod
+    def clear_parts(self, cursor: GrowingCursor, writes: Writes) -> None:
+        """As :meth:`clear`, for the parts."""
+
+    @abstractmethod
+    def universe_of_part(self, path: Path) -> Path | None:
+        """As :meth:`universe`, for the slot of a part."""
+
+
+class FunctionPlace(_Divided):
+    """A function with this domain. ``parts``: the place of each argument, in TLC's order."""
+
+    def __init__(self, path: Path, parts: Mapping[Value, Place]) -> None:
+        super().__init__(path)
+        self.parts = dict(parts)
+        is_sequence = list(self.parts) == list(range(1, len(self.parts) + 1))
+        self.domain: SetValue = Interval(1, len(self.parts)) if is_sequence else Set.sorted(tuple(self.parts))
+        self._kind = kind_of(next(iter(self.parts)))
+        self._by_path = {code(key): part for key, part in self.parts.items()}
+
+    def part(self, argument: Value) -> Place | None:
+        """The place of an argument. None if it is not in the domain."""
+        found = self.parts.get(argument)
+        return found if found is None or kind_of(argument) is self._kind else None
+
+    def stored(self, cursor: GrowingCursor) -> Value:
+        return StoredFunction(self, cursor)
+
+    def fits(self, value: Value) -> bool:
+        base = value.base if isinstance(value, UpdatedFunction) else value
+        if isinstance(base, StoredFunction) and base.place is self:
+            return True
+        if not isinstance(value, FunctionValue):
+            return False
+        of = value.domain()
+        return kind_of_members(of) is self._kind and bool(of == self.domain)
+
+    def put_parts(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        if isinstance(value, StoredFunction) and value.place is self and value.cursor is cursor:
+            return
+        if isinstance(value, UpdatedFunction) and value.base.place is self and value.base.cursor is cursor:
+            for key, of in value.changes.items():
+                self.parts[key].put(cursor, of, writes)
+            return
+        for key, part in self.parts.items():
+            part.put(cursor, value.apply(key), writes)
+
+    def clear_parts(self, cursor: GrowingCursor, writes: Writes) -> None:
+        for part in self.parts.values():
+            part.clear(cursor, writes)
+
+    def slots(self) -> Iterator[Slot]:
+        return chain.from_iterable(part.slots() for part in self.parts.values())
+
+    def universe_of_part(self, path: Path) -> Path | None:
+        key = path[len(self.path)]
+        part = self._by_path.get(code(key.value) if isinstance(key, Held) else code(key))
+        return None if part is None else part.universe(path)
+
+
+def kind_of_members(of: SetValue) -> str | None:
+    """The kind of the members of a set that is known to be finite, or of the first of them."""
+    first = next(of.members(), None)
+    return None if first is None else kind_of(first)
+
+
+class Members(_Divided):
+    """Slots for values that come and go."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.members = (*path, MEMBERS)
+        self.kinds: set[str] = set()
+        """The kinds of the values that have slots."""
+        self.settled: tuple[tuple[Value, Slot], ...] = ()
+        """Values that were present in states that were looked at before the search, with their slots."""
+        self._slots: dict[bytes, Slot] = {}
+        self._values: dict[int, Value] = {}
+        self._order: tuple[int, Sequence[Slot], tuple[tuple[Value, Slot], ...]] = (0, (), ())
+
+    absent: ClassVar[Any]
+    """What a slot holds if its value is absent."""
+
+    def slot(self, value: Value) -> Slot:
+        """The slot of a value."""
+        held = Held(value)
+        known = self._slots.get(held.code)
+        if known is None:
+            known = self._slots[held.code] = Slot((*self.members, held), self.absent, constant=False)
+            self.kinds.add(kind_of(held.value))
+        return known
+
+    def settle(self, values: Iterable[Value]) -> None:
+        """Have slots for these values in every state."""
+        self.settled = tuple((value, self.slot(value)) for value in values)
+
+    def slots(self) -> Iterator[Slot]:
+        return (slot for _, slot in self.settled)
+
+    def candidates(self, cursor: GrowingCursor, sieve: Sieve | None = None) -> tuple[tuple[Value, Slot], ...]:
+        """The values that may be present, in TLC's order, with their slots. ``sieve``: which others would matter."""
+        known = cursor.universe(self.members, sieve)
+        number, slots, order = self._order
+        if slots is not known or number != len(known):
+            values = {slot.path[-1].value: slot for slot in known}
+            try:
+                ordered = in_order(values)
+            except EvaluationError:
+                ordered = tuple(sorted(values, key=total_key))
+            order = tuple((value, values[value]) for value in ordered)
+            self._order = len(known), known, order
+        return order
+
+    def clear_parts(self, cursor: GrowingCursor, writes: Writes) -> None:
+        writes += [(slot, self.absent) for slot in cursor.universe(self.members)]
+
+    def universe_of_part(self, path: Path) -> Path | None:
+        return self.members
+
+
+class SetPlace(Members):
+    """A set."""
+
+    absent = False
+
+    def stored(self, cursor: GrowingCursor) -> Value:
+        return StoredSet(self, cursor)
+
+    def fits(self, value: Value) -> bool:
+        return isinstance(value, SetValue)
+
+    def put_parts(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        if isinstance(value, StoredSet) and value.place is self and value.cursor is cursor:
+            return
+        if isinstance(value, UpdatedSet) and value.base.place is self and value.base.cursor is cursor:
+            writes += [(self.slot(each), True) for each in value.added.items]
+            writes += [(self.slot(each), False) for each in value.removed]
+            return
+        whole = value.explicit()
+        members = {self.slot(each) for each in whole.items}
+        writes += [(slot, False) for slot in cursor.universe(self.members) if slot not in members]
+        writes += [(slot, True) for slot in members]
+
+
+class MapPlace(Members):
+    """A function whose domain changes."""
+
+    absent = UNSET
+
+    def stored(self, cursor: GrowingCursor) -> Value:
+        return StoredMap(self, cursor)
+
+    def fits(self, value: Value) -> bool:
+        return isinstance(value, FunctionValue)
+
+    def put_parts(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        if isinstance(value, StoredMap) and value.place is self and value.cursor is cursor:
+            return
+        if isinstance(value, UpdatedFunction) and value.base.place is self and value.base.cursor is cursor:
+            writes += [(self.slot(key), Held(of)) for key, of in value.changes.items()]
+            return
+        if isinstance(value, LazyFunction):
+            domain = value.domain()
+            if isinstance(domain, StoredSet) and domain.place is self and domain.cursor is cursor:
+                self._put_changes(cursor, value, writes)
+                return
+        whole = dict(value.explicit().items())
+        slots = {self.slot(key): of for key, of in whole.items()}
+        writes += [(slot, UNSET) for slot in cursor.universe(self.members) if slot not in slots]
+        writes += [(slot, Held(of)) for slot, of in slots.items()]
+
+    def _put_changes(self, cursor: GrowingCursor, value: LazyFunction, writes: Writes) -> None:
+        for key in value.domain().members():
+            writes.append((self.slot(key), Held(value.apply(key))))
+
+
+# -- variables ---------------------------------------------------------------------------------------------------------
+
+
+class Variable(Shape):
+    """A variable, as engines lay it out. People see it as one value."""
+
+    is_shown_whole = True
+
+    def __init__(self, layout: Place) -> None:
+        self.layout = layout
+        self.name: str = layout.path[0]
+
+    def slots(self, path: Path) -> Iterator[Slot]:
+        return self.layout.slots()
+
+    def get(self, cursor: Cursor, path: Path) -> Value:
+        return Held(self.layout.get(cast("GrowingCursor", cursor)))
+
+    def set(self, cursor: Cursor, path: Path, value: Held) -> None:
+        writes: Writes = []
+        self.layout.put(cast("GrowingCursor", cursor), value.value, writes)
+        for slot, held in writes:
+            cursor.write(slot, held)
+
+    def universe(self, path: Path) -> Path | None:
+        return self.layout.universe(path)
+
+    def held(self, slots: Iterable[tuple[Slot, Any]]) -> Any:
+        try:
+            return Held(self.layout.get(_Known({slot.path: (slot, held) for slot, held in slots})))
+        except AttributeError:
+            return UNSET
+
+
+class _Known(Looking):
+    """A cursor over slots that are known."""
+
+    def __init__(self, slots: Mapping[Path, tuple[Slot, Any]]) -> None:
+        self._slots = slots
+
+    def read(self, slot: Slot) -> Any:
+        return self._slots[slot.path][1] if slot.path in self._slots else slot.default
+
+    def universe(self, path: Path, sieve: Sieve | None = None) -> Sequence[Slot]:
+        return [slot for at, (slot, _) in self._slots.items() if at[: len(path)] == path and len(at) - len(path) < 2]
+
+
+class Blank(Looking):
+    """A cursor over a state in which nothing has a value yet."""
+
+    def read(self, slot: Slot) -> Any:
+        return slot.default
+
+    def universe(self, path: Path, sieve: Sieve | None = None) -> Sequence[Slot]:
+        return ()
+
+
+def whole(name: str) -> Variable:
+    """A variable in one slot."""
+    return Variable(Leaf((name,)))
 
 
 class Reader:
     """The variables of one state, by number."""
 
-    __slots__ = ("_cursor", "_shapes")
+    __slots__ = ("_cursor", "_variables")
 
-    def __init__(self, shapes: Sequence[Whole], cursor: Cursor) -> None:
-        self._shapes = shapes
+    is_of_state: ClassVar[bool] = True
+
+    def __init__(self, variables: Sequence[Variable], cursor: GrowingCursor) -> None:
+        self._variables = variables
         self._cursor = cursor
 
     def __getitem__(self, variable: int) -> Value:
-        return self._shapes[variable].get(self._cursor)
+        return self._variables[variable].layout.get(self._cursor)
 
 
 class Writer:
@@ -52,8 +407,10 @@ class Writer:
     errors. The cursor gets them all in :meth:`finish`.
     """
 
-    def __init__(self, shapes: Sequence[Whole], cursor: Cursor, prime: str) -> None:
-        self._shapes = shapes
+    is_of_state: ClassVar[bool] = True
+
+    def __init__(self, variables: Sequence[Variable], cursor: GrowingCursor, prime: str) -> None:
+        self._variables = variables
         self._cursor = cursor
         self._prime = prime
         self._values: dict[int, Value] = {}
@@ -62,7 +419,7 @@ class Writer:
         try:
             return self._values[variable]
         except KeyError:
-            name = next(self._shapes[variable].slots(())).name
+            name = self._variables[variable].name
             raise EvaluationError(f"{name}{self._prime} is used before it has a value") from None
 
     def assign(self, variable: int, value: Value) -> None:
@@ -73,5 +430,8 @@ class Writer:
 
     def finish(self) -> None:
         """Give the values to the cursor."""
+        writes: Writes = []
         for variable, value in self._values.items():
-            self._shapes[variable].set(self._cursor, (), value)
+            self._variables[variable].layout.put(self._cursor, value, writes)
+        for slot, held in writes:
+            self._cursor.write(slot, held)

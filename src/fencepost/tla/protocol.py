@@ -13,11 +13,11 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from fencepost.behaviours.evidence import StateReader
 from fencepost.errors import Explained
-from fencepost.language.context import Cursor, Disabled
+from fencepost.language.context import Cursor, Disabled, GrowingCursor
 from fencepost.language.declarations import Declared, Fairness
 from fencepost.language.loading import missing_is_an_error
 from fencepost.language.protocol import cursor_of
@@ -25,14 +25,16 @@ from fencepost.language.seam import Model
 from fencepost.language.temporal import Formula as TemporalFormula
 from fencepost.language.values import ModelValue
 from fencepost.semantics import State
-from fencepost.tla import ast, roots
+from fencepost.tla import ast, roots, splitting
 from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.ast import Place
 from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicates, setup
 from fencepost.tla.describe import described_specification
 from fencepost.tla.held import Held
 from fencepost.tla.modules import load
-from fencepost.tla.places import Reader, Whole, Writer
+from fencepost.tla.places import Blank, Reader, Variable, Writer, whole
+from fencepost.tla.runtime import taken
+from fencepost.tla.suppositions import attempt
 from fencepost.tla.temporal import properties
 from fencepost.tla.values import EvaluationError, Value, described
 
@@ -87,7 +89,7 @@ class TlaModel(Model):
         self.setup = setup
         self.definitions = dict(definitions)
         self.name = file.name  # type: ignore[misc]
-        self._shapes = {each.name: Whole(each.name) for each in setup.specification.variables}
+        self._shapes = {each.name: whole(each.name) for each in setup.specification.variables}
         self._constants = {each.name: Held(value) for each, value in setup.constants.items()}
         self._declared = [*_declarations(setup)]
         self.fairness = [*_fairness(setup, self._declared)]  # type: ignore[misc]
@@ -97,7 +99,7 @@ class TlaModel(Model):
         return self._constants
 
     @property
-    def shapes(self) -> Mapping[str, Whole]:
+    def shapes(self) -> Mapping[str, Variable]:
         return self._shapes
 
     def declared(self, kind: str, /) -> list[Declared]:
@@ -117,19 +119,31 @@ class TlaModel(Model):
         made._declared = [*(each for each in self._declared if each.kind != instead), *more]
         return made
 
+    def laid_out(self, variables: Mapping[str, Variable]) -> TlaModel:
+        """The model with another layout of its variables, and its invariants in parts that suit it."""
+        made = copy(self)
+        made._shapes = dict(variables)
+        example = Reader(tuple(variables.values()), Blank())
+        for formula, kind in [*((each, "invariant") for each in self.setup.invariants)]:
+            place = next(n for n, each in enumerate(made._declared) if (each.kind, each.name) == (kind, formula.name))
+            rules = splitting.parts(formula.node, formula.scope, self.setup.compiler, example)
+            made._declared = [*made._declared]
+            made._declared[place] = InParts(kind, formula, rules)
+        return made
+
     @property
     def every_declaration(self) -> Sequence[TlaDeclared]:
         """All actions and properties."""
         return self._declared
 
     def bound_to(self, cursor: Cursor) -> Bound:
-        return Bound(self, cursor)
+        return Bound(self, cast("GrowingCursor", cursor))
 
 
 class Bound:
     """A model bound to one state."""
 
-    def __init__(self, model: TlaModel, cursor: Cursor) -> None:
+    def __init__(self, model: TlaModel, cursor: GrowingCursor) -> None:
         self._cursor = cursor  # where every language has it
         self.shapes = tuple(model.shapes.values())
 
@@ -187,9 +201,27 @@ class TlaAction(TlaDeclared):
         root = self.of[tuple(parameters.values())]
         with explained(f"while evaluating {self.title(parameters)}"):
             then = bound.writer("'")
-            if not root(bound.reader, then, chooser(cursor_of(bound))):
+            if not attempt(lambda: root(bound.reader, then, chooser(cursor_of(bound)))):
                 raise Disabled
             then.finish()
+
+
+class InParts(TlaDeclared):
+    """An invariant in parts, which are judged one by one."""
+
+    def __init__(self, kind: str, formula: Formula, rules: Sequence[splitting.Rule]) -> None:
+        super().__init__(kind, formula.name, self._holds, formula.at, formula.comment)
+        self._rules = rules
+
+    def parameters(self, protocol: Any) -> list[dict[str, Any]]:
+        return [{"part": number} for number in range(len(self._rules))]
+
+    def title(self, parameters: Mapping[str, Any]) -> str:
+        return self.name
+
+    def _holds(self, bound: Bound, part: int) -> bool:
+        with explained(f"while evaluating {self.kind} {self.name}"):
+            return self._rules[part](bound.reader, None)
 
 
 def _declarations(setup: Setup) -> list[TlaDeclared]:
@@ -370,19 +402,19 @@ def chooser(cursor: Cursor) -> Callable[[Sequence[Any]], Any]:
 
     def choose(options: Sequence[Any]) -> Any:
         if len(options) == 1 and not every_choice:
-            return options[0]
-        taken = cursor.choose(Options(options))
-        return taken.option
+            return taken(options, 0)
+        chosen = cursor.choose(Options(options))
+        return taken(options, chosen.number)
 
     return choose
 
 
 class Chosen(Held):
-    """A member of a set that an action chose."""
+    """A member of a set that an action chose: the option with this number."""
 
-    def __init__(self, option: Value) -> None:
+    def __init__(self, option: Value, number: int) -> None:
         super().__init__(option)
-        self.option = option
+        self.number = number
 
 
 class Way(Chosen):
@@ -403,4 +435,4 @@ class Options(Sequence[Chosen]):
         return len(self._options)
 
     def __getitem__(self, number: Any) -> Any:
-        return self._kind(self._options[number])
+        return self._kind(self._options[number], number)

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from fencepost.tla.ast import Place
 from fencepost.tla.errors import pointed
 from fencepost.tla.sets import Functions, Records, Subsets, Tuples
+from fencepost.tla.stored import Candidates, StoredSet
+from fencepost.tla.suppositions import attempt
 from fencepost.tla.values import (
     EvaluationError,
     FunctionValue,
@@ -166,12 +168,46 @@ def ways(shape: tuple[int, ...], *sets: Value) -> Iterator[tuple[Value, ...]]:
         yield tuple(_flat(reversed(parts), shape))
 
 
+def in_set(of: Value) -> SetValue:
+    """The set that a quantifier goes through."""
+    return set_of(of, "to go through its members")
+
+
+def some(of: SetValue, rule: Callable[[Value], bool]) -> bool:
+    r"""``\E x \in of : rule(x)``."""
+    return of.some(rule)
+
+
+def every(of: SetValue, rule: Callable[[Value], bool]) -> bool:
+    r"""``\A x \in of : rule(x)``."""
+    return of.every(rule)
+
+
+def some_way(rule: Callable[..., bool], shape: tuple[int, ...], *sets: Value) -> bool:
+    r"""``\E x, y \in S : rule(x, y)``."""
+    if not any(isinstance(each, SetValue) and each.is_stored for each in sets):
+        return any(itertools.starmap(rule, ways(shape, *sets)))
+    return _some_way(rule, shape, [set_of(each, "\\E x, y \\in S") for each in sets], ())
+
+
+def _some_way(
+    rule: Callable[..., bool], shape: tuple[int, ...], sets: list[SetValue], taken: tuple[Value, ...]
+) -> bool:
+    if not sets:
+        return rule(*_flat(taken, shape))
+    return sets[-1].some(lambda value: _some_way(rule, shape, sets[:-1], (value, *taken)))
+
+
+def every_way(rule: Callable[..., bool], shape: tuple[int, ...], *sets: Value) -> bool:
+    r"""``\A x, y \in S : rule(x, y)``."""
+    return not some_way(lambda *values: not rule(*values), shape, *sets)
+
+
 def chosen(of: Value, condition: Callable[[Value], bool]) -> Value:
     """``CHOOSE x \\in of : condition(x)``: the first in TLC's order."""
     whole = set_of(of, "CHOOSE x \\in S : P")
-    for each in whole.members():
-        if condition(each):
-            return each
+    for each in whole.those(condition):
+        return each
     raise EvaluationError(f"no element of {_shortly(whole)} satisfies the condition of CHOOSE")
 
 
@@ -231,7 +267,7 @@ class Script:
         place = len(self._made)
         number = self._numbers[place] if place < len(self._numbers) else 0
         self._made.append((number, len(options)))
-        return options[number]
+        return taken(options, number)
 
     def following(self) -> Script | None:
         """The script of the next way through the choices, or None after the last."""
@@ -272,8 +308,15 @@ def pick_subset(state: Any, variable: int, of: Value, choose: Choose) -> bool:
     return pick(state, variable, subsets(of), choose)
 
 
-def options(of: Value, condition: Callable[[Value], bool] | None = None) -> list[Value]:
-    """The members of a set, or those that satisfy a condition."""
+def taken(options: Any, number: int) -> Any:
+    """An option of a choice."""
+    return options.take(number) if isinstance(options, Candidates) else options[number]
+
+
+def options(of: Value, condition: Callable[[Value], bool] | None = None) -> Numbers[Value]:
+    """The members of a set, or those that satisfy a condition. For a stored set, all that may be."""
+    if isinstance(of, StoredSet):
+        return of.options(condition)
     return list(members(of) if condition is None else filter(condition, members(of)))
 
 
@@ -285,7 +328,7 @@ def is_complete(state: Any, variables: tuple[str, ...]) -> bool:
 def enabled(action: Callable[..., bool], now: Any, variables: tuple[str, ...], *held: Any) -> bool:
     """``ENABLED action``: whether it is true of some successor."""
     names = [f"{each}'" for each in variables]
-    return any(ways_through(lambda choose: action(now, Successor(names), choose, *held)))
+    return any(ways_through(lambda choose: attempt(lambda: action(now, Successor(names), choose, *held))))
 
 
 def between(then: Any, variables: tuple[str, ...]) -> Successor:

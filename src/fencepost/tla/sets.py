@@ -14,6 +14,7 @@ from typing import Any
 
 from fencepost.language.values import ModelValue
 from fencepost.tla import order
+from fencepost.tla.stored import StoredSet, UpdatedSet
 from fencepost.tla.values import (
     EMPTY,
     EMPTY_SET,
@@ -530,6 +531,10 @@ class _Filtered(_Derived):
 def union(one: Value, other: Value) -> SetValue:
     """``one \\cup other``."""
     left, right = set_of(one, "\\cup"), set_of(other, "\\cup")
+    if right.is_stored and not left.is_stored:
+        left, right = right, left
+    if isinstance(left, StoredSet | UpdatedSet) and (right.is_reducible or right.is_stored):
+        return left.joined(right.explicit())
     if not left.is_reducible:
         left, right = right, left
     if left.is_reducible and right.is_reducible:
@@ -542,6 +547,10 @@ def union(one: Value, other: Value) -> SetValue:
 def intersection(one: Value, other: Value) -> SetValue:
     """``one \\cap other``."""
     left, right = set_of(one, "\\cap"), set_of(other, "\\cap")
+    if left.is_stored and right.is_reducible:
+        left, right = right, left
+    if left.is_stored:
+        return Set.sorted(tuple(left.those(right.has)))
     if not left.is_reducible:
         left, right = right, left
     return _within(left, right) if left.is_reducible else _Intersection(left, right)
@@ -557,6 +566,10 @@ def _within(left: SetValue, right: SetValue) -> Set:
 def difference(one: Value, other: Value) -> SetValue:
     """``one \\ other``."""
     left, right = set_of(one, "\\"), set_of(other, "\\")
+    if isinstance(left, StoredSet | UpdatedSet) and right.is_reducible:
+        return left.without(right.explicit().items)
+    if left.is_stored:
+        return Set.sorted(tuple(left.those(lambda value: not right.has(value))))
     if not left.is_reducible:
         return _Difference(left, right)
     whole = left.explicit()
@@ -590,12 +603,14 @@ def subset(one: Value, other: Value) -> bool:
         return True
     if isinstance(left, Subsets) and isinstance(right, Subsets):
         return left.is_within(right)
-    return all(map(right.has, left.members()))
+    return left.every(right.has)
 
 
 def filtered(of: Value, condition: Callable[[Value], bool]) -> SetValue:
     """``{x \\in of : condition(x)}``. TLC works it out at once if ``of`` is an explicit set or an interval."""
     whole = set_of(of, "{x \\in S : P}")
+    if whole.is_stored:
+        return Set.sorted(tuple(whole.those(condition)))
     if not whole.is_reducible:
         return _Filtered(whole, condition)
     chosen = tuple(filter(condition, whole.members()))

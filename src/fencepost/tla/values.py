@@ -109,12 +109,15 @@ def not_comparable(one: Value, other: Value) -> EvaluationError:
 
 
 class SetValue:
-    """A set. ``is_reducible`` says that TLC works out what is filtered, joined or cut out of it at once."""
+    """A set. ``is_reducible`` says that TLC works out what is filtered, joined or cut out of it at once. ``is_stored``:
+    it lies in a state, and is read member by member (:mod:`fencepost.tla.stored`).
+    """
 
     __slots__ = ("_explicit",)
 
     kind: ClassVar[str] = SET
     is_reducible: ClassVar[bool] = False
+    is_stored: ClassVar[bool] = False
 
     _explicit: Set
 
@@ -137,6 +140,18 @@ class SetValue:
     def is_empty(self) -> bool:
         """Whether there is no member. Raises as :meth:`members`."""
         return next(self.members(), None) is None
+
+    def some(self, rule: Callable[[Value], bool]) -> bool:
+        """Whether the rule is true of some member. Raises as :meth:`members`."""
+        return any(map(rule, self.members()))
+
+    def every(self, rule: Callable[[Value], bool]) -> bool:
+        """Whether the rule is true of every member. Raises as :meth:`members`."""
+        return all(map(rule, self.members()))
+
+    def those(self, rule: Callable[[Value], bool]) -> Iterator[Value]:
+        """The members for which the rule is true, in TLC's order. Raises as :meth:`members`."""
+        return filter(rule, self.members())
 
     def explicit(self) -> Set:
         """The set written out. Raises as :meth:`members`."""
@@ -295,7 +310,7 @@ class Set(SetValue):
     def __eq__(self, other: object) -> bool:
         if type(other) is Set:
             return self._items == other._items and (self._kind is other._kind or self._is_same_kind(other))
-        return isinstance(other, SetValue) and self == other.explicit()
+        return isinstance(other, SetValue) and (other == self if other.is_stored else self == other.explicit())
 
     def _is_same_kind(self, other: Set) -> bool:
         """A set made by :meth:`of` may have inherited a kind that none of its members has."""
@@ -840,6 +855,8 @@ def _equal_models(one: Value, other: Value) -> bool:
 def _equal_sets(one: SetValue, other: SetValue) -> bool:
     if one == other:
         return True
+    if one.is_stored or other.is_stored:
+        return False  # they were compared member by member, and that would have raised
     left, right = one.explicit(), other.explicit()
     if left.size() != right.size():
         return False

@@ -64,7 +64,9 @@ def test_a_reserve_is_there_while_its_disk_has_little_room() -> None:
     assert not reserve.is_whole, "it was needed before anybody looked"
 
 
-@pytest.mark.parametrize(("there", "free", "has"), [(0, 3, 2), (1, 0, 1), (1, 3, 2), (3, 0, 2), (0, 1, 0.75), (0, 0, 0)])
+@pytest.mark.parametrize(
+    ("there", "free", "has"), [(0, 3, 2), (1, 0, 1), (1, 3, 2), (3, 0, 2), (0, 1, 0.75), (0, 0, 0)]
+)
 def test_a_reserve_that_is_taken_up_has_what_was_there_and_what_there_is_room_for(
     there: int, free: int, has: float
 ) -> None:

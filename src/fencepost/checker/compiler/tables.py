@@ -19,9 +19,9 @@ from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.programs import Programs
 from fencepost.checker.liveness.graph import mask
 from fencepost.errors import READ_OTHERWISE, SystemFailure
-from fencepost.semantics import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
+from fencepost.semantics import Branch, Fork, Leaf, Outcome, Read, Stepper, Symmetry
 from fencepost.semantics.roots import MAPPING, STEP_PREDICATE
-from fencepost.semantics.slots import CHANGE, slot_of_step
+from fencepost.semantics.slots import CHANGE, reads_after, reads_of, slot_of_step
 from fencepost.semantics.state import LOW
 
 ENTRIES_AT_ONCE = 1 << 20
@@ -137,6 +137,8 @@ class Tables:
         self.forks: set[int] = set()
         """The roots that fork."""
         self.evaluations_by_root = [0] * roots
+        self._grown = 0
+        """The number of slots in universes when the tries were last completed."""
         self._add_initial()
 
     # -- growing ------------------------------------------------------------------------------------------------------
@@ -164,14 +166,15 @@ class Tables:
             self.outcome_root[self.outcomes - 1] = root
         self.spread_outcomes = self.outcomes
 
-    def record(self, root: int, branch: Branch) -> None:
+    def record(self, root: int, branch: Branch, ids: Sequence[int], after: Sequence[int] | None = None) -> None:
         """Add Python's recorded evaluation of a root in one state (for a step property, one step) to its master trie.
 
         Call :meth:`spread` before the tables are used: it works out the consequences for the outcomes of other roots.
         """
         self.evaluations_by_root[root] += 1
+        self._grow()
         read: set[int] = set()
-        self._insert(encoding.root_cell(root), branch, root, {}, read, ())
+        self._insert(encoding.root_cell(root), branch, root, {}, read, (), (ids, after))
         if self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION) and not read <= self.slots_read[root]:
             self._gained.setdefault(root, set()).update(read - self.slots_read[root])
             self.slots_read[root] |= read
@@ -180,6 +183,7 @@ class Tables:
         """Work out which roots each new outcome can affect, and which outcomes affect a slot that a root has begun to
         read.
         """
+        self._grow()
         self._make_room(self.spread_outcomes)
         for root, slots in self._gained.items():
             native.widen_root(self.growing(), root, mask(slots, self.slot_words), self.spread_outcomes)
@@ -194,6 +198,47 @@ class Tables:
             native.add_outcomes(self.growing(), self.spread_outcomes, end, self.root_kind)
             self.spread_outcomes = end
             self.stepper.deadline.check()
+
+    def _grow(self) -> None:
+        """Complete the tries of roots that rely on a universe which has grown. What was recorded before is right about
+        states without its new slots, and about no others.
+        """
+        if self._grown == self.store.grown:
+            return
+        self._grown = self.store.grown
+        for root, relied in self.stepper.relied.items():
+            for each in relied.values():
+                for slot in each.grown():
+                    self._rely(root, slot)
+
+    def _rely(self, root: int, slot: int) -> None:
+        """Test a slot before anything else in the tries of a root. Where it holds its default, they go on as before."""
+        self._make_room(0)
+        of_step = self.stepper.roots[root].reads_step
+        for test in reads_of(slot, of_step):
+            self._test_first(root, test)
+        for trie in (np.flatnonzero(self.trie_root[len(self.root_kind) : self.tries[0]] == root)).tolist():
+            self._complete(trie + len(self.root_kind), slot, reads_of(slot, of_step)[0])
+        if not of_step and slot not in self.slots_read[root]:
+            self._gained.setdefault(root, set()).add(slot)
+            self.slots_read[root].add(slot)
+        self._linked = None
+
+    def _complete(self, trie: int, slot: int, test: int) -> None:
+        """The same for a residual trie, which tests the slots of a state. One whose outcome fixes the slot begins
+        anew.
+        """
+        if int(self.trie_known[trie, test >> 6]) >> (test & 63) & 1:
+            self.roots[trie] = encoding.MISS
+        else:
+            self._test_first(trie, slot)
+
+    def _test_first(self, trie: int, test: int) -> None:
+        word = self._root_words[trie]
+        if word not in (encoding.MISS, encoding.PENDING):
+            node = self._new_node(test, 2)
+            self._pool[encoding.node_cell(node, 0)] = word
+            self._root_words[trie] = node
 
     def _note_changes(self) -> None:
         """Number the changes of new outcomes, as refinements see them. Renumber the change of an outcome that writes a
@@ -231,13 +276,19 @@ class Tables:
         known: dict[int, int],
         read: set[int],
         within: tuple[tuple[int, int], ...],
+        rows: tuple[Sequence[int], Sequence[int] | None],
     ) -> None:
         """Add a branch at a cell. ``known``: the values read before it. ``within``: the forks around it, each with the
-        cell of its option.
+        cell of its option. ``rows``: the state, and that after the step.
         """
         pool = self._pool
         while True:
+            while isinstance(branch, Read) and branch.slot in known:
+                branch = branch.then
             held = pool[cell] if cell >= 0 else self._root_words[encoding.cell_root(cell)]
+            if held > 0 and self._tests_universe(root, pool[held], branch):
+                # The evaluation reads this slot later, or not at all.
+                branch = Read(pool[held], _held(pool[held], rows), branch)
             if isinstance(branch, Leaf):
                 if held in (encoding.MISS, encoding.PENDING):
                     self._put(cell, self._leaf(root, branch, known, within))
@@ -252,7 +303,7 @@ class Tables:
                     self._put(cell, held)
                 for option, part in enumerate(branch.branches):
                     at = encoding.node_cell(held, option)
-                    self._insert(at, part, root, dict(known), read, (*within, (held, at)))
+                    self._insert(at, part, root, dict(known), read, (*within, (held, at)), rows)
                 return
             read.add(branch.slot)
             known[branch.slot] = branch.value
@@ -264,6 +315,12 @@ class Tables:
                 held = int(native.widened(self.pool, self.top, held, branch.value))
                 self._put(cell, held)
             cell, branch = encoding.node_cell(held, branch.value), branch.then
+
+    def _tests_universe(self, root: int, test: int, branch: Branch) -> bool:
+        """Whether a node tests a slot of a universe, and the branch does not begin with it."""
+        if not self._grown or test >= CHANGE or (isinstance(branch, Read) and branch.slot == test):
+            return False
+        return self.store.is_in_universe(slot_of_step(test) if self.stepper.roots[root].reads_step else test)
 
     def _new_node(self, first: int, room: int) -> int:
         base = self._top[0]
@@ -515,7 +572,7 @@ class Tables:
         """
         after = self.successor(ids, step) if step >= 0 else None
         change = int(self.change[step]) if self.refines[root] else None
-        self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change))
+        self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change), ids, after)
 
     def rows(self, states: Sequence[Sequence[int]]) -> Array:
         """States, as value numbers slot by slot, packed into rows."""
@@ -533,6 +590,14 @@ class Tables:
             after.extend([0] * (slot + 1 - len(after)))
             after[slot] = int(self.write_value[k])
         return after
+
+
+def _held(read: int, rows: tuple[Sequence[int], Sequence[int] | None]) -> int:
+    """The value of a read in a state, or in one of the two states of a step."""
+    row, after = rows
+    if after is not None:
+        row, read = (after if reads_after(read) else row), slot_of_step(read)
+    return row[read] if read < len(row) else 0
 
 
 COLUMNS = tuple(dict.fromkeys(each for each in vars(Tables).values() if isinstance(each, _Column)))

@@ -10,8 +10,9 @@ its parent. Only roots that read something changed by the step are looked up aga
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from fencepost.checker.engines import conclusion
 from fencepost.checker.engines.interface import Exploration
@@ -21,7 +22,7 @@ from fencepost.checker.engines.search import Search
 from fencepost.errors import READ_OTHERWISE, SystemFailure
 from fencepost.semantics import Branch, Fork, Outcome, Read, Root, Stepper
 from fencepost.semantics.roots import MAPPING
-from fencepost.semantics.slots import CHANGE, reads_after, slot_of_step
+from fencepost.semantics.slots import CHANGE, reads_after, reads_of, slot_of_step
 from fencepost.semantics.state import LOW
 
 
@@ -52,10 +53,10 @@ class _Step:
     changed: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Evaluation:
-    """The result of evaluating a root: its steps sorted by their choices, and the slots that were read, as a bit mask.
-    A property has one step if it is violated (a ``sometimes`` property: if it is true).
+    """The result of evaluating a root: its steps sorted by their choices, and the slots that it depends on, as a bit
+    mask. A property has one step if it is violated (a ``sometimes`` property: if it is true).
     """
 
     steps: tuple[_Step, ...]
@@ -89,6 +90,9 @@ class Interpreted(Reference):
         super().__init__(search)
         self.limits = limits
         self.tries: dict[int, _Trie | Evaluation] = {}
+        self.relying: dict[int, list[Evaluation]] = {}
+        """The evaluations of each root that has relied on a universe."""
+        self.grown = 0
         self.mapped = search.stepper.of_kind(MAPPING)
         self.properties = [*self.constraints, *self.judged, *self.mapped]
         self.stepwise = bool(self.step_constraints or self.step_invariants)
@@ -129,6 +133,8 @@ class Interpreted(Reference):
         reads: dict[int, int] = {}
         outcomes: list[Outcome] = []
         _flatten(self.stepper.evaluate(root, row, after, change), reads, outcomes)
+        if self.grown != self.stepper.store.grown:
+            self._grow()
         if root.kind == MAPPING:
             self.stepper.changes.read.setdefault(root.index, set()).update(reads)
         hashes = self.stepper.store.hashes
@@ -140,19 +146,43 @@ class Interpreted(Reference):
                 changed |= 1 << slot
             steps.append(_Step(outcome, delta, changed))
         found = Evaluation(tuple(steps), sum(1 << slot for slot in reads if slot != CHANGE))
-        self._remember(root, list(reads.items()), found)
+        if root.index in self.stepper.relied:
+            self.relying.setdefault(root.index, []).append(found)
+        self._remember(root, reads, found, lambda slot: _held(slot, row, after))
         return found
 
-    def _remember(self, root: Root, reads: list[tuple[int, int]], evaluation: Evaluation) -> None:
-        if not reads:
-            self.tries[root.index] = evaluation
-            return
-        at = self.tries.setdefault(root.index, (reads[0][0], {}))
-        for i, (slot, value) in enumerate(reads):
-            if not isinstance(at, tuple) or at[0] != slot:
-                raise SystemFailure(f"{root.title} {READ_OTHERWISE}", "checking")
-            last = i + 1 == len(reads)
-            at = at[1].setdefault(value, evaluation if last else (reads[i + 1][0], {}))
+    def _remember(self, root: Root, reads: dict[int, int], evaluation: Evaluation, held: Callable[[int], int]) -> None:
+        """Cache an evaluation. The trie may test slots of universes that this evaluation did not read, or later."""
+        at, put = self.tries.get(root.index), partial(self.tries.__setitem__, root.index)
+        while isinstance(at, tuple):
+            slot, branches = at
+            value = reads.pop(slot, None)
+            if value is None:
+                if not self.stepper.store.is_in_universe(slot_of_step(slot) if root.reads_step else slot):
+                    raise SystemFailure(f"{root.title} {READ_OTHERWISE}", "checking")
+                value = held(slot)
+            at, put = branches.get(value), partial(branches.__setitem__, value)
+        if at is not None and reads:
+            raise SystemFailure(f"{root.title} {READ_OTHERWISE}", "checking")
+        found: _Trie | Evaluation = evaluation
+        for slot, value in reversed(reads.items()):
+            found = (slot, {value: found})
+        put(found)
+
+    def _grow(self) -> None:
+        """What was evaluated before a universe grew is right about states without its new slots, and no others."""
+        self.grown = self.stepper.store.grown
+        for root, relied in self.stepper.relied.items():
+            for each in relied.values():
+                for slot in each.grown():
+                    self._rely(self.stepper.roots[root], slot)
+
+    def _rely(self, root: Root, slot: int) -> None:
+        for evaluation in self.relying.get(root.index, []):
+            evaluation.read |= 1 << slot
+        for test in reads_of(slot, root.reads_step):
+            if root.index in self.tries:
+                self.tries[root.index] = (test, {0: self.tries[root.index]})
 
     # -- exploring ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from fencepost.checker.engines.interface import Found
 from fencepost.checker.engines.kernel import Arena, Levels, Work
 from fencepost.checker.engines.resources import memory_limit, physical_memory
 from fencepost.checker.engines.search import TICK, Raised, Search, StatePath, Step, Tally
-from fencepost.errors import ProtocolRaised
+from fencepost.errors import READ_OTHERWISE, ProtocolRaised, SystemFailure
 from fencepost.semantics import Root, State
 from fencepost.semantics.state import LOW, SEED
 
@@ -340,6 +340,8 @@ class Workspace:
                 n = kernel.complete(self.compiled, self.tables.growing(), self.levels(), work, asks)
                 questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
             if not questions:
+                if self.raised is None and any(w.counts[encoding.PARKS] for w in self.work):
+                    raise SystemFailure(f"an action or a property {READ_OTHERWISE}", "checking")
                 break
             asked = time.monotonic()
             for root, position, step in questions:

@@ -1,0 +1,345 @@
+"""Values that lie in a state and are read from it part by part, when a part is needed.
+
+They are sets and functions like any others, so operators need not know them. What an operator does to one is a
+difference from what is stored: ``[f EXCEPT ![k] = v]`` is an :class:`UpdatedFunction`, and ``S \\cup {e}`` an
+:class:`UpdatedSet`. When it is assigned to the place that it came from, only the difference is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as Sequences
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fencepost.language.context import GrowingCursor, Slot
+from fencepost.tla import suppositions
+from fencepost.tla.values import (
+    Function,
+    FunctionValue,
+    Sequence,
+    Set,
+    SetValue,
+    Value,
+    function,
+    kind_of,
+)
+
+if TYPE_CHECKING:
+    from fencepost.tla.places import FunctionPlace, MapPlace, Members
+
+# -- sets --------------------------------------------------------------------------------------------------------------
+
+
+class StoredSet(SetValue):
+    """A set with a slot for each value that has ever been a member: a set variable, or the domain of a map."""
+
+    __slots__ = ("cursor", "place")
+
+    is_stored: ClassVar[bool] = True
+
+    def __init__(self, place: Members, cursor: GrowingCursor) -> None:
+        self.place = place
+        self.cursor = cursor
+
+    def candidates(self, rule: Callable[[Value], bool] | None = None) -> tuple[tuple[Value, Slot], ...]:
+        """What may be a member, in TLC's order. Nothing else is one of which the rule may be true."""
+        return self.place.candidates(self.cursor, None if rule is None else suppositions.sieve(rule))
+
+    def has(self, value: Value) -> bool:
+        kind = kind_of(value)
+        if self.place.kinds and kind not in self.place.kinds:
+            return self.explicit().has(value)
+        return suppositions.is_there(self.cursor, self.place.slot(value))
+
+    def members(self) -> Iterator[Value]:
+        for value, slot in self.candidates():
+            if suppositions.is_there(self.cursor, slot):
+                yield value
+
+    def some(self, rule: Callable[[Value], bool]) -> bool:
+        """Whether the rule is true of some member."""
+        return any(True for _ in self.those(rule))
+
+    def every(self, rule: Callable[[Value], bool]) -> bool:
+        """Whether the rule is true of every member."""
+        return not self.some(lambda value: not rule(value))
+
+    def those(self, rule: Callable[[Value], bool]) -> Iterator[Value]:
+        """The members for which the rule is true. It is not known of a value that the rule sorts out without reading
+        the state whether it is a member.
+        """
+        for value, slot in self.candidates(rule):
+            asked, result = suppositions.supposed(self.cursor, slot, rule, value)
+            if result and (asked or suppositions.is_there(self.cursor, slot)):
+                yield value
+
+    def options(self, rule: Callable[[Value], bool] | None) -> Candidates:
+        """What may be chosen: the same values in every state, but for those that appeared during the search and are
+        members. The rule sorts out what it can without reading the state.
+        """
+        settled = {slot for _, slot in self.place.settled}
+        others = [each for each in self.candidates(rule) if each[1] not in settled]
+        found = [
+            (value, slot)
+            for value, slot in (*self.place.settled, *others)
+            if rule is None or suppositions.without_reading(rule, value, True)
+        ]
+        return Candidates(self, [v for v, slot in found if slot in settled or suppositions.is_there(self.cursor, slot)])
+
+    def joined(self, other: Set) -> UpdatedSet:
+        """The union with another set."""
+        return UpdatedSet(self, other, frozenset())
+
+    def without(self, values: frozenset[Value]) -> UpdatedSet:
+        """The members that are not among these values."""
+        return UpdatedSet(self, Set(), values)
+
+    def has_such(self, value: Value, rule: Callable[[Value], bool]) -> bool:
+        """Whether a value is a member and the rule is true of it."""
+        slot = self.place.slot(value)
+        asked, result = suppositions.supposed(self.cursor, slot, rule, value)
+        return bool(result) and (asked or suppositions.is_there(self.cursor, slot))
+
+    def is_empty(self) -> bool:
+        return not any(True for _ in self.members())
+
+    def explicit(self) -> Set:
+        try:
+            return self._explicit
+        except AttributeError:
+            self._explicit = Set.sorted(tuple(self.members()))
+            return self._explicit
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, SetValue):
+            return False
+        members = other.explicit().in_order()
+        if not all(map(self.has, members)):
+            return False
+        return not self.without(frozenset(members)).some(lambda value: True)
+
+    __hash__ = SetValue.__hash__
+
+    def __reduce__(self) -> tuple[type[Set], tuple[tuple[Value, ...]]]:
+        return self.explicit().__reduce__()
+
+
+class Candidates(Sequences[Value]):
+    """The options of a choice among the members of a stored set. Whether what is taken is a member is asked later."""
+
+    def __init__(self, of: StoredSet, values: list[Value]) -> None:
+        self._of = of
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._values[number]
+
+    def take(self, number: int) -> Value:
+        """Take an option, supposed that it is a member."""
+        value = self._values[number]
+        suppositions.suppose(self._of.cursor, self._of.place.slot(value))
+        return value
+
+
+class UpdatedSet(SetValue):
+    """A stored set with ``added`` members, and without those in ``removed``."""
+
+    __slots__ = ("added", "base", "removed")
+
+    is_stored: ClassVar[bool] = True
+
+    def __init__(self, base: StoredSet, added: Set, removed: frozenset[Value]) -> None:
+        self.base = base
+        self.added = added
+        self.removed = removed
+
+    def has(self, value: Value) -> bool:
+        if value in self.added.items:
+            return self.added.has(value)
+        return value not in self.removed and self.base.has(value)
+
+    def members(self) -> Iterator[Value]:
+        return self.explicit().members()
+
+    def some(self, rule: Callable[[Value], bool]) -> bool:
+        """As for the stored set."""
+        return any(True for _ in self.those(rule))
+
+    def every(self, rule: Callable[[Value], bool]) -> bool:
+        """As for the stored set."""
+        return not self.some(lambda value: not rule(value))
+
+    def those(self, rule: Callable[[Value], bool]) -> Iterator[Value]:
+        """As for the stored set."""
+        apart = self.removed | self.added.items
+        if not self.added.items:
+            yield from self.base.those(lambda value: value not in apart and rule(value))
+            return
+        found = [*self.base.those(lambda value: value not in apart and rule(value)), *filter(rule, self.added.items)]
+        yield from Set(found).in_order()
+
+    def joined(self, other: Set) -> UpdatedSet:
+        """As for the stored set."""
+        return UpdatedSet(self.base, self.added.union(other), self.removed - other.items)
+
+    def without(self, values: frozenset[Value]) -> UpdatedSet:
+        """As for the stored set."""
+        return UpdatedSet(self.base, Set(self.added.items - values), self.removed | values)
+
+    def is_empty(self) -> bool:
+        return not self.added.items and not self.some(lambda value: True)
+
+    def explicit(self) -> Set:
+        try:
+            return self._explicit
+        except AttributeError:
+            kept = Set(tuple(self.base.those(lambda value: value not in self.removed)))
+            self._explicit = kept.union(self.added)
+            return self._explicit
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, SetValue) and self.explicit() == other.explicit())
+
+    __hash__ = SetValue.__hash__
+
+    def __reduce__(self) -> tuple[type[Set], tuple[tuple[Value, ...]]]:
+        return self.explicit().__reduce__()
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+class StoredFunction(FunctionValue):
+    """A function with a place for each of its arguments."""
+
+    __slots__ = ("_explicit", "cursor", "place")
+
+    _explicit: Sequence | Function
+
+    def __init__(self, place: FunctionPlace, cursor: GrowingCursor) -> None:
+        self.place = place
+        self.cursor = cursor
+
+    def apply(self, argument: Value) -> Value:
+        part = self.place.part(argument)
+        return self.explicit().apply(argument) if part is None else part.get(self.cursor)
+
+    def domain(self) -> SetValue:
+        return self.place.domain
+
+    def is_defined_for(self, argument: Value) -> bool:
+        return self.place.part(argument) is not None or self.explicit().is_defined_for(argument)
+
+    def replaced(self, argument: Value, value: Value) -> UpdatedFunction:
+        return UpdatedFunction(self, {argument: value})
+
+    def explicit(self) -> Sequence | Function:
+        try:
+            return self._explicit
+        except AttributeError:
+            self._explicit = function({key: part.get(self.cursor) for key, part in self.place.parts.items()})
+            return self._explicit
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self.explicit().__reduce__()
+
+
+class StoredMap(FunctionValue):
+    """A function whose arguments come and go. It has a slot for each that ever was in its domain."""
+
+    __slots__ = ("_explicit", "cursor", "place")
+
+    _explicit: Sequence | Function
+
+    def __init__(self, place: MapPlace, cursor: GrowingCursor) -> None:
+        self.place = place
+        self.cursor = cursor
+
+    def apply(self, argument: Value) -> Value:
+        if self.is_defined_for(argument):
+            return suppositions.read(self.cursor, self.place.slot(argument)).value
+        return self.explicit().apply(argument)
+
+    def domain(self) -> StoredSet:
+        return StoredSet(self.place, self.cursor)
+
+    def is_defined_for(self, argument: Value) -> bool:
+        return self.domain().has(argument)
+
+    def replaced(self, argument: Value, value: Value) -> UpdatedFunction:
+        return UpdatedFunction(self, {argument: value})
+
+    def explicit(self) -> Sequence | Function:
+        try:
+            return self._explicit
+        except AttributeError:
+            self._explicit = function({key: self.apply(key) for key in self.domain().members()})
+            return self._explicit
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self.explicit().__reduce__()
+
+
+class UpdatedFunction(FunctionValue):
+    """A stored function with other values for some arguments. ``added``: those that may not be in its domain."""
+
+    __slots__ = ("_explicit", "added", "base", "changes")
+
+    _explicit: Sequence | Function
+
+    def __init__(
+        self,
+        base: StoredFunction | StoredMap,
+        changes: Mapping[Value, Value],
+        added: frozenset[Value] = frozenset(),
+    ) -> None:
+        self.base = base
+        self.changes = changes
+        self.added = added
+
+    def apply(self, argument: Value) -> Value:
+        if argument in self.changes and self._is_there(argument):
+            return self.changes[argument]
+        if self.base.is_defined_for(argument):
+            return self.base.apply(argument)
+        return self.explicit().apply(argument)
+
+    def _is_there(self, argument: Value) -> bool:
+        kinds = {kind_of(each) for each in self.changes}
+        return kind_of(argument) in kinds
+
+    def domain(self) -> SetValue:
+        domain = self.base.domain()
+        if not self.added:
+            return domain
+        added = Set(self.added)
+        return domain.joined(added) if isinstance(domain, StoredSet) else domain.explicit().union(added)
+
+    def is_defined_for(self, argument: Value) -> bool:
+        return (argument in self.changes and self._is_there(argument)) or self.base.is_defined_for(argument)
+
+    def replaced(self, argument: Value, value: Value) -> UpdatedFunction:
+        return UpdatedFunction(self.base, {**self.changes, argument: value}, self.added)
+
+    def extended(self, argument: Value, value: Value) -> UpdatedFunction:
+        """The function with a value for an argument that may not be in its domain."""
+        return UpdatedFunction(self.base, {**self.changes, argument: value}, self.added | {argument})
+
+    def explicit(self) -> Sequence | Function:
+        try:
+            return self._explicit
+        except AttributeError:
+            kept = {key: self.base.apply(key) for key in self.base.domain().members() if key not in self.changes}
+            whole = {**kept, **self.changes}
+            if self.added:
+                Set(tuple(whole))  # raises if TLC does not compare the arguments
+            self._explicit = function(whole)
+            return self._explicit
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self.explicit().__reduce__()

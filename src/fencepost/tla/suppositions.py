@@ -1,0 +1,156 @@
+"""What is supposed about a state before it is read.
+
+A condition on the members of a stored set is asked first, and the membership last: ``m.type = "1b"`` needs no state and
+sorts out most of what ever was in the set. So a rule runs on each value that *may* be a member, under the supposition
+that it is one. The first read of the state asks whether it is. If it is not, :class:`Absent` ends the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+from fencepost.language.context import UNSET, GrowingCursor, Sieve, Slot
+from fencepost.language.values import ModelValue
+from fencepost.tla.values import EvaluationError, Function, Interval, Sequence, Set, Value
+
+T = TypeVar("T")
+
+_Entry = tuple[GrowingCursor | None, Slot | None]
+
+_open: list[_Entry] = []
+"""What is supposed and was not asked yet, the outermost first. One evaluation runs at a time."""
+
+_NOTHING: _Entry = (None, None)
+"""Stands for :func:`without_reading`."""
+
+
+class Absent(Exception):
+    """What was supposed to be there is not."""
+
+    def __init__(self, entry: _Entry) -> None:
+        self.entry = entry
+
+
+class Reads(Exception):
+    """A rule that must not read the state would have read it."""
+
+
+def read(cursor: GrowingCursor, slot: Slot) -> Any:
+    """The content of a slot, after everything that is supposed was asked."""
+    if _open:
+        ask()
+    return cursor.read(slot)
+
+
+def is_there(cursor: GrowingCursor, slot: Slot) -> bool:
+    """Whether the slot of a member holds one."""
+    held = read(cursor, slot)
+    return held is not False and held is not UNSET
+
+
+def ask() -> None:
+    """Ask everything that is supposed. Raises :class:`Absent`, or :class:`Reads`."""
+    if _NOTHING in _open:
+        raise Reads
+    while _open:
+        entry = cursor, slot = _open[0]
+        held = cursor.read(slot)  # type: ignore[union-attr, arg-type]
+        if held is False or held is UNSET:
+            raise Absent(entry)
+        if _open and _open[0] is entry:
+            del _open[0]
+
+
+def supposed(cursor: GrowingCursor, slot: Slot, rule: Callable[[Value], T], value: Value) -> tuple[bool, T | None]:
+    """What a rule gives for ``value``, supposed that ``slot`` holds it, and whether that was asked and is so. The pair
+    is ``(False, None)`` if it was asked and is not so.
+
+    An error of the rule counts only if the value is there.
+    """
+    entry: _Entry = (cursor, slot)
+    _open.append(entry)
+    try:
+        result = rule(value)
+        return not _is_open(entry), result
+    except Absent as absent:
+        if absent.entry is entry:
+            return False, None
+        raise
+    except EvaluationError:
+        if _is_open(entry):
+            _close(entry)
+            if not is_there(cursor, slot):
+                return False, None
+        raise
+    finally:
+        _close(entry)
+
+
+def suppose(cursor: GrowingCursor, slot: Slot) -> None:
+    """Suppose, for the rest of the evaluation, that a slot holds a member."""
+    _open.append((cursor, slot))
+
+
+def attempt(run: Callable[[], bool]) -> bool:
+    """Whether ``run`` is true, and what it supposed by :func:`suppose` is so. Its error counts only if that is so."""
+    before = len(_open)
+    try:
+        try:
+            if not run():
+                return False
+        except EvaluationError:
+            _ask_from(before)
+            raise
+        _ask_from(before)
+        return True
+    except Absent as absent:
+        if any(each is absent.entry for each in _open[before:]):
+            return False
+        raise
+    finally:
+        del _open[before:]
+
+
+def _ask_from(first: int) -> None:
+    if len(_open) > first:
+        ask()
+
+
+def without_reading(rule: Callable[[Value], T], value: Value, otherwise: T) -> T:
+    """What a rule gives for a value if that needs no state, or ``otherwise``."""
+    before = len(_open)
+    _open.append(_NOTHING)
+    try:
+        return rule(value)
+    except (Reads, EvaluationError):
+        return otherwise
+    finally:
+        del _open[before:]
+
+
+def sieve(rule: Callable[[Value], bool]) -> Sieve:
+    """Which members matter to a rule: those that it does not sort out without reading the state."""
+    return Sieve(_key(rule), lambda slot: without_reading(rule, slot.path[-1].value, True))
+
+
+def _key(part: Any) -> Any:
+    """What a rule depends on besides the state. An object of its own if that is not known."""
+    if isinstance(part, FunctionType):
+        cells = part.__closure__ or ()
+        return (part.__code__, *(_key(each.cell_contents) for each in cells), *map(_key, part.__defaults__ or ()))
+    if part is None or isinstance(part, bool | int | str | ModelValue | Set | Interval | Sequence | Function):
+        return (type(part), part)
+    return type(part) if getattr(part, "is_of_state", False) else object()
+
+
+def _is_open(entry: _Entry) -> bool:
+    return any(each is entry for each in _open)
+
+
+def _close(entry: _Entry) -> None:
+    for place in reversed(range(len(_open))):
+        if _open[place] is entry:
+            del _open[place]
+            return
