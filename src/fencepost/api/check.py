@@ -107,9 +107,12 @@ def _checked(
             protocol = language_of(protocol).for_search(protocol, deadline)
     if engine == "auto":
         assert isinstance(options, EmbeddedOptions)
-        small = _try_small(protocol, invariants, options, deadline)
-        if small is not None:
-            return small
+        if _may_be_small(options):
+            stepper = _stepper(protocol, invariants, options, deadline)
+            small = _try_small(stepper, options)
+            if small is not None:
+                return small
+            protocol = language_of(protocol).after_search(protocol, stepper)
         engine = "embedded"
     stepper = _stepper(protocol, invariants, options, deadline)
     if options.checking:
@@ -162,15 +165,16 @@ def _module(engine: str, options: Options) -> str:
     return "fencepost.spark.engine" if engine == "spark" else f"fencepost.checker.engines.{engine}"
 
 
-def _try_small(
-    protocol: Model, invariants: Sequence[str] | None, options: EmbeddedOptions, deadline: Deadline
-) -> Result | None:
-    """The interpreted explorer's result; None if the protocol is too large for it, or an option needs another one."""
-    if options.checkpoint or options.resume or options.checking or options.states is not None:
-        return None
+def _may_be_small(options: EmbeddedOptions) -> bool:
+    """Whether no option needs another explorer than the interpreted one."""
+    return not (options.checkpoint or options.resume or options.checking or options.states is not None)
+
+
+def _try_small(stepper: Stepper, options: EmbeddedOptions) -> Result | None:
+    """The interpreted explorer's result; None if the protocol is too large for it."""
     from fencepost.checker.engines import interpreted
 
-    stepper = _stepper(protocol, invariants, options, deadline)
+    deadline = stepper.deadline
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
     explored = interpreted.explore(stepper, brief, limits=interpreted.Limits(**SMALL))
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:

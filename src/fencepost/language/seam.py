@@ -115,6 +115,13 @@ class Language(ABC):
         found: Model = model
         return found
 
+    def after_search(self, model: Any, stepper: Any) -> Model:
+        """The model as another search explores it, after one (by a :class:`fencepost.semantics.Stepper`) that did not
+        come to its end.
+        """
+        found: Model = model
+        return found
+
     def notices(self, model: Any) -> list[str]:
         """What a user should know before an answer is relied on, a line each."""
         return []

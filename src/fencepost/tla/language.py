@@ -70,6 +70,9 @@ class Tla(Language):
             asked["symmetry"] = True
         return asked
 
+    def after_search(self, model: TlaModel, stepper: Stepper) -> TlaModel:
+        return model.laid_out(layout.settled(model.shapes, stepper.store))
+
     def notices(self, model: TlaModel) -> list[str]:
         """Translations that are not of the algorithm beside them, and a symmetry that is not used."""
         algorithms = (pluscal.algorithm(text, file) for file, text in model.file.specification.files.items())

@@ -6,15 +6,16 @@ Where they do not show what comes later, the search is right all the same, and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from fencepost.errors import FencepostError
 from fencepost.language.values import ModelValue
 from fencepost.semantics import Root, State, Stepper
+from fencepost.semantics.state import ValueTable
 from fencepost.tla.held import Held
-from fencepost.tla.places import FunctionPlace, Leaf, MapPlace, Path, Place, SetPlace, Variable
+from fencepost.tla.places import FunctionPlace, Leaf, MapPlace, Members, Path, Place, SetPlace, Variable
 from fencepost.tla.values import EvaluationError, Function, FunctionValue, Set, SetValue, Value, in_order
 from fencepost.tla.values import Sequence as Tuple
 
@@ -180,3 +181,18 @@ def in_any_order(values: Iterable[Value]) -> list[Value]:
         return list(in_order(of))
     except EvaluationError:
         return sorted(of, key=lambda each: Held(each).order())
+
+
+def settled(variables: Mapping[str, Variable], store: ValueTable) -> dict[str, Variable]:
+    """The layout with every member settled that some search has met."""
+    return {name: Variable(_settled(variable.layout, store)) for name, variable in variables.items()}
+
+
+def _settled(of: Place, store: ValueTable) -> Place:
+    if isinstance(of, FunctionPlace):
+        return FunctionPlace(of.path, {key: _settled(part, store) for key, part in of.parts.items()})
+    if not isinstance(of, Members):
+        return of
+    made = type(of)(of.path)
+    made.settle(in_any_order(slot.path[-1].value for slot in store.universe(of.members).slots))
+    return made

@@ -25,7 +25,7 @@ from fencepost.language.context import UNSET, Cursor, GrowingCursor, Looking, Si
 from fencepost.language.fields import Shape
 from fencepost.tla.held import Held
 from fencepost.tla.stored import StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
-from fencepost.tla.suppositions import read
+from fencepost.tla.suppositions import is_known, read
 from fencepost.tla.values import (
     EvaluationError,
     FunctionValue,
@@ -52,6 +52,13 @@ class MEMBERS:
 
 class OTHERWISE:
     """The end of the path of a slot that holds a value which does not fit."""
+
+
+Pairs = Sequence[tuple[Value, Slot]]
+"""Values with their slots."""
+
+MOST_SIFTED = 10_000
+"""The most rules for which the members that matter are remembered."""
 
 
 class Place(ABC):
@@ -227,7 +234,9 @@ class Members(_Divided):
         """Values that were present in states that were looked at before the search, with their slots."""
         self._slots: dict[bytes, Slot] = {}
         self._values: dict[int, Value] = {}
-        self._order: tuple[int, Sequence[Slot], tuple[tuple[Value, Slot], ...]] = (0, (), ())
+        self._order: tuple[int, Sequence[Slot], Pairs] = (0, (), ())
+        self._sifted: dict[Any, Pairs] = {}
+        self._settled: set[int] = set()
 
     absent: ClassVar[Any]
     """What a slot holds if its value is absent."""
@@ -244,23 +253,41 @@ class Members(_Divided):
     def settle(self, values: Iterable[Value]) -> None:
         """Have slots for these values in every state."""
         self.settled = tuple((value, self.slot(value)) for value in values)
+        self._settled = {id(slot) for _, slot in self.settled}
+
+    def is_settled(self, slot: Slot) -> bool:
+        """Whether the slot is one of a settled value. It is one that :meth:`candidates` gave."""
+        return id(slot) in self._settled
 
     def slots(self) -> Iterator[Slot]:
         return (slot for _, slot in self.settled)
 
-    def candidates(self, cursor: GrowingCursor, sieve: Sieve | None = None) -> tuple[tuple[Value, Slot], ...]:
-        """The values that may be present, in TLC's order, with their slots. ``sieve``: which others would matter."""
-        known = cursor.universe(self.members, sieve)
-        number, slots, order = self._order
+    def candidates(self, cursor: GrowingCursor, sieve: Sieve | None = None) -> Pairs:
+        """The values that may be present, in TLC's order, with their slots, without those that do not matter by the
+        sieve.
+        """
+        pairs = self._in_order(cursor.universe(self.members, sieve))
+        if sieve is None or not is_known(sieve.key):
+            return pairs
+        sifted = self._sifted.get(sieve.key)
+        if sifted is None:
+            if len(self._sifted) > MOST_SIFTED:
+                self._sifted.clear()
+            sifted = self._sifted[sieve.key] = [each for each in pairs if sieve.matters(each[1])]
+        return sifted
+
+    def _in_order(self, known: Sequence[Slot]) -> Pairs:
+        number, slots, pairs = self._order
         if slots is not known or number != len(known):
             values = {slot.path[-1].value: slot for slot in known}
             try:
                 ordered = in_order(values)
             except EvaluationError:
                 ordered = tuple(sorted(values, key=total_key))
-            order = tuple((value, values[value]) for value in ordered)
-            self._order = len(known), known, order
-        return order
+            pairs = [(value, self.slot(value)) for value in ordered]
+            self._order = len(known), known, pairs
+            self._sifted = {}
+        return pairs
 
     def clear_parts(self, cursor: GrowingCursor, writes: Writes) -> None:
         writes += [(slot, self.absent) for slot in cursor.universe(self.members)]

@@ -41,8 +41,8 @@ class StoredSet(SetValue):
         self.place = place
         self.cursor = cursor
 
-    def candidates(self, rule: Callable[[Value], bool] | None = None) -> tuple[tuple[Value, Slot], ...]:
-        """What may be a member, in TLC's order. Nothing else is one of which the rule may be true."""
+    def candidates(self, rule: Callable[[Value], bool] | None = None) -> Sequences[tuple[Value, Slot]]:
+        """What may be a member, in TLC's order, without what the rule sorts out. The rule is true of no other one."""
         return self.place.candidates(self.cursor, None if rule is None else suppositions.sieve(rule))
 
     def has(self, value: Value) -> bool:
@@ -77,14 +77,13 @@ class StoredSet(SetValue):
         """What may be chosen: the same values in every state, but for those that appeared during the search and are
         members. The rule sorts out what it can without reading the state.
         """
-        settled = {slot for _, slot in self.place.settled}
-        others = [each for each in self.candidates(rule) if each[1] not in settled]
-        found = [
-            (value, slot)
-            for value, slot in (*self.place.settled, *others)
-            if rule is None or suppositions.without_reading(rule, value, True)
-        ]
-        return Candidates(self, [v for v, slot in found if slot in settled or suppositions.is_there(self.cursor, slot)])
+        found = self.candidates(rule)
+        settled = [value for value, slot in found if self.place.is_settled(slot)]
+        others = [value for value, slot in found if not self.place.is_settled(slot) and self._is_there(slot)]
+        return Candidates(self, [*settled, *others])
+
+    def _is_there(self, slot: Slot) -> bool:
+        return suppositions.is_there(self.cursor, slot)
 
     def joined(self, other: Set) -> UpdatedSet:
         """The union with another set."""

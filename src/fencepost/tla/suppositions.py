@@ -135,21 +135,33 @@ def sieve(rule: Callable[[Value], bool]) -> Sieve:
     return Sieve(_key(rule), lambda slot: without_reading(rule, slot.path[-1].value, True))
 
 
+class Unknown:
+    """Stands for something that two rules may not have in common."""
+
+
+def is_known(key: Any) -> bool:
+    """Whether all that a rule depends on besides the state is in its key."""
+    return all(map(is_known, key)) if type(key) is tuple else type(key) is not Unknown
+
+
 def _key(part: Any) -> Any:
-    """What a rule depends on besides the state. An object of its own if that is not known."""
+    """What a rule depends on besides the state, with :class:`Unknown` for what cannot be compared."""
     if isinstance(part, FunctionType):
         cells = part.__closure__ or ()
         return (part.__code__, *(_key(each.cell_contents) for each in cells), *map(_key, part.__defaults__ or ()))
     if part is None or isinstance(part, bool | int | str | ModelValue | Set | Interval | Sequence | Function):
         return (type(part), part)
-    return type(part) if getattr(part, "is_of_state", False) else object()
+    return type(part) if getattr(part, "is_of_state", False) else Unknown()
 
 
 def _is_open(entry: _Entry) -> bool:
-    return any(each is entry for each in _open)
+    return bool(_open) and (_open[-1] is entry or any(each is entry for each in _open))
 
 
 def _close(entry: _Entry) -> None:
+    if _open and _open[-1] is entry:
+        _open.pop()
+        return
     for place in reversed(range(len(_open))):
         if _open[place] is entry:
             del _open[place]
