@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Sequences
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
-from fencepost.language.context import GrowingCursor, Slot
+from fencepost.language.context import GrowingCursor, Sieve, Slot
 from fencepost.tla import suppositions
 from fencepost.tla.values import (
     Function,
@@ -24,8 +24,36 @@ from fencepost.tla.values import (
     kind_of,
 )
 
-if TYPE_CHECKING:
-    from fencepost.tla.places import FunctionPlace, MapPlace, Members
+
+class Part(Protocol):
+    """Where a part of a value lies."""
+
+    def get(self, cursor: GrowingCursor) -> Value: ...
+
+
+class Parts(Protocol):
+    """Where the values of a function with one domain lie: :class:`fencepost.tla.places.FunctionPlace`."""
+
+    domain: SetValue
+
+    @property
+    def parts(self) -> Mapping[Value, Part]: ...
+
+    def part(self, argument: Value) -> Part | None: ...
+
+
+class Members(Protocol):
+    """Where values that come and go lie: :class:`fencepost.tla.places.Members`."""
+
+    kinds: set[str]
+    settled: tuple[tuple[Value, Slot], ...]
+
+    def slot(self, value: Value) -> Slot: ...
+
+    def candidates(self, cursor: GrowingCursor, sieve: Sieve | None) -> Sequences[tuple[Value, Slot]]: ...
+
+    def is_settled(self, slot: Slot) -> bool: ...
+
 
 # -- sets --------------------------------------------------------------------------------------------------------------
 
@@ -220,7 +248,7 @@ class StoredFunction(FunctionValue):
 
     _explicit: Sequence | Function
 
-    def __init__(self, place: FunctionPlace, cursor: GrowingCursor) -> None:
+    def __init__(self, place: Parts, cursor: GrowingCursor) -> None:
         self.place = place
         self.cursor = cursor
 
@@ -255,7 +283,7 @@ class StoredMap(FunctionValue):
 
     _explicit: Sequence | Function
 
-    def __init__(self, place: MapPlace, cursor: GrowingCursor) -> None:
+    def __init__(self, place: Members, cursor: GrowingCursor) -> None:
         self.place = place
         self.cursor = cursor
 
