@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from fencepost.tla import ast, python, runtime
-from fencepost.tla.compiler import Argument, Compiler, Entry, Frame, Held, Inline, Rule, Writer, held
+from fencepost.tla.compiler import Argument, Compiler, Entry, Frame, Held, Inline, Rule, Writer, held, is_nested
 from fencepost.tla.errors import SpecificationError
 from fencepost.tla.facts import Itself, called, let_values, parameters_of, unlabelled
 from fencepost.tla.python import assigned, call, constant, definition, function, name, tuple_of
@@ -330,15 +330,20 @@ class ActionWriter(Writer):
         for number, (of, names, bound) in enumerate(choices):
             is_last = number == len(choices) - 1
             guards = self.guards(node.body, inside) if is_last else []
-            statements += self._chosen(of, names, bound, guards)
+            sifting = self.sifting(node.body, inside) if is_last and not bound.is_tuple else []
+            statements += self._chosen(of, names, bound, guards, sifting)
         return [*statements, *self.step(node.body, inside)]
 
-    def _chosen(self, of: str, names: list[str], bound: ast.Bound, guards: list[py.expr]) -> list[py.stmt]:
-        """Choose a member for which the guards hold."""
+    def _chosen(
+        self, of: str, names: list[str], bound: ast.Bound, guards: list[py.expr], sifting: list[py.expr]
+    ) -> list[py.stmt]:
+        """Choose a member for which the guards hold, or one that ``sifting`` does not sort out."""
         options = self.variable("options")
         given: list[py.expr] = [function(names, python.every(guards))] if guards else []
         if given and bound.is_tuple:
             given = [call("spread", given[0], constant(len(names)))]
+        if sifting:
+            given = [*(given or [constant(None)]), function(names, call("all_of", *sifting))]
         made = self._assign(options, call("options", name(of), *given), bound.place)
         picked: py.expr = call("choose", name(options))
         if not bound.is_tuple:
@@ -357,6 +362,17 @@ class ActionWriter(Writer):
                 return [*found, *self._guard_of_call(each.node, each.frame)]
             found.append(self.truth(each.node, each.frame, "this conjunct"))
         return found
+
+    def sifting(self, node: ast.Expression, frame: Frame) -> list[py.expr]:
+        """The conditions of an action, wherever they stand, for what sorts out members without reading the state."""
+        conjuncts = self._conjuncts(_Conjunct(node, frame, False))
+        plain = [self._is_plain(each.node, each.frame) and not is_nested(each.node) for each in conjuncts]
+        if len(conjuncts) < 2 or not any(plain):
+            return []
+        return [
+            function([], self.truth(each.node, each.frame, "this conjunct")) if is_plain else name("unknown")
+            for each, is_plain in zip(conjuncts, plain, strict=True)
+        ]
 
     def _guard_of_call(self, node: ast.Expression, frame: Frame) -> list[py.expr]:
         if not isinstance(node, Itself | ast.Name | ast.Qualified | ast.Part | ast.Apply):

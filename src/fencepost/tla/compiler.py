@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ClassVar
 
-from fencepost.tla import ast, facts, library, python, runtime, sets, values
+from fencepost.tla import ast, facts, library, python, runtime, sets, suppositions, values
 from fencepost.tla.errors import SpecificationError
 from fencepost.tla.facts import AT, Analysis, Call, Itself, called, let_values, parameters_of, unlabelled
 from fencepost.tla.python import call, constant, function, name, tuple_of
@@ -121,9 +121,10 @@ _OF_STATES = frozenset("' ENABLED UNCHANGED \\cdot [] <> ~> -+->".split())
 _RUNTIME: dict[str, Value] = {
     **{each: getattr(runtime, each) for each in "Lazy truth fail field products subsets functions records".split()},
     **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied only".split()},
-    **{each: getattr(runtime, each) for each in "in_set some every some_way every_way".split()},
+    **{each: getattr(runtime, each) for each in "in_set some every some_way every_way unknown".split()},
     **{each: getattr(values, each) for each in "Set Sequence Function apply updated members equal".split()},
     "filtered": sets.filtered,
+    "all_of": suppositions.all_of,
     "big_union": sets.big_union,
     "starmap": itertools.starmap,
     "nothing": None,
@@ -669,8 +670,28 @@ class Writer:
         exists = node.quantifier == "\\E"
         if _is_simple(shape):
             of = self.at(call("in_set", sets_of_names[0]), node.bounds[0].place)
-            return call("some" if exists else "every", of, rule)
+            return call("some", of, rule, *self._sifting(node, node.body, frame)) if exists else call("every", of, rule)
         return call("some_way" if exists else "every_way", rule, tuple_of(shape), *sets_of_names)
+
+    def _sifting(
+        self, node: ast.Quantified | ast.Filter | ast.Choose, body: ast.Expression, frame: Frame
+    ) -> list[py.expr]:
+        """The function that sorts out members by those conjuncts that need no state, wherever they stand."""
+        bounds = node.bounds if isinstance(node, ast.Quantified) else (node.bound,)
+        body = unlabelled(body)
+        if not isinstance(body, ast.Junction) or body.operator != "/\\" or bounds[0].is_tuple:
+            return []
+        items = body.items
+        inner = self.analysis.bound(node, bounds, frame.scope)
+        return [self._rule(inner.locals, frame.within(inner.scope), lambda inside: self.all_of(items, inside))]
+
+    def all_of(self, conjuncts: Iterable[ast.Expression], frame: Frame) -> py.expr:
+        """The conjunction for :meth:`_sifting`. What goes through sets itself is not tried."""
+        written = [
+            name("unknown") if is_nested(each) else function([], self.truth(each, frame, "this conjunct"))
+            for each in conjuncts
+        ]
+        return call("all_of", *written)
 
     def _unbounded(self, node: ast.Unbounded, frame: Frame) -> py.expr:
         return call("fail", constant(f"{node.quantifier} without a set cannot be evaluated"))
@@ -681,14 +702,14 @@ class Writer:
     def _filter(self, node: ast.Filter, frame: Frame) -> py.expr:
         what = "the condition of {x \\in S : ...}"
         rule, (of,) = self._of_one(node, (node.bound,), frame, lambda inside: self.truth(node.condition, inside, what))
-        return call("filtered", of, rule)
+        return call("filtered", of, rule, *self._sifting(node, node.condition, frame))
 
     def _choose(self, node: ast.Choose, frame: Frame) -> py.expr:
         if node.bound.domain is None:
             return call("fail", constant("CHOOSE without a set cannot be evaluated"))
         what = "the condition of CHOOSE"
         rule, (of,) = self._of_one(node, (node.bound,), frame, lambda inside: self.truth(node.body, inside, what))
-        return call("chosen", of, rule)
+        return call("chosen", of, rule, *self._sifting(node, node.body, frame))
 
     def _function_of(self, node: ast.FunctionOf, frame: Frame) -> py.expr:
         rule, sets_of_names = self._of_one(node, node.bounds, frame, lambda inside: self.value(node.body, inside))
@@ -1000,6 +1021,13 @@ class Writer:
 
     def _temporal(self, node: ast.Fairness, frame: Frame) -> py.expr:
         raise SpecificationError(f"{node.kind}_ is temporal: it has no value in a state", node.place)
+
+
+def is_nested(node: ast.Node) -> bool:
+    """Whether a condition is too long to be written twice."""
+    return isinstance(node, ast.Quantified | ast.Filter | ast.Choose | ast.Let | ast.Collect) or any(
+        map(is_nested, ast.parts_of(node))
+    )
 
 
 def _is_simple(shape: list[py.expr]) -> bool:

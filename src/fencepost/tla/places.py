@@ -24,8 +24,8 @@ from typing import Any, ClassVar, cast
 from fencepost.language.context import UNSET, Cursor, GrowingCursor, Looking, Sieve, Slot
 from fencepost.language.fields import Shape
 from fencepost.tla.held import Held
-from fencepost.tla.stored import StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
-from fencepost.tla.suppositions import is_known, read
+from fencepost.tla.stored import Loan, StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
+from fencepost.tla.suppositions import is_known, is_there, key_of, read, supposed
 from fencepost.tla.values import (
     EvaluationError,
     FunctionValue,
@@ -118,6 +118,7 @@ class _Divided(Place):
         super().__init__(path)
         self._otherwise = (*path, OTHERWISE)
         self._slot = Slot(self._otherwise, UNSET, constant=False)
+        self.loan = Loan()
 
     def get(self, cursor: GrowingCursor) -> Value:
         for slot in cursor.universe(self._otherwise):
@@ -201,7 +202,8 @@ class FunctionPlace(_Divided):
                 self.parts[key].put(cursor, of, writes)
             return
         for key, part in self.parts.items():
-            part.put(cursor, value.apply(key), writes)
+            if not (isinstance(value, LazyFunction) and value.keeps(self.loan, key)):
+                part.put(cursor, value.apply(key), writes)
 
     def clear_parts(self, cursor: GrowingCursor, writes: Writes) -> None:
         for part in self.parts.values():
@@ -267,8 +269,10 @@ class Members(_Divided):
         sieve.
         """
         pairs = self._in_order(cursor.universe(self.members, sieve))
-        if sieve is None or not is_known(sieve.key):
+        if sieve is None:
             return pairs
+        if not is_known(sieve.key):
+            return [each for each in pairs if sieve.matters(each[1])]
         sifted = self._sifted.get(sieve.key)
         if sifted is None:
             if len(self._sifted) > MOST_SIFTED:
@@ -348,8 +352,17 @@ class MapPlace(Members):
         writes += [(slot, Held(of)) for slot, of in slots.items()]
 
     def _put_changes(self, cursor: GrowingCursor, value: LazyFunction, writes: Writes) -> None:
-        for key in value.domain().members():
-            writes.append((self.slot(key), Held(value.apply(key))))
+        """Write what a function over the same domain changes."""
+
+        def changes(key: Value) -> bool:
+            return not value.keeps(self.loan, key)
+
+        matters = Sieve(("changes", key_of(value.rule)), lambda slot: changes(slot.path[-1].value))
+        for key, slot in self.candidates(cursor, matters):
+            if changes(key):
+                asked, new = supposed(cursor, slot, value.apply, key)
+                if asked or (new is not None and is_there(cursor, slot)):
+                    writes.append((slot, Held(new)))
 
 
 # -- variables ---------------------------------------------------------------------------------------------------------
@@ -419,7 +432,7 @@ class Reader:
 
     __slots__ = ("_cursor", "_variables")
 
-    is_of_state: ClassVar[bool] = True
+    unread: ClassVar[str] = "state"
 
     def __init__(self, variables: Sequence[Variable], cursor: GrowingCursor) -> None:
         self._variables = variables
@@ -434,7 +447,7 @@ class Writer:
     errors. The cursor gets them all in :meth:`finish`.
     """
 
-    is_of_state: ClassVar[bool] = True
+    unread: ClassVar[str] = "next state"
 
     def __init__(self, variables: Sequence[Variable], cursor: GrowingCursor, prime: str) -> None:
         self._variables = variables

@@ -14,11 +14,14 @@ from fencepost.tla.ast import Place
 from fencepost.tla.errors import pointed
 from fencepost.tla.sets import Functions, Records, Subsets, Tuples
 from fencepost.tla.stored import Candidates, StoredSet
-from fencepost.tla.suppositions import attempt
+from fencepost.tla.suppositions import attempt, key_of
 from fencepost.tla.values import (
+    UNREAD,
+    Condition,
     EvaluationError,
     FunctionValue,
     LazyFunction,
+    Reads,
     Sequence,
     SetValue,
     Value,
@@ -60,9 +63,16 @@ class Lazy:
 
     def __call__(self) -> Value:
         if self._rule is not None:
-            self._value = self._rule()
-            self._rule = None
+            value = self._rule()
+            if value is UNREAD:
+                return value
+            self._value, self._rule = value, None
         return self._value
+
+    @property
+    def unread(self) -> Any:
+        """What it is as long as nothing is read. See :func:`fencepost.tla.suppositions.key_of`."""
+        return key_of(self._value if self._rule is None else self._rule)
 
 
 def truth(value: Value, what: str) -> bool:
@@ -173,12 +183,17 @@ def in_set(of: Value) -> SetValue:
     return set_of(of, "to go through its members")
 
 
-def some(of: SetValue, rule: Callable[[Value], bool]) -> bool:
-    r"""``\E x \in of : rule(x)``."""
-    return of.some(rule)
+def some(of: SetValue, rule: Condition, sifting: Condition | None = None) -> bool:
+    r"""``\E x \in of : rule(x)``. ``sifting``: as for :meth:`SetValue.some`."""
+    return of.some(rule, sifting)
 
 
-def every(of: SetValue, rule: Callable[[Value], bool]) -> bool:
+def unknown() -> bool:
+    """A condition that :func:`fencepost.tla.suppositions.all_of` does not try."""
+    raise Reads
+
+
+def every(of: SetValue, rule: Condition) -> bool:
     r"""``\A x \in of : rule(x)``."""
     return of.every(rule)
 
@@ -203,10 +218,10 @@ def every_way(rule: Callable[..., bool], shape: tuple[int, ...], *sets: Value) -
     return not some_way(lambda *values: not rule(*values), shape, *sets)
 
 
-def chosen(of: Value, condition: Callable[[Value], bool]) -> Value:
+def chosen(of: Value, condition: Condition, sifting: Condition | None = None) -> Value:
     """``CHOOSE x \\in of : condition(x)``: the first in TLC's order."""
     whole = set_of(of, "CHOOSE x \\in S : P")
-    for each in whole.those(condition):
+    for each in whole.those(condition, sifting):
         return each
     raise EvaluationError(f"no element of {_shortly(whole)} satisfies the condition of CHOOSE")
 
@@ -313,10 +328,10 @@ def taken(options: Any, number: int) -> Any:
     return options.take(number) if isinstance(options, Candidates) else options[number]
 
 
-def options(of: Value, condition: Callable[[Value], bool] | None = None) -> Numbers[Value]:
+def options(of: Value, condition: Condition | None = None, sifting: Condition | None = None) -> Numbers[Value]:
     """The members of a set, or those that satisfy a condition. For a stored set, all that may be."""
     if isinstance(of, StoredSet):
-        return of.options(condition)
+        return of.options(sifting or condition)
     return list(members(of) if condition is None else filter(condition, members(of)))
 
 

@@ -19,6 +19,7 @@ from fencepost.tla.values import (
     EMPTY,
     EMPTY_SET,
     GREATEST_INTEGER,
+    Condition,
     EvaluationError,
     Function,
     FunctionValue,
@@ -606,11 +607,11 @@ def subset(one: Value, other: Value) -> bool:
     return left.every(right.has)
 
 
-def filtered(of: Value, condition: Callable[[Value], bool]) -> SetValue:
+def filtered(of: Value, condition: Condition, sifting: Condition | None = None) -> SetValue:
     """``{x \\in of : condition(x)}``. TLC works it out at once if ``of`` is an explicit set or an interval."""
     whole = set_of(of, "{x \\in S : P}")
     if whole.is_stored:
-        return Set.sorted(tuple(whole.those(condition)))
+        return Set.sorted(tuple(whole.those(condition, sifting)))
     if not whole.is_reducible:
         return _Filtered(whole, condition)
     chosen = tuple(filter(condition, whole.members()))

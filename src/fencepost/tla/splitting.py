@@ -20,7 +20,7 @@ from fencepost.tla.facts import Call, Itself, called, parameters_of, unlabelled
 from fencepost.tla.runtime import truth
 from fencepost.tla.stored import StoredFunction, StoredSet
 from fencepost.tla.symbols import BuiltIn, Defined, Local, Scope, Substituted
-from fencepost.tla.values import EvaluationError, Set, SetValue, Value, apply, equal, member, members, set_of
+from fencepost.tla.values import EvaluationError, Reads, Set, SetValue, Value, apply, equal, member, members, set_of
 
 MOST_PARTS = 1_000
 """The most parts of one invariant. One with more stays whole."""
@@ -187,7 +187,7 @@ class _Splitter:
     def _stored(self, get: Getter) -> StoredSet | None:
         try:
             found = get(self._example, self._example)
-        except (EvaluationError, AttributeError, suppositions.Reads):
+        except (EvaluationError, AttributeError, Reads):
             return None
         return found if isinstance(found, StoredSet) else None
 
@@ -294,7 +294,7 @@ class _NoState:
     """A state that must not be read."""
 
     def __getitem__(self, variable: int) -> Value:
-        raise suppositions.Reads
+        raise Reads
 
 
 _NO_STATE = _NoState()

@@ -14,15 +14,42 @@ from typing import Any, ClassVar, Protocol
 from fencepost.language.context import GrowingCursor, Sieve, Slot
 from fencepost.tla import suppositions
 from fencepost.tla.values import (
+    UNREAD,
     Function,
     FunctionValue,
     Sequence,
     Set,
     SetValue,
+    Unread,
     Value,
     function,
     kind_of,
 )
+
+Condition = Callable[[Value], bool]
+
+
+class Loan:
+    """Lets a function give :data:`UNREAD` for one argument, to see whether a rule gives back just that."""
+
+    def __init__(self) -> None:
+        self._of: list[Value] = []
+        self.is_taken = False
+
+    def is_of(self, argument: Value) -> bool:
+        return bool(self._of) and type(argument) is type(self._of[0]) and bool(argument == self._of[0])
+
+    def take(self) -> Unread:
+        self.is_taken = True
+        return UNREAD
+
+    def keeps(self, rule: Callable[[Value], Value], argument: Value) -> bool:
+        """Whether the rule gives what the function gives, so that the argument keeps its value."""
+        self._of, self.is_taken = [argument], False
+        try:
+            return suppositions.without_reading(rule, argument, None) is UNREAD
+        finally:
+            self._of = []
 
 
 class Part(Protocol):
@@ -35,6 +62,7 @@ class Parts(Protocol):
     """Where the values of a function with one domain lie: :class:`fencepost.tla.places.FunctionPlace`."""
 
     domain: SetValue
+    loan: Loan
 
     @property
     def parts(self) -> Mapping[Value, Part]: ...
@@ -46,6 +74,7 @@ class Members(Protocol):
     """Where values that come and go lie: :class:`fencepost.tla.places.Members`."""
 
     kinds: set[str]
+    loan: Loan
     settled: tuple[tuple[Value, Slot], ...]
 
     def slot(self, value: Value) -> Slot: ...
@@ -69,7 +98,12 @@ class StoredSet(SetValue):
         self.place = place
         self.cursor = cursor
 
-    def candidates(self, rule: Callable[[Value], bool] | None = None) -> Sequences[tuple[Value, Slot]]:
+    @property
+    def unread(self) -> Any:
+        """What it is as long as it is not read. See :func:`fencepost.tla.suppositions.key_of`."""
+        return type(self), id(self.place)
+
+    def candidates(self, rule: Condition | None = None) -> Sequences[tuple[Value, Slot]]:
         """What may be a member, in TLC's order, without what the rule sorts out. The rule is true of no other one."""
         return self.place.candidates(self.cursor, None if rule is None else suppositions.sieve(rule))
 
@@ -84,24 +118,19 @@ class StoredSet(SetValue):
             if suppositions.is_there(self.cursor, slot):
                 yield value
 
-    def some(self, rule: Callable[[Value], bool]) -> bool:
-        """Whether the rule is true of some member."""
-        return any(True for _ in self.those(rule))
+    def some(self, rule: Condition, sifting: Condition | None = None) -> bool:
+        return any(True for _ in self.those(rule, sifting))
 
-    def every(self, rule: Callable[[Value], bool]) -> bool:
-        """Whether the rule is true of every member."""
+    def every(self, rule: Condition) -> bool:
         return not self.some(lambda value: not rule(value))
 
-    def those(self, rule: Callable[[Value], bool]) -> Iterator[Value]:
-        """The members for which the rule is true. It is not known of a value that the rule sorts out without reading
-        the state whether it is a member.
-        """
-        for value, slot in self.candidates(rule):
+    def those(self, rule: Condition, sifting: Condition | None = None) -> Iterator[Value]:
+        for value, slot in self.candidates(sifting or rule):
             asked, result = suppositions.supposed(self.cursor, slot, rule, value)
             if result and (asked or suppositions.is_there(self.cursor, slot)):
                 yield value
 
-    def options(self, rule: Callable[[Value], bool] | None) -> Candidates:
+    def options(self, rule: Condition | None) -> Candidates:
         """What may be chosen: the same values in every state, but for those that appeared during the search and are
         members. The rule sorts out what it can without reading the state.
         """
@@ -121,7 +150,7 @@ class StoredSet(SetValue):
         """The members that are not among these values."""
         return UpdatedSet(self, Set(), values)
 
-    def has_such(self, value: Value, rule: Callable[[Value], bool]) -> bool:
+    def has_such(self, value: Value, rule: Condition) -> bool:
         """Whether a value is a member and the rule is true of it."""
         slot = self.place.slot(value)
         asked, result = suppositions.supposed(self.cursor, slot, rule, value)
@@ -193,16 +222,13 @@ class UpdatedSet(SetValue):
     def members(self) -> Iterator[Value]:
         return self.explicit().members()
 
-    def some(self, rule: Callable[[Value], bool]) -> bool:
-        """As for the stored set."""
+    def some(self, rule: Condition, sifting: Condition | None = None) -> bool:
         return any(True for _ in self.those(rule))
 
-    def every(self, rule: Callable[[Value], bool]) -> bool:
-        """As for the stored set."""
+    def every(self, rule: Condition) -> bool:
         return not self.some(lambda value: not rule(value))
 
-    def those(self, rule: Callable[[Value], bool]) -> Iterator[Value]:
-        """As for the stored set."""
+    def those(self, rule: Condition, sifting: Condition | None = None) -> Iterator[Value]:
         apart = self.removed | self.added.items
         if not self.added.items:
             yield from self.base.those(lambda value: value not in apart and rule(value))
@@ -252,8 +278,15 @@ class StoredFunction(FunctionValue):
         self.place = place
         self.cursor = cursor
 
+    @property
+    def unread(self) -> Any:
+        """What it is as long as it is not read. See :func:`fencepost.tla.suppositions.key_of`."""
+        return type(self), id(self.place)
+
     def apply(self, argument: Value) -> Value:
         part = self.place.part(argument)
+        if part is not None and self.place.loan.is_of(argument):
+            return self.place.loan.take()
         return self.explicit().apply(argument) if part is None else part.get(self.cursor)
 
     def domain(self) -> SetValue:
@@ -287,7 +320,14 @@ class StoredMap(FunctionValue):
         self.place = place
         self.cursor = cursor
 
+    @property
+    def unread(self) -> Any:
+        """What it is as long as it is not read. See :func:`fencepost.tla.suppositions.key_of`."""
+        return type(self), id(self.place)
+
     def apply(self, argument: Value) -> Value:
+        if self.place.loan.is_of(argument):
+            return self.place.loan.take()
         if self.is_defined_for(argument):
             return suppositions.read(self.cursor, self.place.slot(argument)).value
         return self.explicit().apply(argument)
@@ -300,6 +340,10 @@ class StoredMap(FunctionValue):
 
     def replaced(self, argument: Value, value: Value) -> UpdatedFunction:
         return UpdatedFunction(self, {argument: value})
+
+    def extended(self, argument: Value, value: Value) -> UpdatedFunction:
+        """The function with a value for an argument that may not be in its domain."""
+        return UpdatedFunction(self, {}).extended(argument, value)
 
     def explicit(self) -> Sequence | Function:
         try:

@@ -8,12 +8,13 @@ that it is one. The first read of the state asks whether it is. If it is not, :c
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import not_
 from types import FunctionType
 from typing import Any, TypeVar
 
 from fencepost.language.context import UNSET, GrowingCursor, Sieve, Slot
 from fencepost.language.values import ModelValue
-from fencepost.tla.values import EvaluationError, Function, Interval, Sequence, Set, Value
+from fencepost.tla.values import EvaluationError, Function, Interval, Reads, Sequence, Set, Value
 
 T = TypeVar("T")
 
@@ -31,10 +32,6 @@ class Absent(Exception):
 
     def __init__(self, entry: _Entry) -> None:
         self.entry = entry
-
-
-class Reads(Exception):
-    """A rule that must not read the state would have read it."""
 
 
 def read(cursor: GrowingCursor, slot: Slot) -> Any:
@@ -130,9 +127,27 @@ def without_reading(rule: Callable[[Value], T], value: Value, otherwise: T) -> T
         del _open[before:]
 
 
-def sieve(rule: Callable[[Value], bool]) -> Sieve:
-    """Which members matter to a rule: those that it does not sort out without reading the state."""
-    return Sieve(_key(rule), lambda slot: without_reading(rule, slot.path[-1].value, True))
+def sieve(rule: Callable[[Value], Any], sorts_out: Callable[[Any], bool] = not_) -> Sieve:
+    """Which members matter to a rule: those that it does not sort out without reading the state. ``sorts_out``: whether
+    a result does so; by default, FALSE does.
+    """
+    return Sieve(
+        (sorts_out, key_of(rule)), lambda slot: not sorts_out(without_reading(rule, slot.path[-1].value, True))
+    )
+
+
+def all_of(*conditions: Callable[[], bool]) -> bool:
+    """The conjunction of conditions, in any order: one that is FALSE without reading the state decides."""
+    reads = False
+    for condition in conditions:
+        try:
+            if not condition():
+                return False
+        except (Reads, EvaluationError):
+            reads = True  # an error counts only if the other conditions are true
+    if reads:
+        raise Reads
+    return True
 
 
 class Unknown:
@@ -144,14 +159,15 @@ def is_known(key: Any) -> bool:
     return all(map(is_known, key)) if type(key) is tuple else type(key) is not Unknown
 
 
-def _key(part: Any) -> Any:
+def key_of(part: Any) -> Any:
     """What a rule depends on besides the state, with :class:`Unknown` for what cannot be compared."""
     if isinstance(part, FunctionType):
         cells = part.__closure__ or ()
-        return (part.__code__, *(_key(each.cell_contents) for each in cells), *map(_key, part.__defaults__ or ()))
+        return (part.__code__, *(key_of(each.cell_contents) for each in cells), *map(key_of, part.__defaults__ or ()))
     if part is None or isinstance(part, bool | int | str | ModelValue | Set | Interval | Sequence | Function):
         return (type(part), part)
-    return type(part) if getattr(part, "is_of_state", False) else Unknown()
+    unread = getattr(part, "unread", None)
+    return Unknown() if unread is None else unread
 
 
 def _is_open(entry: _Entry) -> bool:

@@ -47,6 +47,21 @@ class EvaluationError(FencepostError):
     exit_code = PROTOCOL_RAISED
 
 
+class Reads(Exception):
+    """A rule that must not read the state would have read it."""
+
+
+class Unread:
+    """Stands for a part of a state that was not read. It can be passed on, and nothing else."""
+
+    @property
+    def kind(self) -> str:
+        raise Reads
+
+
+UNREAD = Unread()
+
+
 def kind_of(value: Value) -> str:
     """What a value is: one of :data:`INTEGER`, :data:`STRING`, :data:`BOOLEAN`, :data:`MODEL`, :data:`SET` and
     :data:`FUNCTION`.
@@ -105,6 +120,9 @@ def not_comparable(one: Value, other: Value) -> EvaluationError:
     return EvaluationError(f"{described(one)} cannot be compared with {described(other)}")
 
 
+Condition = Callable[[Value], bool]
+
+
 # -- sets --------------------------------------------------------------------------------------------------------------
 
 
@@ -141,16 +159,18 @@ class SetValue:
         """Whether there is no member. Raises as :meth:`members`."""
         return next(self.members(), None) is None
 
-    def some(self, rule: Callable[[Value], bool]) -> bool:
-        """Whether the rule is true of some member. Raises as :meth:`members`."""
+    def some(self, rule: Condition, sifting: Condition | None = None) -> bool:
+        """Whether the rule is true of some member. Raises as :meth:`members`. ``sifting`` is true where the rule is,
+        and may be false where the rule would read the state: it sorts out what may be a member.
+        """
         return any(map(rule, self.members()))
 
-    def every(self, rule: Callable[[Value], bool]) -> bool:
+    def every(self, rule: Condition) -> bool:
         """Whether the rule is true of every member. Raises as :meth:`members`."""
         return all(map(rule, self.members()))
 
-    def those(self, rule: Callable[[Value], bool]) -> Iterator[Value]:
-        """The members for which the rule is true, in TLC's order. Raises as :meth:`members`."""
+    def those(self, rule: Condition, sifting: Condition | None = None) -> Iterator[Value]:
+        """The members for which the rule is true, in TLC's order. Otherwise as :meth:`some`."""
         return filter(rule, self.members())
 
     def explicit(self) -> Set:
@@ -740,11 +760,11 @@ class Function(FunctionValue):
 class LazyFunction(FunctionValue):
     """``[x \\in domain |-> rule(x)]``, whose values are worked out when they are asked for, each once."""
 
-    __slots__ = ("_domain", "_explicit", "_known", "_rule")
+    __slots__ = ("_domain", "_explicit", "_known", "rule")
 
     def __init__(self, domain: SetValue, rule: Callable[[Value], Value]) -> None:
         self._domain = domain
-        self._rule = rule
+        self.rule = rule
         self._known: dict[tuple[bool, Value], Value] = {}
 
     def apply(self, argument: Value) -> Value:
@@ -752,8 +772,15 @@ class LazyFunction(FunctionValue):
         if known not in self._known:
             if not self._domain.has(argument):
                 raise EvaluationError(f"a function is applied to {shown(argument)}, which is not in its domain")
-            self._known[known] = self._rule(argument)
+            value = self.rule(argument)
+            if value is UNREAD:
+                return value
+            self._known[known] = value
         return self._known[known]
+
+    def keeps(self, loan: Any, argument: Value) -> bool:
+        """Whether the rule gives what the function that ``loan`` is of gives, so that nothing changes there."""
+        return not self._known and loan.keeps(self.rule, argument)
 
     def domain(self) -> SetValue:
         return self._domain
@@ -762,7 +789,7 @@ class LazyFunction(FunctionValue):
         return self._domain.has(argument)
 
     def replaced(self, argument: Value, value: Value) -> LazyFunction:
-        made = LazyFunction(self._domain, self._rule)
+        made = LazyFunction(self._domain, self.rule)
         made._known = {**self._known, (type(argument) is bool, argument): value}
         return made
 

@@ -8,8 +8,10 @@ from fencepost.language.values import ModelValue
 from fencepost.tla.library.context import current
 from fencepost.tla.library.definitions import Binary, Module, explicit, holds, sequence, written_out, wrong
 from fencepost.tla.sets import ANY
+from fencepost.tla.stored import StoredMap, UpdatedFunction
 from fencepost.tla.values import (
     EvaluationError,
+    Function,
     FunctionValue,
     Interval,
     Sequence,
@@ -69,6 +71,8 @@ def single(argument: Value, value: Value) -> Value:
 
 @TLC.operator("@@")
 def combined(one: Value, other: Value) -> Value:
+    if isinstance(one, StoredMap | UpdatedFunction) and isinstance(other, Function):
+        return _extended(one, other)
     left, right = written_out(one, "@@"), written_out(other, "@@")
     if isinstance(left, Sequence) and isinstance(right, Sequence):
         return Sequence(left.values + right.values[len(left.values) :])
@@ -76,6 +80,13 @@ def combined(one: Value, other: Value) -> Value:
     if ours and theirs and kind_of(next(iter(ours))) is not kind_of(next(iter(theirs))):
         Set((*ours, *theirs))  # raises if TLC does not compare the two domains
     return function({**theirs, **ours})
+
+
+def _extended(one: StoredMap | UpdatedFunction, other: Function) -> Value:
+    for argument, value in other.items():
+        if not one.is_defined_for(argument):
+            one = one.extended(argument, value)
+    return one
 
 
 @TLC.operator("Permutations")
