@@ -696,8 +696,7 @@ def _arrowed(text: str) -> tuple[Span, ...]:
 
 def set_up(trace: Trace) -> list[Happening]:
     """Where the initial state differs from the declared values of variables."""
-    declared = State(trace.initial.store, ())
-    return [Happening(c.name, "", c.text) for c in changed(trace.protocol, trace.initial.changes(declared))]
+    return [Happening(c.name, "", c.text) for c in changed(trace.protocol, trace.initial.set_up())]
 
 
 def _seen_text(value: Value) -> str:

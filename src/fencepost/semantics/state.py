@@ -231,6 +231,18 @@ class State:
                 result[name] = shape.value(self.read, (name,))
         return result
 
+    def set_up(self) -> list[tuple[Slot, Value, Value]]:
+        """The parts that differ from what is declared, as :meth:`changes` has them. A variable that is shown as one
+        part has no declared value.
+        """
+        shapes = self.store.protocol.shapes
+        differing = self.changes(State(self.store, ()))
+        values = self.variables() if any(shape.is_shown_whole for shape in shapes.values()) else {}
+        return [
+            *(each for each in differing if not self.store.is_shown_whole(each[0])),
+            *((variable(name), UNSET, values[name]) for name, shape in shapes.items() if shape.is_shown_whole),
+        ]
+
     def changes(self, before: State) -> list[tuple[Slot, Value, Value]]:
         """The parts that differ from ``before``, each with its old and its new value."""
         store = self.store

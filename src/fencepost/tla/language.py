@@ -71,7 +71,10 @@ class Tla(Language):
         return asked
 
     def after_search(self, model: TlaModel, stepper: Stepper) -> TlaModel:
-        return model.laid_out(layout.settled(model.shapes, stepper.store))
+        if model.whole is model:
+            return model
+        states, _ = layout.look(Stepper(model.whole, ["none"], deadline=stepper.deadline), layout.SECOND_LOOK)
+        return model.whole.laid_out(layout.settled(layout.chosen(states, model.shapes), stepper.store))
 
     def notices(self, model: TlaModel) -> list[str]:
         """Translations that are not of the algorithm beside them, and a symmetry that is not used."""

@@ -1,7 +1,7 @@
 """Chooses how the variables of a specification are laid out, by what their values look like.
 
 Some states are looked at before the search: those near the initial states, and those on random walks away from them.
-Where they do not show what comes later, the search is right all the same, and slower.
+Where they do not show what comes later, the search is still right, and slower.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from fencepost.tla.places import FunctionPlace, Leaf, MapPlace, Members, Path, P
 from fencepost.tla.values import EvaluationError, Function, FunctionValue, Set, SetValue, Value, in_order
 from fencepost.tla.values import Sequence as Tuple
 
-MOST_EVALUATIONS = 4_000
-"""When looking ends: the number of evaluations of TLA+."""
+FIRST_LOOK = 4_000
+SECOND_LOOK = 12_000
+"""The evaluations of TLA+ after which looking ends: before a search, and before another one if that was too short."""
 
 NEAR = 300
 """The most states that are looked at because they are near the initial ones."""
@@ -40,9 +41,9 @@ MOST_ARGUMENTS = 256
 """A function with more arguments than this is one slot."""
 
 
-def look(stepper: Stepper) -> tuple[list[State], bool]:
-    """Some states that can be reached, and whether they are all. The same ones in every run."""
-    looking = _Looking(stepper)
+def look(stepper: Stepper, most: int = FIRST_LOOK) -> tuple[list[State], bool]:
+    """Some states that can be reached, and whether they are all. The same ones in every run. ``most``: evaluations."""
+    looking = _Looking(stepper, most)
     try:
         looking.near()
         looking.walk()
@@ -52,8 +53,9 @@ def look(stepper: Stepper) -> tuple[list[State], bool]:
 
 
 class _Looking:
-    def __init__(self, stepper: Stepper) -> None:
+    def __init__(self, stepper: Stepper, most: int) -> None:
         self.stepper = stepper
+        self.most = most
         self.is_complete = False
         self._actions = stepper.of_kind("action")
         self._constraints = stepper.of_kind("constraint")
@@ -70,7 +72,7 @@ class _Looking:
         self._rows = dict.fromkeys(self._starts[:NEAR])
         waiting = [*self._rows]
         for row in waiting:
-            if len(self._rows) >= NEAR or self.stepper.evaluations > MOST_EVALUATIONS // 2:
+            if len(self._rows) >= NEAR or self.stepper.evaluations > FIRST_LOOK // 2:
                 return
             for action in self._actions if self._is_inside(row) else []:
                 for after in self._after(row, action):
@@ -82,12 +84,11 @@ class _Looking:
     def walk(self) -> None:
         """States on random walks."""
         random = Random(0)
-        while self._starts and not self.is_complete and self.stepper.evaluations < MOST_EVALUATIONS:
+        while self._starts and not self.is_complete and self.stepper.evaluations < self.most:
             row = random.choice(self._starts)
             for _ in range(LONGEST_WALK):
-                before = self.stepper.evaluations
                 following = self._any_after(row, random)
-                if following is None or before > MOST_EVALUATIONS:
+                if following is None or self.stepper.evaluations > self.most:
                     break
                 row = following
                 self._rows[row] = None
@@ -184,7 +185,7 @@ def in_any_order(values: Iterable[Value]) -> list[Value]:
 
 
 def settled(variables: Mapping[str, Variable], store: ValueTable) -> dict[str, Variable]:
-    """The layout with every member settled that some search has met."""
+    """The layout, with every member settled that a search has met, too."""
     return {name: Variable(_settled(variable.layout, store)) for name, variable in variables.items()}
 
 
@@ -194,5 +195,6 @@ def _settled(of: Place, store: ValueTable) -> Place:
     if not isinstance(of, Members):
         return of
     made = type(of)(of.path)
-    made.settle(in_any_order(slot.path[-1].value for slot in store.universe(of.members).slots))
+    met = (slot.path[-1].value for slot in store.universe(of.members).slots)
+    made.settle(in_any_order({*met, *(value for value, _ in of.settled)}))
     return made

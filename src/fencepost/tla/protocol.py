@@ -92,6 +92,8 @@ class TlaModel(Model):
         self._shapes = {each.name: whole(each.name) for each in setup.specification.variables}
         self._constants = {each.name: Held(value) for each, value in setup.constants.items()}
         self._declared = [*_declarations(setup)]
+        self.whole = self
+        """The model with each variable in one slot."""
         self.fairness = [*_fairness(setup, self._declared)]  # type: ignore[misc]
 
     @property
@@ -117,11 +119,13 @@ class TlaModel(Model):
         """The model with more declarations, in place of those of the kind ``instead``."""
         made = copy(self)
         made._declared = [*(each for each in self._declared if each.kind != instead), *more]
+        made.whole = made if self.whole is self else self.whole.with_declarations(more, instead)
         return made
 
     def laid_out(self, variables: Mapping[str, Variable]) -> TlaModel:
         """The model with another layout of its variables, and its invariants in parts that suit it."""
         made = copy(self)
+        made.whole = self.whole
         made._shapes = dict(variables)
         example = Reader(tuple(variables.values()), Blank())
         for formula, kind in [*((each, "invariant") for each in self.setup.invariants)]:

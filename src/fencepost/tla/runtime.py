@@ -332,7 +332,9 @@ def options(of: Value, condition: Condition | None = None, sifting: Condition | 
     """The members of a set, or those that satisfy a condition. For a stored set, all that may be."""
     if isinstance(of, StoredSet):
         return of.options(sifting or condition)
-    return list(members(of) if condition is None else filter(condition, members(of)))
+    whole = set_of(of, "to go through its members")
+    found = whole.members() if whole.is_reducible else whole.explicit().members()  # a set that stays is made once
+    return list(found if condition is None else filter(condition, found))
 
 
 def is_complete(state: Any, variables: tuple[str, ...]) -> bool:

@@ -162,7 +162,7 @@ class _Splitter:
         bounds: list[tuple[Local, ast.Expression]],
         body: _Piece,
     ) -> Rule:
-        """The quantifier over a set of which nothing is known, or over the rest of one."""
+        """The quantifier over a set that is not known before the search, or over the rest of one that is."""
         (name, _), *others = bounds
         inside = self._quantified(outer, others, [*body.names, name], body)
         before = tuple(body.names.values())

@@ -48,6 +48,8 @@ class Loan:
         self._of, self.is_taken = [argument], False
         try:
             return suppositions.without_reading(rule, argument, None) is UNREAD
+        except (AttributeError, TypeError):
+            return False  # the rule does more with it than to pass it on
         finally:
             self._of = []
 

@@ -1,0 +1,160 @@
+"""Small specifications whose variables can be laid out in every way, with the counts that TLC gives for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Example:
+    """A module Spec with its configuration. ``counts``: distinct and generated states, and the depth."""
+
+    text: str
+    config: str
+    counts: tuple[int, int, int]
+
+
+MESSAGES = Example(
+    r"""---- MODULE Spec ----
+EXTENDS Naturals, FiniteSets
+CONSTANTS Node, Last
+VARIABLES msgs, round, voted
+vars == <<msgs, round, voted>>
+
+Send(m) == msgs' = msgs \cup {m}
+
+Init == /\ msgs = {}
+        /\ round = [n \in Node |-> 0]
+        /\ voted = [n \in Node |-> {}]
+
+Propose(n) ==
+  /\ round[n] < Last
+  /\ ~ \E m \in msgs : m.type = "ask" /\ m.from = n /\ m.round > round[n]
+  /\ round' = [round EXCEPT ![n] = @ + 1]
+  /\ Send([type |-> "ask", from |-> n, round |-> round[n] + 1])
+  /\ UNCHANGED voted
+
+Vote(n) == \E m \in msgs :
+  /\ m.type = "ask"
+  /\ \A v \in voted[n] : v.round < m.round
+  /\ voted' = [voted EXCEPT ![n] = @ \cup {[round |-> m.round, for |-> m.from]}]
+  /\ Send([type |-> "vote", from |-> n, for |-> m.from, round |-> m.round])
+  /\ UNCHANGED round
+
+Forget(n) ==
+  /\ Cardinality({m \in msgs : m.type = "vote" /\ m.for = n /\ m.round = round[n]}) > Cardinality(Node) \div 2
+  /\ voted' = [voted EXCEPT ![n] = {}]
+  /\ msgs' = {m \in msgs : m.type # "ask" \/ m.from # n}
+  /\ UNCHANGED round
+
+Next == \E n \in Node : Propose(n) \/ Vote(n) \/ Forget(n)
+Spec == Init /\ [][Next]_vars
+
+Message == [type : {"ask"}, from : Node, round : 1..Last] \cup
+           [type : {"vote"}, from : Node, for : Node, round : 1..Last]
+TypeOK == /\ msgs \subseteq Message
+          /\ round \in [Node -> 0..Last]
+          /\ voted \in [Node -> SUBSET [round : 1..Last, for : Node]]
+Consistent == \A m, k \in msgs :
+  (m.type = "vote" /\ k.type = "vote" /\ m.from = k.from /\ m.round = k.round) => (m.for = k.for \/ voted[m.from] = {})
+====
+""",
+    "CONSTANTS Node = {n1, n2, n3} Last = 1\nSPECIFICATION Spec\nINVARIANTS TypeOK\nCHECK_DEADLOCK FALSE\n",
+    (758, 2395, 16),
+)
+
+BAG = Example(
+    r"""---- MODULE Spec ----
+EXTENDS Naturals, TLC, FiniteSets
+CONSTANTS Client, Nil
+VARIABLES net, client, server
+
+Init == /\ net = <<>>
+        /\ client = [c \in Client |-> Nil]
+        /\ server = Nil
+
+Msg(c, kind) == [kind |-> kind, client |-> c]
+Sent(f, m) == IF m \in DOMAIN f THEN [f EXCEPT ![m] = @ + 1] ELSE f @@ (m :> 1)
+Handled(f, m) == [f EXCEPT ![m] = @ - 1]
+
+Ask(c) ==
+  /\ client[c] = Nil
+  /\ Msg(c, "ask") \in DOMAIN net => net[Msg(c, "ask")] < 2
+  /\ net' = Sent(net, Msg(c, "ask"))
+  /\ client' = [client EXCEPT ![c] = [waits |-> TRUE]]
+  /\ UNCHANGED server
+
+Serve == \E m \in DOMAIN net :
+  /\ net[m] > 0
+  /\ m.kind = "ask"
+  /\ server' = [serves |-> m.client]
+  /\ net' = Sent(Handled(net, m), Msg(m.client, "done"))
+  /\ UNCHANGED client
+
+Done(c) == \E m \in DOMAIN net :
+  /\ net[m] > 0 /\ m.kind = "done" /\ m.client = c
+  /\ net' = Handled(net, m)
+  /\ client' = [client EXCEPT ![c] = Nil]
+  /\ server' = Nil
+
+Lose(c) ==
+  /\ \E m \in DOMAIN net : m.client = c /\ net[m] > 0
+  /\ net' = [m \in DOMAIN net |-> IF m.client = c THEN 0 ELSE net[m]]
+  /\ client' = [d \in Client |-> IF d = c THEN Nil ELSE client[d]]
+  /\ UNCHANGED server
+
+Next == Serve \/ \E c \in Client : Ask(c) \/ Done(c) \/ Lose(c)
+Spec == Init /\ [][Next]_<<net, client, server>>
+
+Few == \A m \in DOMAIN net : net[m] <= 2
+Known == server # Nil => server.serves \in Client
+Bounded == Cardinality(DOMAIN net) < 7
+====
+""",
+    "CONSTANTS Client = {c1, c2} Nil = Nil\nSPECIFICATION Spec\nINVARIANTS Few Known Bounded\nCHECK_DEADLOCK FALSE\n",
+    (65, 199, 9),
+)
+
+MIXED = Example(
+    r"""---- MODULE Spec ----
+EXTENDS Integers, Sequences, FiniteSets
+CONSTANT None
+VARIABLES now, log, seen, table
+
+Init == now = None /\ log = <<>> /\ seen = {} /\ table = [k \in {1, 2} |-> {}]
+
+Start(k) == /\ now = None
+            /\ now' = [key |-> k, left |-> 3]
+            /\ UNCHANGED <<log, seen, table>>
+Work == /\ now # None
+        /\ now.left > 0
+        /\ now' = [now EXCEPT !.left = @ - 1]
+        /\ log' = IF Len(log) < 2 THEN Append(log, now.left) ELSE Tail(log)
+        /\ seen' = seen \cup {<<now.key, now.left>>}
+        /\ UNCHANGED table
+End == /\ now # None
+       /\ now.left = 0
+       /\ table' = [table EXCEPT ![now.key] = IF @ = {} THEN seen \ {<<1, 1>>} ELSE @ \cap seen]
+       /\ now' = None
+       /\ seen' = IF Cardinality(seen) > 4 THEN {} ELSE seen
+       /\ log' = <<>>
+Swap == /\ table[1] # table[2]
+        /\ table' = [k \in {1, 2} |-> table[3 - k]]
+        /\ UNCHANGED <<now, log, seen>>
+Widen == /\ DOMAIN table = {1, 2}
+         /\ \E p \in seen : p[2] = 2
+         /\ table' = [k \in 1..3 |-> IF k = 3 THEN {} ELSE table[k]]
+         /\ UNCHANGED <<now, log, seen>>
+
+Next == (\E k \in {1, 2} : Start(k)) \/ Work \/ End \/ Swap \/ Widen
+
+Short == Len(log) < 3 /\ \A p \in seen : p[1] \in {1, 2}
+Ordered == (now # None /\ now.key = 1) => now.left \in 0..3
+Later == \E p \in seen : p[2] > 0 \/ seen = {<<1, 0>>}
+====
+""",
+    "CONSTANT None = None\nINIT Init\nNEXT Next\nINVARIANTS Short Ordered\nCHECK_DEADLOCK FALSE\n",
+    (667, 1587, 30),
+)
+
+EXAMPLES = {"messages": MESSAGES, "bag": BAG, "mixed": MIXED}

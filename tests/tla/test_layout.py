@@ -1,0 +1,316 @@
+"""The layout of variables: whatever it is, a specification has the same states, and the values that plain ones have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tla import files
+from tla.layouts import EXAMPLES, MIXED, Example
+
+from fencepost import Result, check
+from fencepost.language.context import UNSET, Sieve, Slot, Universe
+from fencepost.language.loading import configured, find
+from fencepost.language.seam import Model, language_of
+from fencepost.semantics import Deadline
+from fencepost.tla import layout, sets, suppositions, values
+from fencepost.tla.library import tlc
+from fencepost.tla.places import FunctionPlace, Leaf, MapPlace, Place, SetPlace, Writes
+from fencepost.tla.stored import StoredFunction, StoredMap, StoredSet
+from fencepost.tla.values import LazyFunction, Set, Value, function, record
+
+
+def model_of(folder: Path, example: Example) -> Model:
+    path = files.written(folder, example.text)
+    path.with_suffix(".cfg").write_text(example.config)
+    return configured(find(str(path)), None, [])
+
+
+def counts(result: Result) -> tuple[int, int, int]:
+    return result.distinct_states, result.generated_states, result.depth
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets how many evaluations there are before the layout is chosen, so that members appear during the search."""
+
+    def look(most: int) -> None:
+        monkeypatch.setattr(layout, "FIRST_LOOK", most)
+        monkeypatch.setattr(layout, "NEAR", max(2, most // 20))
+        monkeypatch.setattr(layout, "FEW", 0)
+
+    return look
+
+
+# -- searches ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["auto", "embedded"])
+@pytest.mark.parametrize("most", [20, 100, 2_000])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_specification_has_the_states_that_tlc_finds_however_it_is_laid_out(
+    tmp_path: Path, looks: Callable[[int], None], name: str, most: int, engine: str
+) -> None:
+    looks(most)
+    result = check(model_of(tmp_path, EXAMPLES[name]), engine=engine)
+    assert counts(result) == EXAMPLES[name].counts
+    assert not result.violations and result.complete
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_plain_layout_has_them_too(tmp_path: Path, name: str) -> None:
+    assert counts(check(model_of(tmp_path, EXAMPLES[name]), engine="reference")) == EXAMPLES[name].counts
+
+
+def test_a_specification_is_laid_out_in_parts(tmp_path: Path) -> None:
+    model: Any = model_of(tmp_path, EXAMPLES["messages"])
+    laid_out: Any = language_of(model).for_search(model, Deadline())
+    assert {name: type(each.layout) for name, each in laid_out.shapes.items()} == {
+        "msgs": SetPlace,
+        "round": FunctionPlace,
+        "voted": FunctionPlace,
+    }
+    (voted,) = {type(part) for part in laid_out.shapes["voted"].layout.parts.values()}
+    assert voted is Leaf, "it has few values"
+
+
+def test_parts_make_evaluations_rare(tmp_path: Path) -> None:
+    found = check(model_of(tmp_path, EXAMPLES["messages"]), engine="embedded")
+    plain = check(model_of(tmp_path, EXAMPLES["messages"]), engine="reference")
+    assert found.evaluations * 3 < plain.evaluations
+
+
+@pytest.mark.parametrize("most", [20, 2_000])
+@pytest.mark.parametrize("options", [{"engine": "auto"}, {"engine": "embedded", "workers": 2}])
+def test_a_violation_is_found_at_the_same_depth(
+    tmp_path: Path, looks: Callable[[int], None], options: dict[str, Any], most: int
+) -> None:
+    looks(most)
+    broken = replace(MIXED, config=MIXED.config.replace("Short", "Short Later"))
+    trace = check(model_of(tmp_path, broken), **options).must_violate("Later")
+    plain = check(model_of(tmp_path, broken), engine="reference").must_violate("Later")
+    assert len(trace.states) == len(plain.states)
+    assert str(trace.initial.variables()) == str(plain.initial.variables())
+    assert {slot.name for slot, _ in trace.states[-1].slots()} == {"now", "log", "seen", "table"}
+
+
+def test_a_search_is_resumed_with_the_layout_that_it_had(tmp_path: Path, looks: Callable[[int], None]) -> None:
+    looks(100)
+    example, saved = EXAMPLES["messages"], tmp_path / "saved"
+    check(model_of(tmp_path, example), engine="embedded", checkpoint=saved, max_depth=6)
+    assert counts(check(model_of(tmp_path, example), engine="embedded", resume=saved)) == example.counts
+
+
+def test_walks_go_through_the_same_states(tmp_path: Path, looks: Callable[[int], None]) -> None:
+    looks(20)
+    result = check(model_of(tmp_path, EXAMPLES["bag"]), engine="simulate", walks=200, depth=30, seed=1)
+    assert not result.violations and result.error is None
+
+
+def test_another_process_gets_the_layout(tmp_path: Path) -> None:
+    model: Any = model_of(tmp_path, EXAMPLES["messages"])
+    language = language_of(model)
+    laid_out = language.for_search(model, Deadline())
+    packed = language.packed(laid_out)
+    assert packed is not None
+    again: Any = language.unpacked(packed)
+    assert [slot.path for shape in again.shapes.values() for slot in shape.slots(())] == [
+        slot.path for shape in laid_out.shapes.values() for slot in shape.slots(())
+    ]
+
+
+# -- values, beside plain ones -----------------------------------------------------------------------------------------
+
+
+class Memory:
+    """The slots of one state. It notes what was read."""
+
+    disabled = False
+
+    def __init__(self, universe: Callable[[tuple[Any, ...]], Any]) -> None:
+        self.held: dict[tuple[Any, ...], Any] = {}
+        self.universes: dict[tuple[Any, ...], Universe] = {}
+        self.seen: set[tuple[Any, ...]] = set()
+        self._universe = universe
+
+    def read(self, slot: Slot) -> Any:
+        self._know(slot)
+        self.seen.add(slot.path)
+        return self.held.get(slot.path, slot.default)
+
+    def write(self, slot: Slot, value: Any) -> None:
+        self._know(slot)
+        self.held[slot.path] = value
+
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None) -> list[Slot]:
+        return self.universes.setdefault(path, Universe()).slots
+
+    def choose(self, options: Any) -> Any:
+        raise AssertionError
+
+    def emit(self, event: Any) -> None:
+        raise AssertionError
+
+    def _know(self, slot: Slot) -> None:
+        path = self._universe(slot.path)
+        if path is not None and all(slot.path != each.path for each in self.universe(path)):
+            self.universes[path].slots.append(slot)
+
+
+def put(place: Place, memory: Memory, value: Value) -> None:
+    writes: Writes = []
+    place.put(memory, value, writes)
+    for slot, held in writes:
+        memory.write(slot, held)
+
+
+MEMBERS = st.sets(st.integers(0, 5)).map(Set)
+RULES: dict[str, Callable[[Value], bool]] = {
+    "even": lambda each: each % 2 == 0,
+    "few": lambda each: each < 2,
+    "none": lambda each: False,
+}
+ON_SETS: dict[str, Callable[[Value, Value, Callable[[Value], bool]], Value]] = {
+    "union": lambda of, other, rule: sets.union(of, other),
+    "union from the right": lambda of, other, rule: sets.union(other, of),
+    "intersection": lambda of, other, rule: sets.intersection(of, other),
+    "difference": lambda of, other, rule: sets.difference(of, other),
+    "difference from the right": lambda of, other, rule: sets.difference(other, of),
+    "filter": lambda of, other, rule: sets.filtered(of, rule),
+    "is within": lambda of, other, rule: sets.subset(of, other),
+    "contains": lambda of, other, rule: sets.subset(other, of),
+    "is equal": lambda of, other, rule: values.equal(of, other),
+    "is equal from the right": lambda of, other, rule: values.equal(other, of),
+    "some": lambda of, other, rule: of.some(rule),
+    "every": lambda of, other, rule: of.every(rule),
+    "has": lambda of, other, rule: tuple(values.member(each, of) for each in range(7)),
+    "is empty": lambda of, other, rule: of.is_empty(),
+    "size": lambda of, other, rule: of.size(),
+    "itself": lambda of, other, rule: of,
+}
+
+
+@settings(max_examples=200)
+@given(
+    first=MEMBERS,
+    steps=st.lists(st.tuples(st.sampled_from(list(ON_SETS)), MEMBERS, st.sampled_from(list(RULES))), max_size=6),
+)
+def test_a_stored_set_is_like_any_other(first: Set, steps: list[tuple[str, Set, str]]) -> None:
+    place = SetPlace(("s",))
+    place.settle([1, 2])
+    memory = Memory(place.universe)
+    put(place, memory, first)
+    plain: Value = first
+    for name, other, rule in steps:
+        stored = place.get(memory)
+        assert isinstance(stored, StoredSet)
+        found, expected = (ON_SETS[name](of, other, RULES[rule]) for of in (stored, plain))
+        assert values.equal(found, expected) if not isinstance(expected, tuple) else found == expected
+        if isinstance(expected, values.SetValue):
+            put(place, memory, found)
+            plain = expected
+        assert place.get(memory).explicit() == plain
+
+
+KEYS = st.integers(0, 3)
+MAPS = st.dictionaries(KEYS, st.integers(0, 2)).map(function)
+ON_FUNCTIONS: dict[str, Callable[[Value, Value, Value], Value]] = {
+    "except": lambda of, other, key: values.updated(of, (key,), lambda old: old + 1),
+    "merged": lambda of, other, key: tlc.combined(of, other),
+    "merged from the right": lambda of, other, key: tlc.combined(other, of),
+    "changed": lambda of, other, key: LazyFunction(
+        values.domain(of), lambda each: 7 if each == key else of.apply(each)
+    ),
+    "all changed": lambda of, other, key: LazyFunction(values.domain(of), lambda each: of.apply(each) + 1),
+    "swapped": lambda of, other, key: LazyFunction(values.domain(of), lambda each: of.apply(first_of(of))),
+    "domain": lambda of, other, key: values.domain(of),
+    "is equal": lambda of, other, key: values.equal(of, other),
+    "itself": lambda of, other, key: of,
+}
+
+
+def first_of(of: Value) -> Value:
+    return next(iter(values.domain(of).members()))
+
+
+@settings(max_examples=300)
+@given(first=MAPS, steps=st.lists(st.tuples(st.sampled_from(list(ON_FUNCTIONS)), MAPS, KEYS), max_size=6))
+def test_a_stored_map_is_like_any_other(first: Value, steps: list[tuple[str, Value, int]]) -> None:
+    place = MapPlace(("f",))
+    place.settle([1])
+    memory = Memory(place.universe)
+    put(place, memory, first)
+    plain = first
+    for name, other, key in steps:
+        stored = place.get(memory)
+        assert isinstance(stored, StoredMap)
+        found, expected = (ON_FUNCTIONS[name](of, other, key) for of in (stored, plain))
+        assert values.equal(found, expected)
+        if isinstance(expected, values.FunctionValue):
+            put(place, memory, found)
+            plain = expected.explicit()
+        assert place.get(memory).explicit() == plain
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from(["except", "changed", "all changed", "swapped"]), KEYS), max_size=6))
+def test_a_stored_function_is_like_any_other(steps: list[tuple[str, int]]) -> None:
+    place = FunctionPlace(("f",), {key: Leaf(("f", key)) for key in range(3)})
+    memory = Memory(place.universe)
+    plain: Value = function({0: 5, 1: 6, 2: 7})
+    put(place, memory, plain)
+    for name, key in steps:
+        stored = place.get(memory)
+        assert isinstance(stored, StoredFunction)
+        found, expected = (ON_FUNCTIONS[name](of, None, key) for of in (stored, plain))
+        put(place, memory, found)
+        plain = expected.explicit()
+        assert place.get(memory).explicit() == plain
+
+
+def test_a_value_that_does_not_fit_is_held_whole_and_its_parts_are_cleared() -> None:
+    place = FunctionPlace(("f",), {"a": Leaf(("f", "a")), "b": SetPlace(("f", "b"))})
+    memory = Memory(place.universe)
+    fitting = record(a=1, b=Set([2]))
+    for value in (fitting, 3, fitting, function({1: 2, 2: 2}), Set([1]), fitting):
+        put(place, memory, value)
+        assert values.settled(place.get(memory)) == value
+        if value is not fitting:
+            assert memory.held["f", "a"] is UNSET and not any(
+                held is True for path, held in memory.held.items() if path[:2] == ("f", "b")
+            )
+
+
+def test_only_what_is_needed_is_read_and_only_what_changes_is_written() -> None:
+    place = SetPlace(("s",))
+    memory = Memory(place.universe)
+    put(place, memory, Set([1, 2, 3]))
+    memory.seen = set()
+    of = place.get(memory)
+    assert of.some(lambda each: each == 2) and of.every(lambda each: each < 9)
+    assert memory.seen == {place.slot(2).path}
+    writes: Writes = []
+    place.put(memory, sets.union(of, Set([4])), writes)
+    assert [slot for slot, _ in writes] == [place.slot(4)]
+
+
+def test_an_error_counts_only_for_a_member() -> None:
+    place = SetPlace(("s",))
+    memory = Memory(place.universe)
+    put(place, memory, Set([1, 2]))
+    put(place, memory, Set([1]))
+
+    def broken_for_two(each: Value) -> bool:
+        if each == 2:
+            raise values.EvaluationError("two")
+        return False
+
+    assert not place.get(memory).some(broken_for_two)
+    put(place, memory, Set([2]))
+    with pytest.raises(values.EvaluationError, match="two"):
+        place.get(memory).some(broken_for_two)
+    assert not suppositions._open
