@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from virtual_machines import QUICK
 
 from fencepost.checker.engines import lanes
 from fencepost.spark import cluster, engine, simulate, stages
@@ -86,5 +87,8 @@ def walking_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def spark() -> Iterator[object]:
     """A session on two cores of this machine. Engines find and use it."""
     started = cluster.Cluster("local[2]", conf={"spark.sql.shuffle.partitions": "4"})
-    yield started.session
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("JDK_JAVA_OPTIONS", QUICK)
+        session = started.session
+    yield session
     started.close()

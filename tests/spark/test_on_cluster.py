@@ -17,6 +17,7 @@ from typing import Any
 import pyspark
 import pytest
 from patience import PATIENCE, until
+from virtual_machines import QUICK
 
 from fencepost import check
 from fencepost.errors import SAFETY_VIOLATED
@@ -61,9 +62,6 @@ cluster.Cluster.run = paused
 sys.exit(main(sys.argv[3:]))
 """
 """The command line. From a given level on it waits, with its job under way, until it may continue."""
-
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of all virtual machines: they run too briefly for optimized compilation to pay."""
 
 MASTER = re.compile(r"Starting Spark master at (spark://[\d.]+:\d+)")
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyspark
 import pytest
 from spark.conftest import Here
+from virtual_machines import QUICK
 from work_units import SPARK, OneSession, work_unit
 
 import fencepost
@@ -109,10 +110,9 @@ def test_what_defaults_and_spark_submit_say_is_what_spark_gets(tmp_path: Path) -
     )
     home = os.path.dirname(pyspark.__file__)
     folder = defaults(tmp_path, "spark.app.name mine\nspark.executor.memory 600m\nspark.master local[5]\n")
-    quick = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     environment = {
         **os.environ,
-        **quick,
+        "JDK_JAVA_OPTIONS": QUICK,
         "SPARK_HOME": home,
         "SPARK_CONF_DIR": folder,
         "PYSPARK_PYTHON": sys.executable,
