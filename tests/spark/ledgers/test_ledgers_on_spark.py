@@ -134,6 +134,7 @@ def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(
     is_over = threading.Event()
 
     def write() -> None:
+        """Write some batches ahead of the stream, and then slowly, since all that is written is also read."""
         number = 0
         while not is_over.is_set():
             ledger = ledgers[number % 2]
@@ -144,7 +145,7 @@ def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(
             if number == 20:
                 ledgers[0].close()
                 ledgers[0] = cluster.store.create_ledger(explicit_lac_interval=0.01)
-            time.sleep(0.02)
+            is_over.wait(0.02 if number < 40 else 0.5)
 
     def begun(**trigger: Any) -> Any:
         stream = source(
