@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from spark.conftest import Here
 from virtual_machines import QUICK
-from work_units import SPARK, OneSession, work_unit
+from work_units import FIRST, SPARK, OneSession, work_unit
 
 import fencepost
 from fencepost import OptionError, SearchOptions, SparkOptions, SystemFailure, check
@@ -205,6 +205,11 @@ def test_all_that_need_a_session_go_to_one_worker(request: pytest.FixtureRequest
     files = {item.nodeid.partition("::")[0] for item in request.session.items if "spark" in item.fixturenames}  # type: ignore[attr-defined]
     assert {work_unit(file) for file in files} <= {SPARK}
     assert work_unit("tests/spark/test_files.py") == "tests/spark/test_files.py"
+
+
+def test_what_goes_to_workers_first_is_there() -> None:
+    assert FIRST[0] == SPARK
+    assert all((Path(__file__).parents[2] / file).is_file() and work_unit(file) == file for file in FIRST[1:])
 
 
 def test_pages_that_take_long_go_to_any_worker() -> None:
