@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fencepost.api.check import SMALL_STATES
+
 MANY_STATES = 50_000
 """A larger state space takes a second or longer."""
 
@@ -19,6 +21,13 @@ def campaign_if(takes_long: Callable[[Any], object], rows: Iterable[Any]) -> lis
 def campaigns_but_every(nth: int, rows: Iterable[Any]) -> list[Any]:
     """The rows. All but the first, and each nth after it, are marked as campaigns."""
     return [_campaign(row) if place % nth else row for place, row in enumerate(rows)]
+
+
+def engine_for(states: int) -> str:
+    """The engine for a space of this many states. `auto` would interpret the first of them and begin anew, which takes
+    as long again.
+    """
+    return "embedded" if states > SMALL_STATES else "auto"
 
 
 def _campaign(row: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if
+from campaigns import MANY_STATES, campaign_if, engine_for
 
 from fencepost import Options, Protocol, Result, SearchOptions, check
 from fencepost.log import rules
@@ -65,7 +65,8 @@ RESULTS: dict[str, Result] = {}
 def result_of(name: str) -> Result:
     """The result of checking a configuration. Each is checked once for all tests."""
     if name not in RESULTS:
-        RESULTS[name] = check(Log.configured(name), options=Options(workers=1))
+        engine = engine_for(HOLDS.get(name, (0, 0))[0])
+        RESULTS[name] = check(Log.configured(name), engine=engine, options=Options(workers=1))
     return RESULTS[name]
 
 

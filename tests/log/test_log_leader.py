@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from campaigns import engine_for
 
 from fencepost import Result, SearchOptions, check
 from fencepost.log.roles.leader import Leader
@@ -33,7 +34,9 @@ COUNTS = {
 
 @cache
 def explored(name: str) -> Result:
-    return check(LogLeader.configured(name), options=SearchOptions(workers=1))
+    return check(
+        LogLeader.configured(name), engine=engine_for(COUNTS.get(name, (0, 0))[0]), options=SearchOptions(workers=1)
+    )
 
 
 @pytest.mark.parametrize("name", LogLeader.configurations)

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if
+from campaigns import MANY_STATES, campaign_if, engine_for
 from protocols.cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
 
 from fencepost import ModelValue, PerKey, SearchOptions, SimulationOptions, action, check, per_key
@@ -73,7 +73,7 @@ if THOROUGH:
     ("voters", "constants", "distinct", "depth"), campaign_if(lambda row: row[2] > MANY_STATES / 10, COUNTS)
 )
 def test_counts(voters: int, constants: dict[str, Any], distinct: int, depth: int) -> None:
-    result = check(cluster(voters, **constants)).must_hold()
+    result = check(cluster(voters, **constants), engine=engine_for(distinct)).must_hold()
     assert (result.distinct_states, result.depth) == (distinct, depth)
 
 
@@ -138,7 +138,7 @@ def test_every_named_configuration_is_known() -> None:
     ),
 )
 def test_named_configurations(name: str) -> None:
-    result = check(KRaft.configured(name)).must_hold()
+    result = check(KRaft.configured(name), engine=engine_for(CONFIGURATIONS[name][0])).must_hold()
     assert (result.distinct_states, result.depth) == CONFIGURATIONS[name]
 
 

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if
+from campaigns import MANY_STATES, campaign_if, engine_for
 from protocols.cluster import Behaviour, fetches, is_elected
 
 from fencepost import ModelValue, SearchOptions, action, check, require
@@ -54,7 +54,7 @@ def test_every_named_configuration_is_known() -> None:
     ),
 )
 def test_named_configurations(name: str) -> None:
-    result = check(KRaftJoin.configured(name)).must_hold()
+    result = check(KRaftJoin.configured(name), engine=engine_for(CONFIGURATIONS[name][0])).must_hold()
     assert (result.distinct_states, result.depth) == CONFIGURATIONS[name]
     assert LIVENESS <= set(result.judged) if "liveness" in name else not result.judged
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if, campaigns_but_every
+from campaigns import MANY_STATES, campaign_if, campaigns_but_every, engine_for
 
 from fencepost import ModelValue, OptionError, SearchOptions, action, always_eventually, check, invariant, require
 from fencepost.protocols.ledger_chaining import ClientStatus, LedgerChaining, LedgerMetadata, LedgerOnBookies
@@ -36,7 +36,8 @@ CONFIGURATIONS = {
     ("clients", "limit", "distinct", "depth"), campaign_if(lambda row: row[2] > MANY_STATES, COUNTS)
 )
 def test_counts(clients: int, limit: int, distinct: int, depth: int) -> None:
-    result = check(LedgerChaining(clients=clients, next_ledger_limit=limit)).must_hold()
+    protocol = LedgerChaining(clients=clients, next_ledger_limit=limit)
+    result = check(protocol, engine=engine_for(distinct)).must_hold()
     assert (result.distinct_states, result.depth) == (distinct, depth)
 
 
@@ -52,7 +53,7 @@ def test_every_named_configuration_is_counted() -> None:
 
 @pytest.mark.parametrize("name", campaign_if(lambda name: CONFIGURATIONS[name][0] > MANY_STATES, CONFIGURATIONS))
 def test_named_configurations(name: str) -> None:
-    result = check(LedgerChaining.configured(name))
+    result = check(LedgerChaining.configured(name), engine=engine_for(CONFIGURATIONS[name][0]))
     assert result.verdict == LedgerChaining.configurations[name].expect
     assert (result.distinct_states, result.depth) == CONFIGURATIONS[name]
 

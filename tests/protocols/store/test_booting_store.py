@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if
+from campaigns import MANY_STATES, campaign_if, engine_for
 
 from fencepost import Protocol, Result, SearchOptions, check
 from fencepost.ledger.rules import boot as rules
@@ -69,7 +69,8 @@ RESULTS: dict[str, Result] = {}
 def result_of(name: str) -> Result:
     """The result of checking a configuration. Each is checked once."""
     if name not in RESULTS:
-        RESULTS[name] = check(BootingStore.configured(name))
+        states = HOLDS[name][0] if name in HOLDS else VIOLATED[name][1]
+        RESULTS[name] = check(BootingStore.configured(name), engine=engine_for(states))
     return RESULTS[name]
 
 

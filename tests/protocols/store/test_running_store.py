@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from campaigns import campaign_if
+from campaigns import campaign_if, engine_for
 
 from fencepost import ModelValue, Options, check, sometimes
 from fencepost.ledger.rules.boot import Mark
@@ -32,7 +32,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "protocols" / "store.md"
 
 @pytest.mark.parametrize("name", campaign_if(EXPLORED.get, HOLDS))
 def test_it_holds(name: str) -> None:
-    result = check(RunningStore.configured(name), symmetry=True).must_hold()
+    engine = engine_for(EXPLORED.get(name, (0, 0))[0])
+    result = check(RunningStore.configured(name), engine=engine, symmetry=True).must_hold()
     assert result.distinct_states > 100 and result.complete
     assert (result.distinct_states, result.depth) == EXPLORED.get(name, (result.distinct_states, result.depth))
 

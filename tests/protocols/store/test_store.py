@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if
+from campaigns import MANY_STATES, campaign_if, engine_for
 
 from fencepost import Result, SearchOptions, check
 from fencepost.ledger.rules.protections import Protections
@@ -62,7 +62,8 @@ RESULTS: dict[str, Result] = {}
 def result_of(name: str) -> Result:
     """The result of checking a configuration. Each is checked once."""
     if name not in RESULTS:
-        RESULTS[name] = check(Store.configured(name))
+        states = HOLDS[name][0] if name in HOLDS else VIOLATED[name][1]
+        RESULTS[name] = check(Store.configured(name), engine=engine_for(states))
     return RESULTS[name]
 
 
