@@ -6,7 +6,7 @@ import os
 from functools import cache
 
 import pytest
-from campaigns import campaign_if
+from campaigns import campaign_if, engine_for
 from quorum.test_planted_quorum import UNSEEN, name_of, plant
 
 from fencepost import Result, SearchOptions, check
@@ -59,7 +59,8 @@ SLOW = {
 
 @cache
 def explored(name: str) -> Result:
-    return check(Replicas.configured(name), options=SearchOptions(workers=1))
+    engine = "embedded" if name in SLOW else engine_for(COUNTS.get(name, (0, 0))[0])
+    return check(Replicas.configured(name), engine=engine, options=SearchOptions(workers=1))
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,12 @@ def test_faults_that_take_a_simulator_many_seeds_are_told(
 
 @pytest.mark.campaign
 def test_every_action_is_taken_in_some_configuration() -> None:
-    taken = {action.name for name in COUNTS if name not in LARGE for action in explored(name).actions if action.taken}
-    assert taken == {declared.name for declared in Replicas.declared("action")}
+    """Configurations of campaigns come first, since they are explored already."""
+    missing = {declared.name for declared in Replicas.declared("action")}
+    for name in sorted(COUNTS.keys() - LARGE, key=lambda name: (name not in SLOW, name)):
+        if missing:
+            missing -= {action.name for action in explored(name).actions if action.taken}
+    assert not missing
 
 
 @pytest.mark.campaign
