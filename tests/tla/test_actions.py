@@ -75,6 +75,54 @@ FREE = {
 }
 
 
+APPLIED = {
+    "After": (4, 5, 4),
+    "Between": (4, 19, 4),
+    "Branches": (4, 5, 4),
+    "Constant": (4, 9, 4),
+    "Enabling": (4, 5, 4),
+    "Endless": (4, 10, 4),
+    "EndlessToo": (4, 10, 4),
+    "Evaluated": (4, 5, 4),
+    "EvaluatedToo": (4, 5, 4),
+    "Every": (4, 25, 4),
+    "Guarded": (4, 33, 2),
+    "Guarding": (2, 4, 2),
+    "Implied": (4, 9, 4),
+    "InLet": (4, 103, 4),
+    "Inline": (4, 19, 4),
+    "InlineConstant": (4, 10, 4),
+    "Instance": (4, 19, 4),
+    "InstanceConstant": (4, 5, 4),
+    "InstanceParameter": (4, 19, 4),
+    "InstanceToo": (4, 7, 4),
+    "LetFunction": (4, 19, 4),
+    "LetValue": (4, 19, 4),
+    "Made": (4, 7, 4),
+    "Negated": (1, 1, 1),
+    "OfState": (4, 19, 4),
+    "PairsToo": (1, 1, 1),
+    "Primes": (4, 19, 2),
+    "Recursive": (4, 9, 4),
+    "Second": (4, 19, 4),
+    "Several": (1, 1, 1),
+    "TupledToo": (1, 1, 1),
+    "Twice": (4, 9, 4),
+}
+
+
+@pytest.mark.parametrize("name", APPLIED)
+def test_a_function_applied_as_a_conjunct_generates_the_states_that_tlc_generates(name: str) -> None:
+    model = Model(SPECIFICATIONS / "Applied.tla", f"INIT Init\nNEXT {name}\nCONSTRAINT Within")
+    assert model.search().numbers == APPLIED[name]
+
+
+def test_a_function_applied_as_a_conjunct_has_a_domain() -> None:
+    model = Model(SPECIFICATIONS / "Applied.tla", "INIT Init\nNEXT Domain\nCONSTRAINT Within")
+    with pytest.raises(EvaluationError, match=r"Applied.tla:13:7: a function is applied to 4, which is not in its"):
+        model.search()
+
+
 @pytest.mark.parametrize("name", FREE)
 def test_many_initial_states_generate_the_states_that_tlc_generates(name: str) -> None:
     model = Model(SPECIFICATIONS / "Corners.tla", f"INIT Free\nNEXT {name}\nCONSTRAINT Within")

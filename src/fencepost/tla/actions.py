@@ -9,6 +9,8 @@ returns whether the formula is true this way.
 A ``\\E`` or ``\\/`` that primes nothing is a choice too, so that a successor counts as often as TLC finds it. But when
 all variables have values, TLC evaluates the remaining conjuncts as they are, and so do we.
 
+A function that is applied as a conjunct is gone through, too, if TLC has not written it out: its rule is an action.
+
 An operator whose arguments are values becomes a Python function of its own. Any other is put in place of its
 application: one that is given a variable to prime, or an action.
 """
@@ -28,7 +30,7 @@ from fencepost.tla.facts import Itself, called, let_values, parameters_of, unlab
 from fencepost.tla.python import assigned, call, constant, definition, function, name, tuple_of
 from fencepost.tla.runtime import Choose, PlacedError, Successor
 from fencepost.tla.symbols import BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
-from fencepost.tla.values import EvaluationError, Value
+from fencepost.tla.values import EvaluationError, LazyFunction, Value
 
 _MOST_EXPANSIONS = 60
 """The most applications of operators inside each other that are put in their place."""
@@ -82,8 +84,10 @@ class ActionCompiler(Compiler):
         """The variables of instances that have next values of their own inside ``ENABLED``."""
         for each in (runtime.assign, runtime.pick, runtime.pick_subset, runtime.is_complete, runtime.enabled):
             self.globals[each.__name__] = each
+        self.globals["in_domain"] = runtime.in_domain
         self.globals |= {"options": runtime.options, "between": runtime.between, "untupled": runtime.untupled}
         self._chooses: dict[Symbol, bool] = {}
+        self._rules: dict[Symbol, bool] = {}
 
     def action(self, node: ast.Expression, scope: Scope, title: str, names: Sequence[Local] = ()) -> Action:
         """Compile an action. ``names`` are free in it: their values follow ``choose`` in a call. ``title`` is what
@@ -128,6 +132,35 @@ class ActionCompiler(Compiler):
 
         return self._variant("guard", symbol, captured, is_initial, body, ())
 
+    def rule(self, symbol: Defined, captured: tuple[tuple[Symbol, str], ...], is_initial: bool) -> str:
+        """The global of a function's rule as an action. It takes the function's argument after ``choose``."""
+
+        def body(writer: Writer, frame: Frame) -> list[py.stmt]:
+            assert isinstance(writer, ActionWriter)
+            return writer.steps_of_rule(symbol, replace(frame, is_initial=is_initial))
+
+        return self._variant("rule", symbol, captured, is_initial, body, ("choose", "argument"))
+
+    def is_rule(self, symbol: Defined) -> bool:
+        """Whether TLC goes through the rule of a function where it is applied as a conjunct. A function without
+        parameters that is the same in every state has its values before the search, unless it uses itself or its
+        domain is infinite.
+        """
+        if symbol not in self._rules:
+            self._rules[symbol] = not self._is_written_out(symbol)
+        return self._rules[symbol]
+
+    def is_opened(self, symbol: Defined) -> bool:
+        """Whether a function that is applied is looked for in the body of a definition."""
+        return isinstance(symbol.body, ast.Expression) and not symbol.is_recursive and self.is_rule(symbol)
+
+    def _is_written_out(self, symbol: Defined) -> bool:
+        is_constant = self.analysis.definition(symbol).is_constant and not self.analysis.is_of_let(symbol)
+        if not is_constant or parameters_of(symbol) or self.captured(symbol):
+            return False
+        made = self.constant(symbol)
+        return isinstance(made, py.Name) and not isinstance(self.globals[made.id], LazyFunction)
+
     def _variant(
         self,
         kind: str,
@@ -165,7 +198,42 @@ class ActionCompiler(Compiler):
             return self.chooses(node.body, self.analysis.inner(node, node.parameters, scope).scope)
         if isinstance(node, Itself | ast.Name | ast.Qualified | ast.Part | ast.Apply):
             return self._application_chooses(node, scope)
+        if isinstance(node, ast.Index):
+            return self._rule_chooses(node, scope)
         return isinstance(node, ast.Square) or (isinstance(node, ast.Angle) and self.chooses(node.action, scope))
+
+    def _rule_chooses(self, node: ast.Index, scope: Scope) -> bool:
+        """Whether the rule of a function that is applied may be true in several ways."""
+        opened = self._opened(node, scope)
+        if opened is not None:
+            return self.chooses(*opened)
+        symbol = function_named(*self._applied_function(node.function, scope))
+        return symbol is not None and self.is_rule(symbol) and self._definition_chooses(symbol)
+
+    def _opened(self, node: ast.Index, scope: Scope) -> tuple[ast.Expression, Scope] | None:
+        """The rule of a function that is applied, if the function is written as ``[x \\in S |-> e]``."""
+        of, scope = self._applied_function(node.function, scope)
+        if isinstance(of, ast.Index):
+            outer = self._opened(of, scope)
+            if outer is None:
+                return None
+            of, scope = self._applied_function(*outer)
+        return (of.body, self.analysis.bound(of, of.bounds, scope).scope) if isinstance(of, ast.FunctionOf) else None
+
+    def _applied_function(self, node: ast.Expression, scope: Scope) -> tuple[ast.Expression, Scope]:
+        """A function that is applied, through names and operators."""
+        while True:
+            node = unlabelled(node)
+            if not isinstance(node, Itself | ast.Name | ast.Qualified | ast.Part | ast.Apply):
+                return node, scope
+            symbol = called(node, scope).symbol
+            if isinstance(symbol, Substituted):
+                node, scope = symbol.value, symbol.scope
+            elif isinstance(symbol, Defined) and self.is_opened(symbol):
+                assert isinstance(symbol.body, ast.Expression)
+                node, scope = symbol.body, symbol.scope
+            else:
+                return node, scope
 
     def _application_chooses(self, node: ast.Expression, scope: Scope) -> bool:
         found = called(node, scope)
@@ -183,11 +251,23 @@ class ActionCompiler(Compiler):
         return self._definition_chooses(symbol) or any(self.chooses(*each) for each in found.arguments)
 
     def _definition_chooses(self, symbol: Defined) -> bool:
-        assert not isinstance(symbol.body, ast.Function)
         if symbol not in self._chooses:
             self._chooses[symbol] = False
-            self._chooses[symbol] = self.chooses(symbol.body, symbol.scope)
+            body = symbol.body
+            if isinstance(body, ast.Function):
+                inside = self.analysis.bound(body, body.bounds, symbol.scope).scope
+                self._chooses[symbol] = self.chooses(body.body, inside)
+            else:
+                self._chooses[symbol] = self.chooses(body, symbol.scope)
         return self._chooses[symbol]
+
+
+def function_named(node: ast.Expression, scope: Scope) -> Defined | None:
+    """The definition of a function that an expression names."""
+    if not isinstance(node, Itself | ast.Name | ast.Qualified | ast.Part):
+        return None
+    symbol = called(node, scope).symbol
+    return symbol if isinstance(symbol, Defined) and isinstance(symbol.body, ast.Function) else None
 
 
 _CHOOSING = frozenset("/\\ \\/ => \\cdot".split())
@@ -426,11 +506,114 @@ class ActionWriter(Writer):
             if not isinstance(symbol.body, ast.Function) and self._is_put_in_place(symbol, ways[symbol], inside):
                 inside = inside.bind({symbol: Inline(symbol.body, symbol.scope, inside.names)})
             elif ways[symbol] != "unused":
+                way = "lazy" if isinstance(symbol.body, ast.Function) and ways[symbol] == "value" else ways[symbol]
                 variable = self.variable(symbol.name)
-                value = self.let_value(symbol, ways[symbol], inside)
-                statements.append(self._assign(variable, value, symbol.place))
-                inside = inside.bind({symbol: Held(variable, ways[symbol])})
+                statements.append(self._assign(variable, self.let_value(symbol, way, inside), symbol.place))
+                inside = inside.bind({symbol: Held(variable, way)})
         return [*statements, *self.step(node.body, inside)]
+
+    def _index_step(self, node: ast.Index, frame: Frame) -> list[py.stmt]:
+        """A function applied as a conjunct: as in TLC, its rule is gone through unless its values are written out."""
+        opened = self._opened(node, frame)
+        if opened is not None:
+            statements, body, inside = opened
+            return [*statements, *self.step(body, inside)]
+        of, inside = self._function(node.function, frame)
+        symbol = function_named(of, inside.scope)
+        if symbol is None or not self.compiler.is_rule(symbol) or not self._knows(symbol, inside):
+            return self._test(node, frame)
+        implied = called(of, inside.scope).arguments
+        arguments = tuple((each, inside.within(scope)) for each, scope in implied)
+        title = self.compiler.rule(symbol, self.captured(symbol, inside), frame.is_initial)
+        made = call(title, *self._given(symbol, arguments, inside, (name("choose"), self._argument(node, frame))))
+        return self._require(self.at(made, node.place), node.place)
+
+    def _opened(self, node: ast.Index, frame: Frame) -> tuple[list[py.stmt], ast.Expression, Frame] | None:
+        """The rule of a function that is applied, and what gives its argument to its names. None if the function is
+        not written as ``[x \\in S |-> e]``.
+        """
+        statements: list[py.stmt] = []
+        of, inside = self._function(node.function, frame)
+        if isinstance(of, ast.Index):
+            outer = self._opened(of, inside)
+            if outer is None:
+                return None
+            statements, of, inside = outer
+            of, inside = self._function(of, inside)
+        if not isinstance(of, ast.FunctionOf):
+            return None
+        argument = self.variable("argument")
+        statements.append(self._assign(argument, self._argument(node, frame), node.place))
+        given, inside = self._given_to_rule(of, inside, argument, node.place)
+        return [*statements, *given], of.body, inside
+
+    def _function(self, node: ast.Expression, frame: Frame) -> Argument:
+        """A function that is applied, through names, operators and the values of a ``LET``."""
+        while True:
+            node = unlabelled(node)
+            if not isinstance(node, Itself | ast.Name | ast.Qualified | ast.Part | ast.Apply):
+                return node, frame
+            found = called(node, frame.scope)
+            symbol = found.symbol
+            entry = frame.names.get(symbol) if not isinstance(symbol, ast.Lambda) else None
+            if isinstance(entry, Inline) and not found.arguments:
+                node, frame = entry.node, replace(frame, scope=entry.scope, names=entry.names)
+            elif isinstance(symbol, Substituted):
+                node, frame = symbol.value, frame.within(symbol.scope)
+            elif isinstance(symbol, Defined) and self.compiler.is_opened(symbol):
+                assert isinstance(symbol.body, ast.Expression)
+                inside = frame.bind(
+                    {
+                        parameter: Inline(argument, scope, frame.names)
+                        for parameter, (argument, scope) in zip(parameters_of(symbol), found.arguments, strict=True)
+                    }
+                )
+                if not self._knows(symbol, inside):
+                    return node, frame
+                node, frame = symbol.body, inside.within(symbol.scope)
+            else:
+                return node, frame
+
+    def _knows(self, symbol: Defined, frame: Frame) -> bool:
+        """Whether all names that a definition uses from where it stands are known here."""
+        return all(each in frame.names for each in self.compiler.captured(symbol))
+
+    def _argument(self, node: ast.Index, frame: Frame) -> py.expr:
+        given = self.values(node.arguments, frame)
+        return given[0] if len(given) == 1 else call("Sequence", tuple_of(given))
+
+    def steps_of_rule(self, symbol: Defined, frame: Frame) -> list[py.stmt]:
+        """The statements of a function that returns whether the rule of a function is true as an action."""
+        assert isinstance(symbol.body, ast.Function)
+        statements: list[py.stmt] = []
+        if symbol in self.analysis.function(symbol).used:
+            itself = self.variable(symbol.name)
+            value = call("Lazy", function([], self.defined_function(symbol, frame)))
+            statements.append(self._assign(itself, value, symbol.place))
+            frame = frame.bind({symbol: Held(itself, "lazy")})
+        given, inside = self._given_to_rule(symbol.body, frame, "argument", symbol.body.bounds[0].place)
+        return [*statements, *given, *self.steps(symbol.body.body, inside)]
+
+    def _given_to_rule(
+        self, node: ast.Function | ast.FunctionOf, frame: Frame, argument: str, place: ast.Place
+    ) -> tuple[list[py.stmt], Frame]:
+        """Statements that give an argument to the names of a function's rule, and the rule's frame."""
+        inner = self.analysis.bound(node, node.bounds, frame.scope)
+        variables: dict[Symbol, str] = {each: self.variable(each.name) for each in inner.locals}
+        statements: list[py.stmt] = []
+        shape = []
+        for bound in node.bounds:
+            assert bound.domain is not None
+            of = self.variable("set")
+            statements.append(self._assign(of, self.value(bound.domain, frame), bound.place))
+            parts = [len(bound.names)] if bound.is_tuple else [0] * len(bound.names)
+            shape += [tuple_of([name(of), constant(each)]) for each in parts]
+        taken = py.Assign(
+            [py.Tuple([py.Name(each, py.Store()) for each in variables.values()], py.Store())],
+            call("in_domain", name(argument), *shape),
+        )
+        inside = frame.within(inner.scope).bind({each: Held(variable) for each, variable in variables.items()})
+        return [*statements, self.at(taken, place)], inside
 
     def _is_put_in_place(self, symbol: Defined, way: str, frame: Frame) -> bool:
         """Whether a definition may be an action, or what a variable is given."""
@@ -653,6 +836,7 @@ _STEPS: dict[type, Callable[[ActionWriter, Any, Frame], list[py.stmt]]] = {
     ast.Let: ActionWriter._let_step,
     ast.Square: ActionWriter._square_step,
     ast.Angle: ActionWriter._angle_step,
+    ast.Index: ActionWriter._index_step,
 }
 
 ActionCompiler.writer = ActionWriter

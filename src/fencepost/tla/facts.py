@@ -234,6 +234,10 @@ class Analysis:
     def bound(self, node: ast.Node, bounds: Iterable[ast.Bound], scope: Scope) -> Inner:
         return self.inner(node, (name for bound in bounds for name in bound.names), scope)
 
+    def is_of_let(self, symbol: Symbol) -> bool:
+        """Whether a definition without parameters stands in a ``LET`` that was looked at."""
+        return symbol in self._let_values
+
     # -- facts --------------------------------------------------------------------------------------------------------
 
     def definition(self, symbol: Defined) -> Facts:

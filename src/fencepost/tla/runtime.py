@@ -32,6 +32,7 @@ from fencepost.tla.values import (
     member,
     members,
     set_of,
+    shown,
 )
 
 T = TypeVar("T")
@@ -237,6 +238,19 @@ def no_case() -> Value:
 def applied(function: Value, *arguments: Value) -> Value:
     """``f[a, b]``."""
     return apply(function, Sequence(arguments))
+
+
+def in_domain(argument: Value, *shape: tuple[Value, int]) -> tuple[Value, ...]:
+    """The values that a function's argument gives to the names of its rule. ``shape`` has, for each part of the
+    argument, a set that has it, and 0 for a name or the number of names in a tuple.
+
+    Raises :class:`EvaluationError` outside the domain.
+    """
+    parts = (argument,) if len(shape) == 1 else untupled(argument, len(shape))
+    for part, (of, _) in zip(parts, shape, strict=True):
+        if not member(part, of):
+            raise EvaluationError(f"a function is applied to {shown(argument)}, which is not in its domain")
+    return tuple(_flat(parts, tuple(number for _, number in shape)))
 
 
 # -- actions -----------------------------------------------------------------------------------------------------------
