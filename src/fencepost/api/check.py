@@ -24,7 +24,15 @@ from fencepost.checker.engines.options import (
 from fencepost.checker.engines.resources import limit_reached
 from fencepost.checker.engines.witnesses import never_reached, reported_as, sought
 from fencepost.checker.findings import ActionCount, Violation, Witness
-from fencepost.errors import Explained, Misbehaved, NotAProtocol, OptionError, ProtocolRaised, naming_extra
+from fencepost.errors import (
+    ASSUMPTION_VIOLATED,
+    Explained,
+    Misbehaved,
+    NotAProtocol,
+    OptionError,
+    ProtocolRaised,
+    naming_extra,
+)
 from fencepost.language.declarations import JUDGED, Declared
 from fencepost.language.loading import expectation, find, set_up
 from fencepost.language.protocol import Protocol, unknown_name
@@ -83,7 +91,7 @@ def check(
         options = replace(options, deadlock=True)
     _check_invariants(protocol, invariants)
     try:
-        return _checked(protocol, engine, invariants, options, report, deadline)
+        return _concluded(_checked(protocol, engine, invariants, options, report, deadline))
     except LimitReached:
         # A limit was reached before the search began.
         engine = "embedded" if engine == "auto" else engine
@@ -125,6 +133,21 @@ def _checked(
     with naming_extra(f"engine {engine}", engine):
         explorer = import_module(_module(engine, options))
     return _judge(stepper, engine, _explored(explorer, stepper, options, report), options)
+
+
+def _concluded(result: Result) -> Result:
+    """The result, and whether its postconditions hold. They are evaluated if everything else does."""
+    if not (result.holds and result.complete):
+        return result
+    for each in result.protocol.declared("postcondition"):
+        try:
+            if not each.function(result.protocol, result):
+                return replace(result, violations=[Violation("postcondition", each.name, None)])
+        except Explained as error:
+            raised = ProtocolRaised(str(error), where=each.name)
+            raised.exit_code, raised.__cause__ = ASSUMPTION_VIOLATED, error
+            return replace(result, error=raised)
+    return result
 
 
 def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[None]:

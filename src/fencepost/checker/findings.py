@@ -11,16 +11,19 @@ from fencepost.behaviours import Trace
 from fencepost.behaviours.lasso import Met
 from fencepost.checker.engines.interface import Table, Walks
 from fencepost.language.declarations import TEMPORAL
-from fencepost.language.seam import Model
+from fencepost.language.seam import Model, language_of
 from fencepost.language.values import Value
 from fencepost.semantics import Unfinished
 
 EXIT_CODES = {
     "assumption": errors.ASSUMPTION_VIOLATED,
+    "postcondition": errors.ASSUMPTION_VIOLATED,
     "deadlock": errors.DEADLOCK,
     **dict.fromkeys(TEMPORAL, errors.LIVENESS_VIOLATED),
 }
-"""The exit code for each kind of violation. Violated invariants have SAFETY_VIOLATED instead."""
+"""The exit code for each kind of violation. Violated invariants have SAFETY_VIOLATED instead. A language may
+have others.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,11 @@ class Violation:
     the walk that met it.
 
     ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``deadlock``, a temporal kind
-    (``always_eventually``, ``eventually_always``, ``leads_to``), ``assumption`` or ``sometimes``. The trace of a
-    temporal kind is a lasso, and ``fairness`` says how its loop meets each fairness condition. The last two kinds have
-    no trace; for ``sometimes``, ``never`` lists the parameters for which the property is true in no state. In a
-    simulation, ``walk`` is the number of the walk, ``walked`` the states it had visited, and the trace is the
-    shortened walk.
+    (``always_eventually``, ``eventually_always``, ``leads_to``), ``assumption``, ``postcondition`` or ``sometimes``.
+    The trace of a temporal kind is a lasso, and ``fairness`` says how its loop meets each fairness condition. The last
+    three kinds have no trace; for ``sometimes``, ``never`` lists the parameters for which the property is true in no
+    state. In a simulation, ``walk`` is the number of the walk, ``walked`` the states it had visited, and the trace is
+    the shortened walk.
     """
 
     kind: str
@@ -186,7 +189,8 @@ class Findings:
     def exit_code(self) -> int:
         """The exit code of the command line; the same as TLC's where TLC has one."""
         if self.violations:
-            return EXIT_CODES.get(self.violations[0].kind, errors.SAFETY_VIOLATED)
+            codes = {**EXIT_CODES, **language_of(self.protocol).exit_codes}
+            return codes.get(self.violations[0].kind, errors.SAFETY_VIOLATED)
         if self.error is not None:
             return self.error.exit_code
         if self.failure is not None:

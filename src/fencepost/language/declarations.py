@@ -157,6 +157,11 @@ TEMPORAL = ("always_eventually", "eventually_always", "leads_to", "temporal")
 JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
 """The kinds of properties that a check judges and that a user can select by name."""
 
+POSTCONDITION = "postcondition"
+"""The kind of conditions on a whole search, which some language has. Their functions take the model and the
+:class:`fencepost.checker.findings.Findings`, and are called when everything else holds.
+"""
+
 
 @overload
 def always_eventually(function: Condition, /) -> Condition: ...

@@ -131,6 +131,9 @@ class Language(ABC):
     constraint cuts. Then a model may also have no state at all.
     """
 
+    exit_codes: ClassVar[Mapping[str, int]] = {}
+    """The exit code of ``fencepost check`` for a violation, by its kind, where this language has another one."""
+
     has_trusted_symmetry = False
     """Whether a user answers for symmetry alone. If not, members are refused that constants or initial values tell
     apart.

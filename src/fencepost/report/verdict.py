@@ -85,9 +85,7 @@ def verdict(result: Findings) -> Verdict:
         return Verdict(
             "NOT COMPLETE", "", (ended, *not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN
         )
-    found = count(result.distinct_states)
-    states = "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
-    states += up_to
+    states = _states(result) + up_to
     checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant", "refinement", "sometimes"))
     if checked or result.judged:
         said = [f"Nothing is violated in {states}.", *so_far]
@@ -95,6 +93,11 @@ def verdict(result: Findings) -> Verdict:
             said.append(f"Every fair behaviour satisfies {_listed(result.judged)}.")
         return Verdict("HOLDS", "", tuple(said), GOOD)
     return Verdict("HOLDS", "", (f"No action raises in {states}; the protocol declares no invariant to check.",), OPEN)
+
+
+def _states(result: Findings) -> str:
+    found = count(result.distinct_states)
+    return "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
 
 
 def violated(result: Findings, violation: Violation) -> Verdict:
@@ -106,6 +109,12 @@ def violated(result: Findings, violation: Violation) -> Verdict:
             "The assumption is false for these constants, so nothing was explored.",
         )
         return Verdict("ASSUMPTION VIOLATED", violation.name, sentences, BAD)
+    if violation.kind == "postcondition":
+        sentences = (
+            *described(result, violation.kind, violation.name),
+            f"The postcondition is false. Nothing else is violated in {_states(result)}.",
+        )
+        return Verdict("POSTCONDITION VIOLATED", violation.name, sentences, BAD)
     if violation.kind == "deadlock":
         return Verdict("DEADLOCK", "", ("A state is reachable in which no action is enabled.",), BAD)
     said = described(result, violation.kind, violation.name)

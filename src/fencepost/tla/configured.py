@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from fencepost.errors import OptionError
 from fencepost.files import regular
 from fencepost.language.values import ModelValue
 from fencepost.text.plain import meant
-from fencepost.tla import ast, config, order, syntax
+from fencepost.tla import ast, config, order, questions, syntax
 from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.config import Assigned, Config, Entry
 from fencepost.tla.errors import ConfigurationError, SpecificationError
 from fencepost.tla.facts import parameters_of
 from fencepost.tla.interning import strings_of
-from fencepost.tla.levels import ACTION, NAMES, STATE, TEMPORAL
+from fencepost.tla.levels import ACTION, CONSTANT, NAMES, STATE, TEMPORAL
 from fencepost.tla.modules import Replacements, Specification
 from fencepost.tla.reading import level, refuse_unsupported
 from fencepost.tla.symbols import Constant, Defined, Scope, Substituted
@@ -123,7 +123,8 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
     constants = _values(specification, assigned)
     constants |= _evaluated(specification, expressions, ActionCompiler(constants, variables))
     _refuse_missing(specification, constants, given)
-    refuse_unsupported(_named(specification, given))
+    refuse_unsupported([*_named(specification, given), *_assumed(specification)])
+    _refuse_unanswered(specification, given)
     compiler = ActionCompiler(constants, variables)
     return Setup(
         specification,
@@ -142,7 +143,7 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
             for place in [each.expression.place]
         ),
         _formulas(specification, () if given.alias is None else (given.alias,), "the alias"),
-        _formulas(specification, given.postconditions, "the postcondition"),
+        _formulas(specification, given.postconditions, "the postcondition", CONSTANT),
         _formulas(specification, given.properties, "the property"),
     )
 
@@ -150,7 +151,6 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
 def _refuse(given: Config) -> None:
     """Raise for sections that are not supported."""
     for entries, section in (
-        (given.postconditions, "POSTCONDITION"),
         (given.possible, "_POSSIBLE"),
         (() if given.periodic is None else (given.periodic,), "_PERIODIC"),
         (() if given.reward is None else (given.reward,), "_RL_REWARD"),
@@ -291,14 +291,39 @@ def _refuse_missing(specification: Specification, constants: Mapping[Constant, V
 # -- formulas ----------------------------------------------------------------------------------------------------------
 
 
+def _assumed(specification: Specification) -> list[tuple[ast.Expression, Scope]]:
+    return [(each.expression, each.scope) for each in specification.assumptions]
+
+
 def _named(specification: Specification, given: Config) -> list[tuple[ast.Expression, Scope]]:
-    """All expressions that the configuration names, and the assumptions."""
+    """All expressions that the configuration names."""
     single = (given.specification, given.init, given.next, given.view, given.symmetry, given.alias)
-    many = (given.invariants, given.properties, given.constraints, given.action_constraints)
+    many = (
+        given.invariants,
+        given.properties,
+        given.constraints,
+        given.action_constraints,
+        given.postconditions,
+    )
     entries = [entry for entry in (*single, *itertools.chain(*many)) if entry is not None]
-    formulas = [_formula(specification, entry, "the name") for entry in entries]
-    assumed = [(each.expression, each.scope) for each in specification.assumptions]
-    return [*((each.node, each.scope) for each in formulas), *assumed]
+    return _places(specification, entries)
+
+
+def _refuse_unanswered(specification: Specification, given: Config) -> None:
+    """Raise for a question about the run that has no answer where it is asked."""
+    alone = replace(given, alias=None, postconditions=())
+    places: list[tuple[Iterable[tuple[ast.Expression, Scope]], Iterable[str], str]] = [
+        (_named(specification, alone), (), "a step or a property"),
+        (_assumed(specification), questions.ASSUMED, "an assumption"),
+        (_places(specification, given.postconditions), questions.COUNTED, "a postcondition"),
+        (_places(specification, () if given.alias is None else (given.alias,)), questions.SHOWN, "the alias"),
+    ]
+    for roots, answered, where in places:
+        questions.refuse_unanswered(roots, tuple(answered), where)
+
+
+def _places(specification: Specification, entries: Iterable[Entry]) -> list[tuple[ast.Expression, Scope]]:
+    return [(each.node, each.scope) for each in (_formula(specification, entry, "the name") for entry in entries)]
 
 
 def _formulas(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from fencepost.errors import LIVENESS_VIOLATED
 from fencepost.files.digest import running
 from fencepost.language import loading
 from fencepost.language.constants import Symmetric
@@ -26,6 +27,7 @@ class Tla(Language):
     """The language of specifications in TLA+."""
 
     counts_as_tlc = True
+    exit_codes: ClassVar[Mapping[str, int]] = {"step_invariant": LIVENESS_VIOLATED}
     has_trusted_symmetry = True
 
     def declarations(self, model: TlaModel) -> Mapping[str, Declared]:

@@ -18,14 +18,14 @@ from typing import Any, ClassVar, cast
 from fencepost.behaviours.evidence import StateReader
 from fencepost.errors import Explained
 from fencepost.language.context import Cursor, Disabled, GrowingCursor
-from fencepost.language.declarations import Declared, Fairness
+from fencepost.language.declarations import POSTCONDITION, Declared, Fairness
 from fencepost.language.loading import missing_is_an_error
 from fencepost.language.protocol import cursor_of
 from fencepost.language.seam import Model
 from fencepost.language.temporal import Formula as TemporalFormula
 from fencepost.language.values import ModelValue
 from fencepost.semantics import State
-from fencepost.tla import ast, roots, splitting
+from fencepost.tla import ast, questions, roots, splitting
 from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.ast import Place
 from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicates, setup
@@ -108,12 +108,18 @@ class TlaModel(Model):
         return [each for each in self._declared if each.kind == kind]
 
     @cached_property
-    def alias(self) -> Callable[[State, State], Value] | None:
-        """What ``ALIAS`` makes of a state and the one after it."""
-        for formula in self.setup.alias:
-            made = self.setup.compiler.expression(formula.node, formula.scope)
-            return lambda state, after: made(*(self.bound_to(StateReader(each)).reader for each in (state, after)))
-        return None
+    def alias(self) -> Callable[[State, State, int], Value] | None:
+        """What ``ALIAS`` makes of a state, the one after it, and its number in the behaviour, from 1."""
+        if not self.setup.alias:
+            return None
+        (formula,) = self.setup.alias
+        made = self.setup.compiler.expression(formula.node, formula.scope)
+
+        def shown(state: State, after: State, number: int) -> Value:
+            with questions.answering(questions.shown(self.setup.config, number)):
+                return made(*(self.bound_to(StateReader(each)).reader for each in (state, after)))
+
+        return shown
 
     def with_declarations(self, more: Sequence[TlaDeclared], instead: str = "") -> TlaModel:
         """The model with more declarations, in place of those of the kind ``instead``."""
@@ -237,7 +243,8 @@ def _declarations(setup: Setup) -> list[TlaDeclared]:
     found += [_step(compiler, each) for each in setup.action_constraints]
     found += [part for each in setup.properties for part in _property(compiler, each)]
     found += [_view(compiler, each) for each in setup.view]
-    found += [_assumption(compiler, each) for each in setup.assumptions]
+    found += [_assumption(setup, each) for each in setup.assumptions]
+    found += [_postcondition(setup, each) for each in setup.postconditions]
     return found
 
 
@@ -369,14 +376,30 @@ def _view(compiler: ActionCompiler, formula: Formula) -> TlaDeclared:
     return TlaDeclared("view", formula.name, function, formula.at, formula.comment)
 
 
-def _assumption(compiler: ActionCompiler, formula: Formula) -> TlaDeclared:
-    holds = compiler.expression(formula.node, formula.scope)
+def _assumption(setup: Setup, formula: Formula) -> TlaDeclared:
+    holds = setup.compiler.expression(formula.node, formula.scope)
 
     def function(model: TlaModel) -> bool:
-        with explained(f"while evaluating assumption {formula.name}"):
+        with (
+            explained(f"while evaluating assumption {formula.name}"),
+            questions.answering(questions.assumed(setup.config)),
+        ):
             return truth(holds(None, None), formula)
 
     return TlaDeclared("assumption", formula.name, function, formula.at, formula.comment)
+
+
+def _postcondition(setup: Setup, formula: Formula) -> TlaDeclared:
+    holds = setup.compiler.expression(formula.node, formula.scope)
+
+    def function(model: TlaModel, found: Any) -> bool:
+        with (
+            explained(f"while evaluating postcondition {formula.name}"),
+            questions.answering(questions.counted(setup.config, found)),
+        ):
+            return truth(holds(None, None), formula)
+
+    return TlaDeclared(POSTCONDITION, formula.name, function, formula.at, formula.comment)
 
 
 def truth(value: Value, formula: Formula) -> bool:

@@ -80,13 +80,13 @@ def refuse_unsupported(roots: Iterable[Place]) -> None:
     """Raises :class:`SpecificationError` for the first operator or form that cannot be evaluated, in these expressions
     and in the definitions that they use.
     """
-    for node, scope in _reached(roots):
+    for node, scope in reached(roots):
         why = _why_not(node, scope)
         if why:
             raise SpecificationError(why, node.place)
 
 
-def _reached(roots: Iterable[Place]) -> Iterator[Place]:
+def reached(roots: Iterable[Place]) -> Iterator[Place]:
     """All expressions inside expressions and inside the definitions that they use, each once."""
     seen: set[Symbol] = set()
     waiting = list(roots)[::-1]
