@@ -9,6 +9,9 @@ from fencepost.language.values import ModelValue
 from fencepost.tla import config
 from fencepost.tla.errors import ConfigurationError
 
+NAMED = ": define it in a module, and write the name of the definition here"
+DEFINED = ': define it in a module, and write "<-" with the name of the definition in place of "="'
+
 
 def read(*lines: str) -> config.Config:
     return config.read("\n".join(lines).encode(), "A.cfg")
@@ -108,10 +111,18 @@ def test_the_last_assignment_wins_and_tables_are_kept() -> None:
         ("INIT A\nINIT B", "A.cfg:2:1: INIT is given twice, first in line 1"),
         ("INVARAINT A", 'A.cfg:1:1: expected the name of a section, found "INVARAINT": did you mean INVARIANT?'),
         ("INVARIANTS A, B", "A.cfg:1:13: names after INVARIANTS have blanks between them, no commas"),
-        ("INVARIANT A -", 'A.cfg:1:13: expected a name after INVARIANT, found "-"'),
+        ("INVARIANT A -", f'A.cfg:1:13: expected a name after INVARIANT, found "-"{NAMED}'),
         ("SPECIFICATION Spec\nINIT Init", "A.cfg:2:6: give either SPECIFICATION, or INIT and NEXT, not both"),
         ("CHECK_DEADLOCK no", 'A.cfg:1:16: expected TRUE or FALSE after CHECK_DEADLOCK, found "no"'),
         ("CHECK_DEADLOCK TRUE CHECK_DEADLOCK TRUE", "A.cfg:1:21: CHECK_DEADLOCK is given twice"),
+        (
+            "CONSTANT N = c1, c2",
+            'A.cfg:1:16: expected the name of a constant, found ",": a set is written in braces, as in {a, b}',
+        ),
+        ("CONSTANT N <- {1}", f'A.cfg:1:15: expected the name of a definition after "<-", found "{{"{NAMED}'),
+        ("CONSTANT N = [a |-> 1]", f'A.cfg:1:17: expected "]", found "|-"{DEFINED}'),
+        ("INVARIANT x > 1", f'A.cfg:1:13: expected a name after INVARIANT, found ">"{NAMED}'),
+        ("SYMMETRY Permutations(S)", f'A.cfg:1:22: expected the name of a section, found "("{NAMED}'),
         ("CONSTANT N == 1", 'A.cfg:1:12: expected "=" or "<-" after N, found "=="'),
         ("CONSTANT N =", "A.cfg:1:12: expected a value, found the end of the file"),
         ("CONSTANT N = INVARIANT", 'A.cfg:1:14: expected a value, found "INVARIANT"'),

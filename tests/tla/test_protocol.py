@@ -366,3 +366,37 @@ def test_a_stale_translation_and_a_symmetry_that_is_not_used_are_told(
         f"{module}:4:4: the algorithm has Rest, and its translation does not: translate it again",
         "SYMMETRY is not used: the configuration has temporal properties, which it does not preserve",
     ]
+
+
+def test_a_specification_of_assumptions_alone_says_that_they_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = files.written(tmp_path, "EXTENDS Naturals\nASSUME 1 < 2\nASSUME 2 < 3")
+    path.with_suffix(".cfg").write_text("")
+    assert main(["check", str(path)]) == 0
+    assert "HOLDS\nAll assumptions hold." in capsys.readouterr().out
+    files.written(tmp_path, "EXTENDS Naturals\nASSUME 1 < 2\nASSUME 2 > 3")
+    assert main(["check", str(path)]) == 10
+    said = "ASSUMPTION VIOLATED  Spec.tla:4:8\n  4 | ASSUME 2 > 3\n    |        ^^^^^\n"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ("INIT Init NEXT Endless", "Spec.tla:5:22: y': Nat is infinite"),
+        ("INIT Wide NEXT Endless", "Spec.tla:6:9: x: Nat is infinite"),
+    ],
+)
+def test_a_value_that_no_state_has_is_shown_where_it_is_given(tmp_path: Path, sections: str, message: str) -> None:
+    body = "EXTENDS Naturals\nVARIABLES x, y"
+    path = files.written(
+        tmp_path, f"{body}\nInit == x = 1 /\\ y = 2\nEndless == x' = 1 /\\ y' = Nat\nWide == x = Nat /\\ y = 1"
+    )
+    path.with_suffix(".cfg").write_text(sections)
+    assert message in str(check(str(path)).error)
+
+
+def test_a_set_on_the_command_line_needs_its_braces(votes: Path) -> None:
+    with pytest.raises(OptionError, match=r"-D Voters=v1,v2: this is no expression of TLA\+: write \{v1,v2\}"):
+        model(votes, "Voters=v1,v2")

@@ -58,7 +58,7 @@ def test_a_postcondition_is_told_what_the_search_counted(post: Path, engine: str
 def test_a_false_postcondition_has_the_exit_code_of_tlc(post: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", with_sections(post, "POSTCONDITIONS Counted Wrong")]) == 10
     out = capsys.readouterr().out
-    assert out.startswith("POSTCONDITION VIOLATED  Wrong\nThere are more.\nThe postcondition is false.")
+    assert out.startswith("POSTCONDITION VIOLATED  Wrong\nThere are more.\n  15 | Wrong == ")
     assert "states generated" in out
 
 

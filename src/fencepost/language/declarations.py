@@ -41,6 +41,11 @@ class Declared:
         """Where it stands in its source, for reports: ``Spec.tla:112``. "" if the name says enough."""
         return ""
 
+    @property
+    def excerpt(self) -> tuple[str, ...]:
+        """The lines of its source that show it, each with a blank before it. () if the name says enough."""
+        return ()
+
     def title(self, parameters: Mapping[str, Value]) -> str:
         """Its name with its parameters: ``bookie_confirms_add(b=b1)``."""
         return f"{self.name}({self.shown(parameters)})" if parameters else self.name

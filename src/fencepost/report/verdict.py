@@ -85,6 +85,8 @@ def verdict(result: Findings) -> Verdict:
         return Verdict(
             "NOT COMPLETE", "", (ended, *not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN
         )
+    if not result.protocol.declared("action") and not result.distinct_states:
+        return Verdict("HOLDS", "", ("All assumptions hold. There is no behaviour to explore.",), GOOD)
     states = _states(result) + up_to
     checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant", "refinement", "sometimes"))
     if checked or result.judged:
@@ -106,12 +108,14 @@ def violated(result: Findings, violation: Violation) -> Verdict:
     if violation.kind == "assumption":
         sentences = (
             *described(result, violation.kind, violation.name),
+            *_excerpt(result, violation),
             "The assumption is false for these constants, so nothing was explored.",
         )
         return Verdict("ASSUMPTION VIOLATED", violation.name, sentences, BAD)
     if violation.kind == "postcondition":
         sentences = (
             *described(result, violation.kind, violation.name),
+            *_excerpt(result, violation),
             f"The postcondition is false. Nothing else is violated in {_states(result)}.",
         )
         return Verdict("POSTCONDITION VIOLATED", violation.name, sentences, BAD)
@@ -176,6 +180,12 @@ def described(result: Findings, kind: str, name: str) -> tuple[str, ...]:
     declared = next((d for d in result.protocol.declared(kind) if d.name == name), None)
     doc = declared.doc.split("\n\n")[0].replace("``", "") if declared is not None else ""
     return (" ".join(doc.split()),) if doc else ()
+
+
+def _excerpt(result: Findings, violation: Violation) -> tuple[str, ...]:
+    """The lines of the source that show what is violated."""
+    found = (each for each in result.protocol.declared(violation.kind) if each.name == violation.name)
+    return next((each.excerpt for each in found), ())
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -53,6 +53,11 @@ class Action:
         self.place = place
         self._is_initial = is_initial
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of all variables, in order."""
+        return self._compiler.variables
+
     def __call__(self, now: Any, then: Any, choose: Choose, *arguments: Value) -> bool:
         is_true = self.partly(now, then, choose, *arguments)
         if is_true:

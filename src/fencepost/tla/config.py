@@ -187,11 +187,11 @@ class _Reader:
         if not self._accept(text):
             raise self._expected(what or f'"{text}"', self._next)
 
-    def _name(self, what: str) -> Entry:
+    def _name(self, what: str, hint: str = "") -> Entry:
         token = self._take()
         if token.kind == "name" and token.text not in SECTIONS:
             return Entry(token.text, token.place)
-        raise self._expected(what, token)
+        raise self._expected(what, token, hint if token.kind in ("mark", "number", "string") else "")
 
     def _wrong(self, message: str, place: Place) -> SpecificationError:
         return ConfigurationError(message, place)
@@ -210,12 +210,14 @@ class _Reader:
             self._constants_of_section()
         elif word.text == _DEADLOCK:
             self._check_deadlock(word)
+        elif word.kind == "mark":
+            raise self._expected("the name of a section", word, _NAMED)
         else:
             raise self._expected("the name of a section", word, f": {meant(word.text, SECTIONS, 'there are')}")
 
     def _one_name(self, word: _Token) -> None:
         field = _SINGLE[word.text]
-        entry = self._name(f"a name after {word.text}")
+        entry = self._name(f"a name after {word.text}", _NAMED)
         if before := self._single.get(field):
             raise self._wrong(f"{word.text} is given twice, first in line {before.place.line}", word.place)
         self._single[field] = entry
@@ -225,7 +227,7 @@ class _Reader:
         while not self._is_at_section():
             if self._next.text == ",":
                 raise self._wrong(f"names after {word.text} have blanks between them, no commas", self._next.place)
-            entries.append(self._name(f"a name after {word.text}"))
+            entries.append(self._name(f"a name after {word.text}", _NAMED))
 
     def _is_at_section(self) -> bool:
         return self._next.kind == "end" or self._next.text in SECTIONS
@@ -256,36 +258,41 @@ class _Reader:
     def _constant(self) -> Entry:
         token = self._take()
         if token.kind != "name" and token.text not in SPELLINGS:
-            raise self._expected("the name of a constant", token)
+            hint = ": a set is written in braces, as in {a, b}" if token.text == "," else ""
+            raise self._expected("the name of a constant", token, hint)
         name = name_of(token.text)
         while self._accept("!"):
             name += "!" + self._name('a name after "!"').name
         return Entry(name, token.place)
 
     def _replacement(self, name: Entry) -> None:
-        module = self._module()
+        module = self._module("")
         by = self._take()
         if by.kind == "end" or (by.kind != "name" and by.text not in SPELLINGS):
             hint = (
                 f": a value is assigned with =, as in {name.name} = {by.text}"
                 if by.kind in ("number", "string")
+                else _NAMED
+                if by.kind == "mark"
                 else ""
             )
             raise self._expected('the name of a definition after "<-"', by, hint)
         replaced = Replaced(name.name, Entry(name_of(by.text), by.place), module, name.place)
         self._replacements[module, name.name] = replaced
 
-    def _module(self) -> str:
+    def _module(self, hint: str) -> str:
         if not self._accept("["):
             return ""
         module = self._name('the name of a module after "["').name
-        self._expect("]")
+        if self._next.text != "]":
+            raise self._expected('"]"', self._next, hint)
+        self._take()
         return module
 
     def _assignment(self, name: Entry) -> None:
         arguments = self._list(")") if self._accept("(") else ()
         self._expect("=", f'"=" or "<-" after {name.name}')
-        module = self._module()
+        module = self._module(_DEFINED)
         self._constants.append(Assigned(name.name, arguments, self._value(), module, name.place))
         if self._next.text in SPELLINGS and self._tokens[self._at + 1].text not in ("=", "<-", "("):
             raise self._wrong(f"the value of {name.name} cannot be an expression{_DEFINED}", self._next.place)
@@ -333,4 +340,5 @@ class _Reader:
 
 
 _DEFINED = ': define it in a module, and write "<-" with the name of the definition in place of "="'
+_NAMED = ": define it in a module, and write the name of the definition here"
 _HINTS = dict.fromkeys(("<<", "[", "(", "SUBSET", "..", "\\"), _DEFINED)

@@ -138,7 +138,9 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
         _formulas(specification, given.action_constraints, "the action constraint", ACTION),
         _formulas(specification, () if given.view is None else (given.view,), "the view", STATE),
         tuple(
-            Formula(each.name or f"of line {each.expression.place.line}", each.expression, each.scope, place)
+            Formula(
+                each.name or f"{Path(place.file).name}:{place.line}:{place.column}", each.expression, each.scope, place
+            )
             for each in specification.assumptions
             for place in [each.expression.place]
         ),
@@ -219,7 +221,9 @@ def _parsed(name: str, text: str) -> ast.Expression:
         assert isinstance(unit, ast.Operator)
         return unit.body
     except (SpecificationError, ValueError, AssertionError):
-        raise OptionError(f"-D {name}={text}: this is no expression of TLA+") from None
+        as_set = f"{{{text}}}"
+        hint = f": write {as_set}" if "," in text and _as_configuration(name, as_set) is not None else ""
+        raise OptionError(f"-D {name}={text}: this is no expression of TLA+{hint}") from None
 
 
 def expression_of(text: str, setup: Setup) -> Callable[[Any, Any], Value]:

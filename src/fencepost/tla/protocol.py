@@ -30,11 +30,14 @@ from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.ast import Place
 from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicates, setup
 from fencepost.tla.describe import described_specification
+from fencepost.tla.errors import excerpt_of
 from fencepost.tla.held import Held
 from fencepost.tla.modules import load
 from fencepost.tla.places import Blank, Reader, Variable, Writer, whole
-from fencepost.tla.runtime import taken
+from fencepost.tla.reading import gives
+from fencepost.tla.runtime import PlacedError, taken
 from fencepost.tla.suppositions import attempt
+from fencepost.tla.symbols import Scope
 from fencepost.tla.temporal import properties
 from fencepost.tla.values import EvaluationError, Value, described
 
@@ -186,6 +189,10 @@ class TlaDeclared(Declared):
     def place(self) -> str:
         return "" if self.at is None else f"{Path(self.at.file).name}:{self.at.line}"
 
+    @property
+    def excerpt(self) -> tuple[str, ...]:
+        return () if self.at is None else tuple(excerpt_of(self.at).splitlines())
+
     def check_call(self, states: int) -> None:
         return None
 
@@ -213,7 +220,7 @@ class TlaAction(TlaDeclared):
             then = bound.writer("'")
             if not attempt(lambda: root(bound.reader, then, chooser(cursor_of(bound)))):
                 raise Disabled
-            then.finish()
+            _finish(then, root.action.variables, [(root.node, root.scope)], "'")
 
 
 class InParts(TlaDeclared):
@@ -260,9 +267,25 @@ def _initial(setup: Setup) -> TlaDeclared:
             now, choose = bound.writer(""), chooser(cursor_of(bound))
             if not (all(each.partly(now, None, choose) for each in first) and last(now, None, choose)):
                 raise Disabled
-            now.finish()
+            _finish(now, setup.compiler.variables, predicates, "")
 
     return TlaDeclared("initial", name, function, predicates[0][0].place, setup.comment(name))
+
+
+def _finish(writer: Writer, names: Sequence[str], formulas: Sequence[tuple[ast.Expression, Scope]], prime: str) -> None:
+    """Give the state its values. Raises :class:`PlacedError` for one that no state can have, as one that is infinite,
+    at the place that gives it to its variable.
+    """
+    try:
+        writer.finish()
+    except EvaluationError:
+        for number, name in enumerate(names):
+            try:
+                Held(writer[number])
+            except EvaluationError as error:
+                given = [place for each in formulas if (place := gives(*each, number)) is not None]
+                raise PlacedError(f"{name}{prime}: {error}", given[0] if given else formulas[0][0].place) from None
+        raise
 
 
 def name_of_formula(node: ast.Expression, otherwise: str) -> str:

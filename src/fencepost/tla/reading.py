@@ -111,6 +111,26 @@ def _meaning(symbol: Symbol) -> list[Place]:
             return []
 
 
+_GIVES = ("=", "\\in", "\\subseteq")
+
+
+def gives(expression: ast.Expression, scope: Scope, variable: int) -> ast.Place | None:
+    """Where an action or an initial predicate first gives a variable its value. None if that is not seen."""
+    for node, at in reached([(expression, scope)]):
+        if isinstance(node, ast.Apply) and isinstance(node.operator, ast.Name) and node.operator.text in _GIVES:
+            left, where = node.arguments[0], at
+            if isinstance(left, ast.Apply) and isinstance(left.operator, ast.Name) and left.operator.text == "'":
+                left = left.arguments[0]
+            while isinstance(left, ast.Name):
+                symbol = symbol_of(left, where)
+                if isinstance(symbol, Variable) and symbol.index == variable:
+                    return node.place
+                if not isinstance(symbol, Substituted):
+                    break
+                left, where = symbol.value, symbol.scope
+    return None
+
+
 def _why_not(node: ast.Node, scope: Scope) -> str:
     match node:
         case ast.Decimal(text=text):

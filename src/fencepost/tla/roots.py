@@ -28,7 +28,8 @@ Key = tuple[ast.Place, Scope, tuple[Value, ...], tuple[Value, ...]]
 @dataclass(frozen=True, slots=True)
 class Root:
     """An action of ``Next``. ``name`` and ``arguments`` are those of the innermost operator around it, ``place`` is
-    that of its formula, ``scope`` its scope, and ``values`` are those of the names that are free in the formula.
+    that of its formula ``node``, ``scope`` its scope, and ``values`` are those of the names that are free in the
+    formula.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Root:
     place: ast.Place
     action: Action
     values: tuple[Value, ...]
+    node: ast.Expression
     scope: Scope
 
     @property
@@ -106,6 +108,7 @@ class _Splitter:
             piece.node.place,
             self._compiled[key],
             tuple(piece.names[each] for each in names),
+            piece.node,
             piece.scope,
         )
 
