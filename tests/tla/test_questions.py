@@ -1,4 +1,4 @@
-"""What ``TLCGet`` is told, postconditions, and ``ALIAS``. The answers are TLC's."""
+"""What ``TLCGet`` answers, postconditions, and ``ALIAS``. The answers are TLC's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def with_sections(post: Path, sections: str) -> str:
 
 
 @pytest.mark.parametrize("engine", ["reference", "auto", "embedded"])
-def test_a_postcondition_is_told_what_the_search_counted(post: Path, engine: str) -> None:
+def test_a_postcondition_knows_what_the_search_counted(post: Path, engine: str) -> None:
     assert check(with_sections(post, "POSTCONDITION Counted"), engine=engine).holds
 
 

@@ -64,12 +64,12 @@ def constant(config: Config) -> Answers:
 
 
 def assumed(config: Config) -> Answers:
-    """What assumptions are told."""
+    """The answers for assumptions."""
     return {**constant(config), "level": lambda: 0}
 
 
 def counted(config: Config, found: Any) -> Answers:
-    """What postconditions are told of the :class:`fencepost.checker.findings.Findings` of a search."""
+    """The answers for postconditions, from the :class:`fencepost.checker.findings.Findings` of a search."""
     numbers = {
         "distinct": found.distinct_states,
         "generated": found.generated_states,
@@ -85,5 +85,5 @@ def counted(config: Config, found: Any) -> Answers:
 
 
 def shown(config: Config, level: int) -> Answers:
-    """What ``ALIAS`` is told of the state that it shows. ``level``: 1 for the initial state."""
+    """The answers for ``ALIAS``. ``level``: 1 for the initial state."""
     return {**constant(config), "level": lambda: level}
