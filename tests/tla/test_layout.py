@@ -17,7 +17,7 @@ from fencepost import Result, check
 from fencepost.language.context import UNSET, Sieve, Slot, Universe
 from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model, language_of
-from fencepost.semantics import Deadline
+from fencepost.semantics import Deadline, state, stepper
 from fencepost.tla import layout, sets, suppositions, values
 from fencepost.tla.library import tlc
 from fencepost.tla.places import FunctionPlace, Leaf, MapPlace, Place, SetPlace, Writes
@@ -60,6 +60,26 @@ def test_a_specification_has_the_states_that_tlc_finds_however_it_is_laid_out(
     result = check(model_of(tmp_path, EXAMPLES[name]), engine=engine)
     assert counts(result) == EXAMPLES[name].counts
     assert not result.violations and result.complete
+
+
+@pytest.mark.parametrize("engine", ["auto", "embedded"])
+@pytest.mark.parametrize("most", [3, 12])
+def test_a_search_that_outgrows_its_layout_begins_again(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, most: int, engine: str
+) -> None:
+    looks(20)
+    monkeypatch.setattr(state, "MOST_MEMBERS", most)
+    for number, example in enumerate(EXAMPLES.values()):
+        (folder := tmp_path / str(number)).mkdir()
+        assert counts(check(model_of(folder, example), engine=engine)) == example.counts
+
+
+def test_more_ways_through_candidates_than_there_may_be_are_ways_through_members(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks(100)
+    monkeypatch.setattr(stepper, "MAX_WAYS", 8)
+    assert counts(check(model_of(tmp_path, EXAMPLES["messages"]), engine="auto")) == EXAMPLES["messages"].counts
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

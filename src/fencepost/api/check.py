@@ -38,7 +38,7 @@ from fencepost.language.loading import expectation, find, set_up
 from fencepost.language.protocol import Protocol, unknown_name
 from fencepost.language.seam import Model, language_of
 from fencepost.language.truths import truth
-from fencepost.semantics import Deadline, LimitReached, State, Stepper
+from fencepost.semantics import Deadline, LimitReached, Outgrown, State, Stepper
 
 SMALL_STATES = 10_000
 SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
@@ -91,7 +91,11 @@ def check(
         options = replace(options, deadlock=True)
     _check_invariants(protocol, invariants)
     try:
-        return _concluded(_checked(protocol, engine, invariants, options, report, deadline))
+        while True:
+            try:
+                return _concluded(_checked(protocol, engine, invariants, options, report, deadline))
+            except Outgrown as outgrown:
+                protocol = language_of(protocol).coarser(protocol, outgrown.variable)
     except LimitReached:
         # A limit was reached before the search began.
         engine = "embedded" if engine == "auto" else engine

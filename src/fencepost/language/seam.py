@@ -115,6 +115,10 @@ class Language(ABC):
         found: Model = model
         return found
 
+    def coarser(self, model: Any, variable: str) -> Model:
+        """The model with a coarser layout of a variable, of all for "". A search has outgrown the one it had."""
+        raise NotImplementedError
+
     def after_search(self, model: Any, stepper: Any) -> Model:
         """The model as another search explores it, after one (by a :class:`fencepost.semantics.Stepper`) that did not
         come to its end.

@@ -4,7 +4,7 @@ from fencepost.semantics.deadline import Deadline, LimitReached, Unfinished
 from fencepost.semantics.fairness import FairnessCondition
 from fencepost.semantics.promises import Promise
 from fencepost.semantics.roots import MAPPING, PREDICATE, PROPERTIES, STEP_PREDICATE, STEP_PROPERTIES, Root
-from fencepost.semantics.state import State, ValueTable
+from fencepost.semantics.state import Outgrown, State, ValueTable
 from fencepost.semantics.stepper import Stepper
 from fencepost.semantics.symmetry import Symmetry
 from fencepost.semantics.trees import Branch, Fork, Leaf, Outcome, Read
@@ -22,6 +22,7 @@ __all__ = [
     "Leaf",
     "LimitReached",
     "Outcome",
+    "Outgrown",
     "Promise",
     "Read",
     "Root",

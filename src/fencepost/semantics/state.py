@@ -20,6 +20,20 @@ SEED = 0xBB67AE8584CAA73B25742D7078B83B89
 LOW = (1 << 64) - 1
 
 
+MOST_MEMBERS = 1 << 12
+"""The most slots of one universe. A search that needs more begins again without it."""
+
+
+class Outgrown(BaseException):
+    """A search has outgrown the layout of ``variable``, or of all if it is "", and has to begin again with another. It
+    is a BaseException, so that evaluations do not catch it.
+    """
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(variable)
+        self.variable = variable
+
+
 class ValueTable:
     """The slots of a protocol, and the values seen in each, numbered from 0, the default.
 
@@ -88,6 +102,8 @@ class ValueTable:
             universe = self.universe(path)
             universe.slots.append(slot)
             universe.numbers.append(index)
+            if len(universe.slots) > MOST_MEMBERS:
+                raise Outgrown(slot.path[0])
             self._in_universe.add(index)
             self.grown += 1
 

@@ -37,7 +37,7 @@ from fencepost.semantics.roots import (
     bindings,
 )
 from fencepost.semantics.slots import CHANGE
-from fencepost.semantics.state import State, ValueTable
+from fencepost.semantics.state import Outgrown, State, ValueTable
 from fencepost.semantics.trees import Branch, Outcome, outcome_of, tree_of
 from fencepost.semantics.views import picked_parts
 
@@ -160,8 +160,8 @@ class Stepper:
 
     # -- evaluating ---------------------------------------------------------------------------------------------------
 
-    def initial_states(self) -> list[State]:
-        """Every initial state, in the order of its choices, without duplicates."""
+    def initial_states(self, most: int | None = None) -> list[State]:
+        """Every initial state, in the order of its choices, without duplicates. ``most``: or the first so many."""
         blank: list[int] = []
         setups = self.protocol.declared("initial")
         root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
@@ -172,6 +172,8 @@ class Stepper:
                 self.starts += 1
                 state = State(self.store, self._apply(blank, path.writes))
                 states.setdefault(state.ids, state)
+            if len(states) == most:
+                break
         return list(states.values())
 
     def evaluate(
@@ -248,6 +250,8 @@ class Stepper:
             script = following
             # The options of a choice depend on the choices before it.
             del options[len(script) :]
+        if self.store.grown:
+            raise Outgrown("")  # the ways through what may be a member, and not through the members
         raise self._raised(root, ids, f"has more than {MAX_WAYS:,} ways through its choices: is one infinite?")
 
     def _run(

@@ -61,8 +61,15 @@ class Tla(Language):
         return model.laid_out(pickle.loads(variables))
 
     def for_search(self, model: TlaModel, deadline: Any) -> TlaModel:
+        if "" in model.coarse:
+            return model.whole
         states, is_complete = layout.look(Stepper(model, invariants=["none"], deadline=deadline))
-        return model if is_complete or not states else model.laid_out(layout.chosen(states, model.shapes))
+        if is_complete or not states:
+            return model
+        return model.laid_out(layout.chosen(states, model.shapes, model.coarse))
+
+    def coarser(self, model: TlaModel, variable: str) -> TlaModel:
+        return model.coarser(variable)
 
     def options(self, model: TlaModel) -> Mapping[str, Any]:
         asked: dict[str, Any] = {}
@@ -76,7 +83,7 @@ class Tla(Language):
         if model.whole is model:
             return model
         states, _ = layout.look(Stepper(model.whole, ["none"], deadline=stepper.deadline), layout.SECOND_LOOK)
-        return model.whole.laid_out(layout.settled(layout.chosen(states, model.shapes), stepper.store))
+        return model.whole.laid_out(layout.settled(layout.chosen(states, model.shapes, model.coarse), stepper.store))
 
     def notices(self, model: TlaModel) -> list[str]:
         """Translations that are not of the algorithm beside them, and a symmetry that is not used."""

@@ -6,7 +6,7 @@ Where they do not show what comes later, the search is still right, and slower.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -68,8 +68,8 @@ class _Looking:
 
     def near(self) -> None:
         """The states nearest to the initial ones."""
-        self._starts = [state.ids for state in self.stepper.initial_states()]
-        self._rows = dict.fromkeys(self._starts[:NEAR])
+        self._starts = [state.ids for state in self.stepper.initial_states(NEAR)]
+        self._rows = dict.fromkeys(self._starts)
         waiting = [*self._rows]
         for row in waiting:
             if len(self._rows) >= NEAR or self.stepper.evaluations > FIRST_LOOK // 2:
@@ -114,42 +114,42 @@ class _Looking:
         ]
 
 
-def chosen(states: Sequence[State], names: Iterable[str]) -> dict[str, Variable]:
-    """The layout of each variable for states like these."""
+def chosen(states: Sequence[State], names: Iterable[str], coarse: Container[str] = ()) -> dict[str, Variable]:
+    """The layout of each variable for states like these. Sets and maps in ``coarse`` variables are not taken apart."""
     values: dict[str, dict[Any, None]] = {name: {} for name in names}
     for state in states:
         for name, held in state.variables().items():
             values[name][held] = None
-    return {name: Variable(place((name,), [held.value for held in of])) for name, of in values.items()}
+    return {name: Variable(place((name,), [held.value for held in of], name in coarse)) for name, of in values.items()}
 
 
-def place(path: Path, values: Sequence[Value]) -> Place:
-    """The place for a variable, or a part of one, that has had these values."""
+def place(path: Path, values: Sequence[Value], is_coarse: bool = False) -> Place:
+    """The place for a variable, or a part of one, that has had these values. ``is_coarse``: no slots for members."""
     functions = [each for each in values if isinstance(each, FunctionValue)]
     sets = [each for each in values if isinstance(each, SetValue)]
     if functions and sets:
         return Leaf(path)
     if len(functions) > len(values) / 2:
-        return _of_functions(path, [each.explicit() for each in functions])
-    if len(sets) > max(FEW, len(values) / 2):
+        return _of_functions(path, [each.explicit() for each in functions], is_coarse)
+    if not is_coarse and len(sets) > max(FEW, len(values) / 2):
         return _of_sets(path, [each.explicit() for each in sets])
     return Leaf(path)
 
 
-def _of_functions(path: Path, values: Sequence[Tuple | Function]) -> Place:
+def _of_functions(path: Path, values: Sequence[Tuple | Function], is_coarse: bool) -> Place:
     domains = {tuple(each.domain().explicit().in_order()) for each in values}
     if len(domains) == 1:
-        return _of_one_domain(path, values, domains.pop())
+        return _of_one_domain(path, values, domains.pop(), is_coarse)
     keys = set().union(*domains)
     is_sequence = any(isinstance(each, Tuple) and each.values for each in values)
-    if is_sequence or len(values) <= FEW or len(keys) > MOST_MEMBERS:
+    if is_coarse or is_sequence or len(values) <= FEW or len(keys) > MOST_MEMBERS:
         return Leaf(path)
     made = MapPlace(path)
     made.settle(in_any_order(keys))
     return made
 
 
-def _of_one_domain(path: Path, values: Sequence[Tuple | Function], domain: tuple[Value, ...]) -> Place:
+def _of_one_domain(path: Path, values: Sequence[Tuple | Function], domain: tuple[Value, ...], is_coarse: bool) -> Place:
     if not domain or len(domain) > MOST_ARGUMENTS or any(type(each) is bool for each in domain):
         return Leaf(path)
     parts = {key: list(dict.fromkeys(map(Held, (each.apply(key) for each in values)))) for key in domain}
@@ -158,7 +158,7 @@ def _of_one_domain(path: Path, values: Sequence[Tuple | Function], domain: tuple
         every = list(dict.fromkeys(held for of in parts.values() for held in of))
         parts = dict.fromkeys(domain, every)
     return FunctionPlace(
-        path, {key: place((*path, _part(key)), [held.value for held in of]) for key, of in parts.items()}
+        path, {key: place((*path, _part(key)), [held.value for held in of], is_coarse) for key, of in parts.items()}
     )
 
 

@@ -97,6 +97,8 @@ class TlaModel(Model):
         self._declared = [*_declarations(setup)]
         self.whole = self
         """The model with each variable in one slot."""
+        self.coarse: frozenset[str] = frozenset()
+        """The variables in which sets and maps are not taken apart. "" stands for all."""
         self.fairness = [*_fairness(setup, self._declared)]  # type: ignore[misc]
 
     @property
@@ -129,6 +131,13 @@ class TlaModel(Model):
         made = copy(self)
         made._declared = [*(each for each in self._declared if each.kind != instead), *more]
         made.whole = made if self.whole is self else self.whole.with_declarations(more, instead)
+        return made
+
+    def coarser(self, variable: str) -> TlaModel:
+        """The model with each variable in one slot. ``variable`` ("": all) has outgrown another layout."""
+        made = copy(self.whole)
+        made.whole = made
+        made.coarse = self.coarse | {variable}
         return made
 
     def laid_out(self, variables: Mapping[str, Variable]) -> TlaModel:

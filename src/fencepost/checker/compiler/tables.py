@@ -22,7 +22,7 @@ from fencepost.errors import READ_OTHERWISE, SystemFailure
 from fencepost.semantics import Branch, Fork, Leaf, Outcome, Read, Stepper, Symmetry
 from fencepost.semantics.roots import MAPPING, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, reads_after, reads_of, slot_of_step
-from fencepost.semantics.state import LOW
+from fencepost.semantics.state import LOW, Outgrown
 
 ENTRIES_AT_ONCE = 1 << 20
 """New outcomes are spread, see :meth:`Tables.spread`, in batches that add at most this many entries. Room is made
@@ -466,6 +466,8 @@ class Tables:
         if words > self.slot_words:
             self.widen_masks(2 * words)
         if sum(self.most_leaves) > encoding.MAX_LEAVES:
+            if self.store.grown:
+                raise Outgrown("")
             most = max(range(len(self.most_leaves)), key=self.most_leaves.__getitem__)
             raise SystemFailure(
                 f"one state may have more than {encoding.MAX_LEAVES:,} steps that read on after a choice, most of them"
