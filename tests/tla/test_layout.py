@@ -119,6 +119,27 @@ def test_a_violation_is_found_at_the_same_depth(
     assert {slot.name for slot, _ in trace.states[-1].slots()} == {"now", "log", "seen", "table"}
 
 
+@pytest.mark.parametrize("most", [20, 2_000])
+def test_temporal_properties_are_judged_with_members_that_appear_late(
+    tmp_path: Path, looks: Callable[[int], None], most: int
+) -> None:
+    looks(most)
+    more = """Live == Spec /\\ WF_vars(\\E n \\in Node : Propose(n) \\/ Vote(n))
+Asked == \\A n \\in Node : (round[n] = 1) ~> (\\E m \\in msgs : m.type = "vote")
+Quiet == <>[](\\A m \\in msgs : m.type # "vote")
+===="""
+    text = EXAMPLES["messages"].text.replace("====", more)
+    config = EXAMPLES["messages"].config.replace("SPECIFICATION Spec", "SPECIFICATION Live\nPROPERTIES Asked Quiet")
+    found = [
+        [
+            (each.name, each.kind)
+            for each in check(model_of(tmp_path, Example(text, config, (0, 0, 0))), **options).violations
+        ]
+        for options in ({"engine": "embedded"}, {"engine": "auto"}, {"engine": "reference"})
+    ]
+    assert found[0] == found[1] == found[2] != []
+
+
 def test_a_search_is_resumed_with_the_layout_that_it_had(tmp_path: Path, looks: Callable[[int], None]) -> None:
     looks(100)
     example, saved = EXAMPLES["messages"], tmp_path / "saved"

@@ -175,9 +175,13 @@ class Tables:
         self._grow()
         read: set[int] = set()
         self._insert(encoding.root_cell(root), branch, root, {}, read, (), (ids, after))
-        if self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION) and not read <= self.slots_read[root]:
+        if self._is_followed(root) and not read <= self.slots_read[root]:
             self._gained.setdefault(root, set()).update(read - self.slots_read[root])
             self.slots_read[root] |= read
+
+    def _is_followed(self, root: int) -> bool:
+        """Whether outcomes have entries for a root by what it reads."""
+        return self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION)
 
     def spread(self) -> None:
         """Work out which roots each new outcome can affect, and which outcomes affect a slot that a root has begun to
@@ -219,7 +223,7 @@ class Tables:
             self._test_first(root, test)
         for trie in (np.flatnonzero(self.trie_root[len(self.root_kind) : self.tries[0]] == root)).tolist():
             self._complete(trie + len(self.root_kind), slot, reads_of(slot, of_step)[0])
-        if not of_step and slot not in self.slots_read[root]:
+        if self._is_followed(root) and slot not in self.slots_read[root]:
             self._gained.setdefault(root, set()).add(slot)
             self.slots_read[root].add(slot)
         self._linked = None
