@@ -133,9 +133,9 @@ Quiet == <>[](\\A m \\in msgs : m.type # "vote")
     found = [
         [
             (each.name, each.kind)
-            for each in check(model_of(tmp_path, Example(text, config, (0, 0, 0))), **options).violations
+            for each in check(model_of(tmp_path, Example(text, config, (0, 0, 0))), engine=engine).violations
         ]
-        for options in ({"engine": "embedded"}, {"engine": "auto"}, {"engine": "reference"})
+        for engine in ("embedded", "auto", "reference")
     ]
     assert found[0] == found[1] == found[2] != []
 
