@@ -161,7 +161,7 @@ class Stepper:
     # -- evaluating ---------------------------------------------------------------------------------------------------
 
     def initial_states(self, most: int | None = None) -> list[State]:
-        """Every initial state, in the order of its choices, without duplicates. ``most``: no more than this number of them."""
+        """Every initial state, or ``most`` of them, in the order of its choices, without duplicates."""
         blank: list[int] = []
         setups = self.protocol.declared("initial")
         root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
