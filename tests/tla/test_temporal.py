@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tla import files
 from tla.explorer import Model
 
+from fencepost import check
 from fencepost.behaviours.lasso import truths
 from fencepost.errors import Explained
 from fencepost.language.temporal import Formula, Leaf, Now, Step
@@ -39,7 +41,7 @@ Fair == \A p \in Ps : WF_vars(Step(p)) /\ SF_x(Other \/ Step(p))
 Spec == [][Next]_vars /\ Init /\ Fair
 Frozen == Init /\ WF_vars(FALSE)
 Twice == Spec /\ [][Other]_y
-Odd == Init /\ []<>(x = 0)
+Odd == Init /\ [](x = 0)
 A == INSTANCE Abstract WITH n <- x
 Refines == A!Spec
 Small == [](x < 3)
@@ -142,7 +144,7 @@ def test_a_specification_without_steps_has_none(model: Model) -> None:
     assert found.next is None and fair.enabled is not None and not fair.enabled(at(0, 0))
 
 
-@pytest.mark.parametrize(("name", "message"), [("Twice", "another one"), ("Odd", "this is none of them")])
+@pytest.mark.parametrize(("name", "message"), [("Twice", "another one"), ("Odd", "cannot assume")])
 def test_what_is_no_specification_is_refused(model: Model, name: str, message: str) -> None:
     with pytest.raises(SpecificationError, match=message):
         behaviour(model, name)
@@ -226,3 +228,48 @@ def test_what_is_not_judged_is_refused_with_its_place(model: Model, name: str, m
 def test_an_error_in_a_leaf_names_the_property(model: Model) -> None:
     with pytest.raises(Explained, match=r"(?s)Clock.tla.*while evaluating property Broken"):
         is_true(whole(model, "Broken"), [(0, 0)], 0)
+
+
+ASSUMING = r"""---- MODULE Assuming ----
+EXTENDS Naturals
+VARIABLE x
+Init == x = 0
+Up == x' = (x + 1) % 4
+Jump == x' = 2
+Next == Up \/ Jump
+Plain == Init /\ [][Next]_x /\ WF_x(Next)
+Assumed == Plain /\ <>[][Up]_x
+Often == Plain /\ []<>(x = 1)
+Boxed == Plain /\ [](x < 4)
+Conditional == Plain /\ \A n \in {1, 2} : (n = 1) => SF_x(Up)
+Reaches == []<>(x = 3)
+Returns == []<>(x = 0)
+Small == [](x < 3)
+Several == []<>(x = 3) /\ []<>(x = 0)
+====
+"""
+
+
+@pytest.mark.parametrize("specification", ["Plain", "Assumed", "Often", "Conditional"])
+@pytest.mark.parametrize("name", ["Reaches", "Returns", "Small"])
+def test_what_a_specification_assumes_counts_for_temporal_properties(
+    tmp_path: Path, specification: str, name: str
+) -> None:
+    path = files.written(tmp_path, ASSUMING)
+    path.with_suffix(".cfg").write_text(f"SPECIFICATION {specification} PROPERTY {name}")
+    code = {"Reaches": 0, "Small": 12, "Returns": 13 if specification in ("Plain", "Conditional") else 0}
+    assert check(str(path)).exit_code == code[name]  # as TLC's
+
+
+def test_a_specification_assumes_no_invariant(tmp_path: Path) -> None:
+    path = files.written(tmp_path, ASSUMING)
+    path.with_suffix(".cfg").write_text("SPECIFICATION Boxed PROPERTY Reaches")
+    with pytest.raises(SpecificationError, match=r"Assuming.tla:11:19: a specification cannot assume \[\]P"):
+        check(str(path))
+
+
+def test_all_parts_of_a_property_are_selected_by_its_name(tmp_path: Path) -> None:
+    path = files.written(tmp_path, ASSUMING)
+    path.with_suffix(".cfg").write_text("SPECIFICATION Plain PROPERTIES Small Several")
+    result = check(str(path), invariants=["Several"])
+    assert [each.name for each in result.violations] == ["Several:16:27"]

@@ -89,6 +89,9 @@ def check(
     options = with_wishes(options, language_of(protocol).options(protocol), named_options)
     if configuration is not None and expectation(protocol, configuration) == "deadlock":
         options = replace(options, deadlock=True)
+    if invariants is not None:
+        language = language_of(protocol)
+        invariants = [part for each in invariants for part in language.parts(protocol, each)]
     _check_invariants(protocol, invariants)
     try:
         while True:

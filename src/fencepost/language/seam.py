@@ -126,6 +126,10 @@ class Language(ABC):
         found: Model = model
         return found
 
+    def parts(self, model: Any, name: str) -> Sequence[str]:
+        """The names of the declarations that are judged for the property ``name``."""
+        return [name]
+
     def notices(self, model: Any) -> list[str]:
         """What a user should know before an answer is relied on, a line each."""
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from fencepost.errors import LIVENESS_VIOLATED
@@ -12,7 +12,7 @@ from fencepost.files.digest import running
 from fencepost.language import loading
 from fencepost.language.constants import Symmetric
 from fencepost.language.context import UNSET
-from fencepost.language.declarations import TEMPORAL, Declared
+from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.language.seam import Language, Model
 from fencepost.language.values import ModelValue, Value
 from fencepost.semantics import Stepper
@@ -84,6 +84,11 @@ class Tla(Language):
             return model
         states, _ = layout.look(Stepper(model.whole, ["none"], deadline=stepper.deadline), layout.SECOND_LOOK)
         return model.whole.laid_out(layout.settled(layout.chosen(states, model.shapes, model.coarse), stepper.store))
+
+    def parts(self, model: TlaModel, name: str) -> Sequence[str]:
+        judged = [each.name for kind in JUDGED for each in model.declared(kind)]
+        found = [each for each in judged if each == name or each.startswith((f"{name}:", f"{name}#"))]
+        return found or [name]
 
     def notices(self, model: TlaModel) -> list[str]:
         """Translations that are not of the algorithm beside them, and a symmetry that is not used."""

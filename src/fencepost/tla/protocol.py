@@ -257,7 +257,7 @@ def _declarations(setup: Setup) -> list[TlaDeclared]:
     found += [_judged(compiler, "invariant", each) for each in setup.invariants]
     found += [_judged(compiler, "constraint", each) for each in setup.constraints]
     found += [_step(compiler, each) for each in setup.action_constraints]
-    found += [part for each in setup.properties for part in _property(compiler, each)]
+    found += [part for each in setup.properties for part in _property(setup, each)]
     found += [_view(compiler, each) for each in setup.view]
     found += [_assumption(setup, each) for each in setup.assumptions]
     found += [_postcondition(setup, each) for each in setup.postconditions]
@@ -339,10 +339,11 @@ def _distinct(name: str, of: list[roots.Root], comment: str) -> list[TlaDeclared
     return [TlaAction(title, each, comment) for title, each in zip(titles, rounds, strict=True)]
 
 
-def _property(compiler: ActionCompiler, formula: Formula) -> Iterator[TlaDeclared]:
+def _property(setup: Setup, formula: Formula) -> Iterator[TlaDeclared]:
     """The parts of a property. All but the first have their place in their name, and those of one place a number."""
     seen: Counter[str] = Counter()
-    for number, each in enumerate(properties(formula.name, formula.node, formula.scope, compiler)):
+    parts = properties(formula.name, formula.node, formula.scope, setup.compiler, setup.behaviour.assumed)
+    for number, each in enumerate(parts):
         name = formula.name if not number else f"{formula.name}:{each.place.line}:{each.place.column}"
         seen[name] += 1
         name += f"#{seen[name]}" if seen[name] > 1 else ""

@@ -1,6 +1,7 @@
 """Takes temporal formulas apart: what ``SPECIFICATION`` names, and each ``PROPERTY``.
 
-A specification is initial predicates, one ``[][Next]_v``, and fairness. A property is taken apart at ``/\\`` and at
+A specification is initial predicates, one ``[][Next]_v``, fairness, and any other temporal formulas, which are assumed
+where a temporal property is judged. A property is taken apart at ``/\\`` and at
 ``\\A`` over a set that is the same in every state, also through the definitions that it names. So ``Other!Spec`` is an
 initial predicate, a property of steps, and fairness as a formula. Each part becomes the simplest thing that an engine
 judges: an invariant, a property of steps, or a temporal formula.
@@ -11,7 +12,7 @@ What a function takes for a state has a ``reader``, which compiled formulas read
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,12 +62,13 @@ class Fair:
 @dataclass(frozen=True)
 class Behaviour:
     """What a specification says of behaviours: ``initial`` predicates, the action ``next`` (None: nothing changes),
-    and fairness.
+    fairness, and what else is ``assumed`` of those that temporal properties are about.
     """
 
     initial: tuple[Piece, ...]
     next: Piece | None
     fairness: tuple[Fair, ...]
+    assumed: tuple[Formula, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,10 @@ class Judged:
 def behaviour(node: ast.Expression, scope: Scope, compiler: ActionCompiler) -> Behaviour:
     """What the formula of a specification says.
 
-    Raises :class:`fencepost.tla.errors.SpecificationError` for a part that is none of these, and for a second
-    ``[][Next]_v``.
+    Raises :class:`fencepost.tla.errors.SpecificationError` for a part that is none of these, for ``[]P`` of a state
+    predicate, and for a second ``[][Next]_v``.
     """
+    assumed: list[Formula] = []
     initial: list[Piece] = []
     steps: list[Piece] = []
     fairness: list[Fair] = []
@@ -99,15 +102,12 @@ def behaviour(node: ast.Expression, scope: Scope, compiler: ActionCompiler) -> B
         elif of is not None:
             steps.append(of)
         elif taking.is_temporal(piece):
-            raise SpecificationError(
-                "a specification is an initial predicate, one [][Next]_vars and fairness, and this is none of them",
-                operand.place,
-            )
+            assumed.append(taking.assumed(piece))
         else:
             initial.append(piece)
     if len(steps) > 1:
         raise SpecificationError("a specification has one [][Next]_vars, and this is another one", steps[1].node.place)
-    return Behaviour(tuple(initial), _action_of(steps[0]) if steps else None, tuple(fairness))
+    return Behaviour(tuple(initial), _action_of(steps[0]) if steps else None, tuple(fairness), tuple(assumed))
 
 
 def _action_of(piece: Piece) -> Piece:
@@ -115,13 +115,16 @@ def _action_of(piece: Piece) -> Piece:
     return piece.inside(piece.node.action)
 
 
-def properties(name: str, node: ast.Expression, scope: Scope, compiler: ActionCompiler) -> list[Judged]:
-    """The parts of the property ``name``, in the order of the text.
+def properties(
+    name: str, node: ast.Expression, scope: Scope, compiler: ActionCompiler, assumed: Sequence[Formula] = ()
+) -> list[Judged]:
+    """The parts of the property ``name``, in the order of the text. ``assumed``: what a specification says besides
+    fairness. Temporal formulas are judged of the behaviours for which this is true, and all other parts of all.
 
     Raises :class:`fencepost.tla.errors.SpecificationError` for what no engine judges, with its place.
     """
     taking = _Taking(compiler, f"property {name}")
-    return [taking.judged(piece) for piece in taking.conjuncts(Piece(unlabelled(node), scope))]
+    return [taking.judged(piece, assumed) for piece in taking.conjuncts(Piece(unlabelled(node), scope))]
 
 
 class _Taking:
@@ -329,7 +332,18 @@ class _Taking:
 
     # -- properties ---------------------------------------------------------------------------------------------------
 
-    def judged(self, piece: Piece) -> Judged:
+    def assumed(self, piece: Piece) -> Formula:
+        """A temporal conjunct of a specification. As in TLC, it is no invariant."""
+        operator, operands = self.operator(piece)
+        if operator == "[]" and not self.is_temporal(operands[0]):
+            raise SpecificationError(
+                "a specification cannot assume []P of a state predicate P: write P as a conjunct of the actions, or as"
+                " a CONSTRAINT",
+                piece.node.place,
+            )
+        return self.formula(piece)
+
+    def judged(self, piece: Piece, assumed: Sequence[Formula]) -> Judged:
         """A conjunct of a property, as what an engine judges."""
         place = piece.node.place
         square, (operator, operands) = self.square(piece), self.operator(piece)
@@ -337,6 +351,8 @@ class _Taking:
             return Judged("step_invariant", place, self.of_step(square))
         if operator == "[]" and not self.is_temporal(operands[0]):
             return Judged("invariant", place, self.of_state(operands[0]))
+        if assumed:
+            return Judged("temporal", place, formula=And(*assumed).implies(self.formula(piece)))
         return self._common(piece) or Judged("temporal", place, formula=self.formula(piece))
 
     def _common(self, piece: Piece) -> Judged | None:
