@@ -153,16 +153,25 @@ def test_walks_go_through_the_same_states(tmp_path: Path, looks: Callable[[int],
     assert not result.violations and result.error is None
 
 
-def test_another_process_gets_the_layout(tmp_path: Path) -> None:
-    model: Any = model_of(tmp_path, EXAMPLES["messages"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_another_process_gets_the_layout(tmp_path: Path, looks: Callable[[int], None], name: str) -> None:
+    looks(100)
+    model: Any = model_of(tmp_path, EXAMPLES[name])
     language = language_of(model)
     laid_out = language.for_search(model, Deadline())
     packed = language.packed(laid_out)
     assert packed is not None
     again: Any = language.unpacked(packed)
-    assert [slot.path for shape in again.shapes.values() for slot in shape.slots(())] == [
-        slot.path for shape in laid_out.shapes.values() for slot in shape.slots(())
+    rows = [
+        (state.fingerprint, [slot.path for slot in state.store.slots])
+        for state in (stepper.Stepper(each).initial_states()[0] for each in (again, laid_out))
     ]
+    assert rows[0] == rows[1]
+
+
+def test_checking_finds_the_same_states_in_other_processes(tmp_path: Path) -> None:
+    result = check(model_of(tmp_path, EXAMPLES["mixed"]), engine="embedded", checking=True)
+    assert counts(result) == EXAMPLES["mixed"].counts
 
 
 # -- values, beside plain ones -----------------------------------------------------------------------------------------

@@ -87,6 +87,10 @@ class Place(ABC):
     def universe(self, path: Path) -> Path | None:
         """The path of the universe that the slot at ``path`` is in, if it is in one."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process makes its own slots."""
+        return type(self), (self.path,)
+
 
 class Leaf(Place):
     """A value in one slot."""
@@ -177,6 +181,9 @@ class FunctionPlace(_Divided):
         self._kind = kind_of(next(iter(self.parts)))
         self._by_path = {code(key): part for key, part in self.parts.items()}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FunctionPlace, (self.path, self.parts)
+
     def part(self, argument: Value) -> Place | None:
         """The place of an argument. None if it is not in the domain."""
         found = self.parts.get(argument)
@@ -243,6 +250,9 @@ class Members(_Divided):
     absent: ClassVar[Any]
     """What a slot holds if its value is absent."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _settled, (type(self), self.path, [value for value, _ in self.settled])
+
     def slot(self, value: Value) -> Slot:
         """The slot of a value."""
         held = Held(value)
@@ -298,6 +308,12 @@ class Members(_Divided):
 
     def universe_of_part(self, path: Path) -> Path | None:
         return self.members
+
+
+def _settled(kind: type[Members], path: Path, values: list[Value]) -> Members:
+    made = kind(path)
+    made.settle(values)
+    return made
 
 
 class SetPlace(Members):
