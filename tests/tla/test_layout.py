@@ -119,6 +119,29 @@ def test_a_violation_is_found_at_the_same_depth(
     assert {slot.name for slot, _ in trace.states[-1].slots()} == {"now", "log", "seen", "table"}
 
 
+@pytest.mark.parametrize("engine", ["auto", "embedded"])
+def test_members_are_sorted_out_by_what_is_primed_too(
+    tmp_path: Path, looks: Callable[[int], None], engine: str
+) -> None:
+    looks(60)
+    text = r"""---- MODULE Spec ----
+EXTENDS Naturals
+VARIABLES x, sent, found
+Init == x = 0 /\ sent = {} /\ found = {}
+Send == \E n \in 1..4 : sent' = sent \cup {[n |-> n]} /\ UNCHANGED <<x, found>>
+Look == \E y \in 1..4 :
+  /\ x' = y
+  /\ \E m \in sent : m.n = x' /\ found' = {m}
+  /\ UNCHANGED sent
+Seen == \E y \in 1..4 : x' = y /\ found' = {m \in sent : m.n < x'} /\ UNCHANGED sent
+Next == Send \/ Look \/ Seen
+====
+"""
+    example = Example(text, "INIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n", (0, 0, 0))
+    plain = check(model_of(tmp_path, example), engine="reference")
+    assert counts(check(model_of(tmp_path, example), engine=engine)) == counts(plain)
+
+
 @pytest.mark.parametrize("most", [20, 2_000])
 def test_temporal_properties_are_judged_with_members_that_appear_late(
     tmp_path: Path, looks: Callable[[int], None], most: int

@@ -242,7 +242,6 @@ class Members(_Divided):
         self.settled: tuple[tuple[Value, Slot], ...] = ()
         """Values that were present in states that were looked at before the search, with their slots."""
         self._slots: dict[bytes, Slot] = {}
-        self._values: dict[int, Value] = {}
         self._order: tuple[int, Sequence[Slot], Pairs] = (0, (), ())
         self._sifted: dict[Any, Pairs] = {}
         self._settled: set[int] = set()
@@ -449,6 +448,7 @@ class Reader:
     __slots__ = ("_cursor", "_variables")
 
     unread: ClassVar[str] = "state"
+    """What it is in the key of a rule. A :class:`Writer` has none: its values are known without reading."""
 
     def __init__(self, variables: Sequence[Variable], cursor: GrowingCursor) -> None:
         self._variables = variables
@@ -462,8 +462,6 @@ class Writer:
     """The state that an action makes: its variables get their values one by one. ``prime`` follows their names in
     errors. The cursor gets them all in :meth:`finish`.
     """
-
-    unread: ClassVar[str] = "next state"
 
     def __init__(self, variables: Sequence[Variable], cursor: GrowingCursor, prime: str) -> None:
         self._variables = variables

@@ -34,18 +34,16 @@ class Loan:
 
     def __init__(self) -> None:
         self._of: list[Value] = []
-        self.is_taken = False
 
     def is_of(self, argument: Value) -> bool:
         return bool(self._of) and type(argument) is type(self._of[0]) and bool(argument == self._of[0])
 
     def take(self) -> Unread:
-        self.is_taken = True
         return UNREAD
 
     def keeps(self, rule: Callable[[Value], Value], argument: Value) -> bool:
         """Whether the rule gives what the function gives, so that the argument keeps its value."""
-        self._of, self.is_taken = [argument], False
+        self._of = [argument]
         try:
             return suppositions.without_reading(rule, argument, None) is UNREAD
         except (AttributeError, TypeError):
