@@ -371,6 +371,15 @@ def test_only_what_is_needed_is_read_and_only_what_changes_is_written() -> None:
     assert [slot for slot, _ in writes] == [place.slot(4)]
 
 
+def test_what_was_read_before_is_still_of_the_state() -> None:
+    place = SetPlace(("s",))
+    memory = Memory(place.universe)
+    put(place, memory, Set([1]))
+    of = place.get(memory)
+    assert of.size() == 1
+    assert suppositions.without_reading(lambda _: of.size() == 1, None, None) is None
+
+
 def test_an_error_counts_only_for_a_member() -> None:
     place = SetPlace(("s",))
     memory = Memory(place.universe)

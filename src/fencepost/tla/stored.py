@@ -160,6 +160,7 @@ class StoredSet(SetValue):
         return not any(True for _ in self.members())
 
     def explicit(self) -> Set:
+        suppositions.reads()
         try:
             return self._explicit
         except AttributeError:
@@ -299,6 +300,7 @@ class StoredFunction(FunctionValue):
         return UpdatedFunction(self, {argument: value})
 
     def explicit(self) -> Sequence | Function:
+        suppositions.reads()
         try:
             return self._explicit
         except AttributeError:
@@ -346,6 +348,7 @@ class StoredMap(FunctionValue):
         return UpdatedFunction(self, {}).extended(argument, value)
 
     def explicit(self) -> Sequence | Function:
+        suppositions.reads()
         try:
             return self._explicit
         except AttributeError:

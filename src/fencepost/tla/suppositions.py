@@ -41,6 +41,12 @@ def read(cursor: GrowingCursor, slot: Slot) -> Any:
     return cursor.read(slot)
 
 
+def reads() -> None:
+    """What follows depends on the state, even if the parts of it were read before. As :func:`ask` otherwise."""
+    if _open:
+        ask()
+
+
 def is_there(cursor: GrowingCursor, slot: Slot) -> bool:
     """Whether the slot of a member holds one."""
     held = read(cursor, slot)
