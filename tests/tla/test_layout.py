@@ -396,3 +396,18 @@ def test_an_error_counts_only_for_a_member() -> None:
     with pytest.raises(values.EvaluationError, match="two"):
         place.get(memory).some(broken_for_two)
     assert not suppositions._open
+
+
+@pytest.mark.parametrize("engine", ["auto", "embedded"])
+def test_a_member_that_appears_late_is_judged(tmp_path: Path, looks: Callable[[int], None], engine: str) -> None:
+    looks(8)
+    text = r"""---- MODULE Spec ----
+EXTENDS Naturals
+VARIABLES s, t
+Init == s = {} /\ t = 0
+Next == t < 40 /\ t' = t + 1 /\ s' = s \cup {t}
+Small == \A m \in s : m < 35
+====
+"""
+    example = Example(text, "INIT Init\nNEXT Next\nINVARIANT Small\nCHECK_DEADLOCK FALSE\n", (0, 0, 0))
+    assert len(check(model_of(tmp_path, example), engine=engine).must_violate("Small").states) == 37
