@@ -19,6 +19,7 @@ from fencepost.ledger.disk import storage
 from fencepost.ledger.disk.inspect import inspect
 from fencepost.ledger.disk.journal import framed
 from fencepost.ledger.disk.records import encode
+from fencepost.ledger.disk.reserve import LEAST
 from fencepost.ledger.disk.settings import StorageSettings
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.kernels.entries import EntryRows
@@ -274,7 +275,8 @@ def test_a_deleted_ledger_is_not_found_and_its_room_is_given_back(opened: Opened
 
 def test_a_disk_that_is_full_is_told_and_so_is_room_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = [0.5]
-    monkeypatch.setattr(OsFiles, "room", lambda self: Room(1_000, round(1_000 * (1 - usage[0]))))
+    total = 1_000 * LEAST
+    monkeypatch.setattr(OsFiles, "room", lambda self: Room(total, round(total * (1 - usage[0]))))
     driver = opened(disk_check_interval=10, disk_usage_threshold=0.95, disk_usage_lwm_threshold=0.9)
     for share, told in ((0.98, [True]), (0.95, [True]), (0.8, [True, False])):  # 2.5 % are the reserve
         usage[0] = share
