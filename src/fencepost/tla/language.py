@@ -63,7 +63,7 @@ class Tla(Language):
     def for_search(self, model: TlaModel, deadline: Any) -> TlaModel:
         if "" in model.coarse:
             return model.whole
-        states, is_complete = layout.look(Stepper(model, invariants=["none"], deadline=deadline))
+        states, is_complete = layout.look(Stepper(model, invariants=["none"], deadline=deadline), layout.FIRST_LOOK)
         if is_complete or not states:
             return model
         return model.laid_out(layout.chosen(states, model.shapes, model.coarse))

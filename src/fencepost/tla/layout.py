@@ -41,7 +41,7 @@ MOST_ARGUMENTS = 256
 """A function with more arguments than this is one slot."""
 
 
-def look(stepper: Stepper, most: int = FIRST_LOOK) -> tuple[list[State], bool]:
+def look(stepper: Stepper, most: int) -> tuple[list[State], bool]:
     """Some states that can be reached, and whether they are all. The same ones in every run. ``most``: evaluations."""
     looking = _Looking(stepper, most)
     try:
@@ -72,7 +72,7 @@ class _Looking:
         self._rows = dict.fromkeys(self._starts)
         waiting = [*self._rows]
         for row in waiting:
-            if len(self._rows) >= NEAR or self.stepper.evaluations > FIRST_LOOK // 2:
+            if len(self._rows) >= NEAR or self.stepper.evaluations > self.most // 2:
                 return
             for action in self._actions if self._is_inside(row) else []:
                 for after in self._after(row, action):
