@@ -24,7 +24,7 @@ from typing import Any, ClassVar, cast
 from fencepost.language.context import UNSET, Cursor, GrowingCursor, Looking, Sieve, Slot
 from fencepost.language.fields import Shape
 from fencepost.tla.held import Held
-from fencepost.tla.stored import Loan, StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
+from fencepost.tla.stored import Loan, Stored, StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
 from fencepost.tla.suppositions import is_known, is_there, key_of, read, supposed
 from fencepost.tla.values import (
     EvaluationError,
@@ -157,9 +157,21 @@ class _Divided(Place):
     def fits(self, value: Value) -> bool:
         """Whether the value has these parts."""
 
-    @abstractmethod
     def put_parts(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
         """As :meth:`put`, for a value that fits."""
+        base = value.base if isinstance(value, UpdatedFunction | UpdatedSet) else value
+        if not isinstance(base, Stored) or not base.lies_in(self, cursor):
+            self.put_whole(cursor, value, writes)
+        elif base is not value:
+            self.put_changes(cursor, value, writes)
+
+    @abstractmethod
+    def put_whole(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        """As :meth:`put_parts`, for a value that lies elsewhere."""
+
+    @abstractmethod
+    def put_changes(self, cursor: GrowingCursor, value: Any, writes: Writes) -> None:
+        """As :meth:`put_parts`, for what differs from the value that lies here."""
 
     @abstractmethod
     def clear_parts(self, cursor: GrowingCursor, writes: Writes) -> None:
@@ -201,13 +213,11 @@ class FunctionPlace(_Divided):
         of = value.domain()
         return kind_of_members(of) is self._kind and bool(of == self.domain)
 
-    def put_parts(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
-        if isinstance(value, StoredFunction) and value.place is self and value.cursor is cursor:
-            return
-        if isinstance(value, UpdatedFunction) and value.base.place is self and value.base.cursor is cursor:
-            for key, of in value.changes.items():
-                self.parts[key].put(cursor, of, writes)
-            return
+    def put_changes(self, cursor: GrowingCursor, value: UpdatedFunction, writes: Writes) -> None:
+        for key, of in value.changes.items():
+            self.parts[key].put(cursor, of, writes)
+
+    def put_whole(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
         for key, part in self.parts.items():
             if not (isinstance(value, LazyFunction) and value.keeps(self.loan, key)):
                 part.put(cursor, value.apply(key), writes)
@@ -302,8 +312,13 @@ class Members(_Divided):
             self._sifted = {}
         return pairs
 
+    def put_contents(self, cursor: GrowingCursor, contents: Mapping[Slot, Any], writes: Writes) -> None:
+        """Add to ``writes`` these contents, and that all other values are absent."""
+        writes += [(slot, self.absent) for slot in cursor.universe(self.members) if slot not in contents]
+        writes += contents.items()
+
     def clear_parts(self, cursor: GrowingCursor, writes: Writes) -> None:
-        writes += [(slot, self.absent) for slot in cursor.universe(self.members)]
+        self.put_contents(cursor, {}, writes)
 
     def universe_of_part(self, path: Path) -> Path | None:
         return self.members
@@ -326,17 +341,12 @@ class SetPlace(Members):
     def fits(self, value: Value) -> bool:
         return isinstance(value, SetValue)
 
-    def put_parts(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
-        if isinstance(value, StoredSet) and value.place is self and value.cursor is cursor:
-            return
-        if isinstance(value, UpdatedSet) and value.base.place is self and value.base.cursor is cursor:
-            writes += [(self.slot(each), True) for each in value.added.items]
-            writes += [(self.slot(each), False) for each in value.removed]
-            return
-        whole = value.explicit()
-        members = {self.slot(each) for each in whole.items}
-        writes += [(slot, False) for slot in cursor.universe(self.members) if slot not in members]
-        writes += [(slot, True) for slot in members]
+    def put_changes(self, cursor: GrowingCursor, value: UpdatedSet, writes: Writes) -> None:
+        writes += [(self.slot(each), True) for each in value.added.items]
+        writes += [(self.slot(each), False) for each in value.removed]
+
+    def put_whole(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        self.put_contents(cursor, {self.slot(each): True for each in value.explicit().items}, writes)
 
 
 class MapPlace(Members):
@@ -350,23 +360,17 @@ class MapPlace(Members):
     def fits(self, value: Value) -> bool:
         return isinstance(value, FunctionValue)
 
-    def put_parts(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
-        if isinstance(value, StoredMap) and value.place is self and value.cursor is cursor:
-            return
-        if isinstance(value, UpdatedFunction) and value.base.place is self and value.base.cursor is cursor:
-            writes += [(self.slot(key), Held(of)) for key, of in value.changes.items()]
-            return
-        if isinstance(value, LazyFunction):
-            domain = value.domain()
-            if isinstance(domain, StoredSet) and domain.place is self and domain.cursor is cursor:
-                self._put_changes(cursor, value, writes)
-                return
-        whole = dict(value.explicit().items())
-        slots = {self.slot(key): of for key, of in whole.items()}
-        writes += [(slot, UNSET) for slot in cursor.universe(self.members) if slot not in slots]
-        writes += [(slot, Held(of)) for slot, of in slots.items()]
+    def put_changes(self, cursor: GrowingCursor, value: UpdatedFunction, writes: Writes) -> None:
+        writes += [(self.slot(key), Held(of)) for key, of in value.changes.items()]
 
-    def _put_changes(self, cursor: GrowingCursor, value: LazyFunction, writes: Writes) -> None:
+    def put_whole(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
+        domain = value.domain() if isinstance(value, LazyFunction) else None
+        if isinstance(domain, StoredSet) and domain.lies_in(self, cursor):
+            self._put_rule(cursor, value, writes)
+        else:
+            self.put_contents(cursor, {self.slot(key): Held(of) for key, of in value.explicit().items()}, writes)
+
+    def _put_rule(self, cursor: GrowingCursor, value: Any, writes: Writes) -> None:
         """Write what a function over the same domain changes."""
 
         def changes(key: Value) -> bool:

@@ -380,12 +380,8 @@ class _Derived(_Formed):
     def members(self) -> Iterator[Value]:
         return self.explicit().members()
 
-    def explicit(self) -> Set:
-        try:
-            return self._explicit
-        except AttributeError:
-            self._explicit = Set(tuple(self.found()))
-            return self._explicit
+    def written_out(self) -> Set:
+        return Set(tuple(self.found()))
 
     def found(self) -> Iterator[Value]:
         """The members in any order, some perhaps twice."""
@@ -393,9 +389,6 @@ class _Derived(_Formed):
 
     def is_empty(self) -> bool:
         return next(self.found(), None) is None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.explicit().__reduce__()
 
 
 class _Union(_Derived):

@@ -16,7 +16,7 @@ from fencepost.tla import suppositions
 from fencepost.tla.values import (
     UNREAD,
     Function,
-    FunctionValue,
+    ImplicitFunction,
     Sequence,
     Set,
     SetValue,
@@ -84,24 +84,51 @@ class Members(Protocol):
     def is_settled(self, slot: Slot) -> bool: ...
 
 
-# -- sets --------------------------------------------------------------------------------------------------------------
+class Stored:
+    """A value that lies in a place, in the state of a cursor."""
 
+    __slots__ = ()
 
-class StoredSet(SetValue):
-    """A set with a slot for each value that has ever been a member: a set variable, or the domain of a map."""
-
-    __slots__ = ("cursor", "place")
-
-    is_stored: ClassVar[bool] = True
-
-    def __init__(self, place: Members, cursor: GrowingCursor) -> None:
-        self.place = place
-        self.cursor = cursor
+    place: Any
+    cursor: GrowingCursor
 
     @property
     def unread(self) -> Any:
         """What it is as long as it is not read. See :func:`fencepost.tla.suppositions.key_of`."""
         return type(self), id(self.place)
+
+    def lies_in(self, place: object, cursor: GrowingCursor) -> bool:
+        """Whether it is the value of this place in the state of this cursor."""
+        return self.place is place and self.cursor is cursor
+
+
+# -- sets --------------------------------------------------------------------------------------------------------------
+
+
+class _SetByCondition(SetValue):
+    """A set that finds the members for which a condition is true without being enumerated."""
+
+    __slots__ = ()
+
+    is_stored: ClassVar[bool] = True
+
+    def some(self, rule: Condition, sifting: Condition | None = None) -> bool:
+        return any(True for _ in self.those(rule, sifting))
+
+    def every(self, rule: Condition) -> bool:
+        return not self.some(lambda value: not rule(value))
+
+
+class StoredSet(Stored, _SetByCondition):
+    """A set with a slot for each value that has ever been a member: a set variable, or the domain of a map."""
+
+    __slots__ = ("cursor", "place")
+
+    place: Members
+
+    def __init__(self, place: Members, cursor: GrowingCursor) -> None:
+        self.place = place
+        self.cursor = cursor
 
     def candidates(self, rule: Condition | None = None) -> Sequences[tuple[Value, Slot]]:
         """What may be a member, in TLC's order, without what the rule sorts out. The rule is true of no other one."""
@@ -117,12 +144,6 @@ class StoredSet(SetValue):
         for value, slot in self.candidates():
             if suppositions.is_there(self.cursor, slot):
                 yield value
-
-    def some(self, rule: Condition, sifting: Condition | None = None) -> bool:
-        return any(True for _ in self.those(rule, sifting))
-
-    def every(self, rule: Condition) -> bool:
-        return not self.some(lambda value: not rule(value))
 
     def those(self, rule: Condition, sifting: Condition | None = None) -> Iterator[Value]:
         for value, slot in self.candidates(sifting or rule):
@@ -161,11 +182,7 @@ class StoredSet(SetValue):
 
     def explicit(self) -> Set:
         suppositions.reads()
-        try:
-            return self._explicit
-        except AttributeError:
-            self._explicit = Set.sorted(tuple(self.members()))
-            return self._explicit
+        return super().explicit()
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -178,9 +195,6 @@ class StoredSet(SetValue):
         return not self.without(frozenset(members)).some(lambda value: True)
 
     __hash__ = SetValue.__hash__
-
-    def __reduce__(self) -> tuple[type[Set], tuple[tuple[Value, ...]]]:
-        return self.explicit().__reduce__()
 
 
 class Candidates(Sequences[Value]):
@@ -203,12 +217,10 @@ class Candidates(Sequences[Value]):
         return value
 
 
-class UpdatedSet(SetValue):
+class UpdatedSet(_SetByCondition):
     """A stored set with ``added`` members, and without those in ``removed``."""
 
     __slots__ = ("added", "base", "removed")
-
-    is_stored: ClassVar[bool] = True
 
     def __init__(self, base: StoredSet, added: Set, removed: frozenset[Value]) -> None:
         self.base = base
@@ -222,12 +234,6 @@ class UpdatedSet(SetValue):
 
     def members(self) -> Iterator[Value]:
         return self.explicit().members()
-
-    def some(self, rule: Condition, sifting: Condition | None = None) -> bool:
-        return any(True for _ in self.those(rule))
-
-    def every(self, rule: Condition) -> bool:
-        return not self.some(lambda value: not rule(value))
 
     def those(self, rule: Condition, sifting: Condition | None = None) -> Iterator[Value]:
         apart = self.removed | self.added.items
@@ -248,41 +254,37 @@ class UpdatedSet(SetValue):
     def is_empty(self) -> bool:
         return not self.added.items and not self.some(lambda value: True)
 
-    def explicit(self) -> Set:
-        try:
-            return self._explicit
-        except AttributeError:
-            kept = Set(tuple(self.base.those(lambda value: value not in self.removed)))
-            self._explicit = kept.union(self.added)
-            return self._explicit
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, SetValue) and self.explicit() == other.explicit())
-
-    __hash__ = SetValue.__hash__
-
-    def __reduce__(self) -> tuple[type[Set], tuple[tuple[Value, ...]]]:
-        return self.explicit().__reduce__()
+    def written_out(self) -> Set:
+        kept = Set(tuple(self.base.those(lambda value: value not in self.removed)))
+        return kept.union(self.added)
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
-class StoredFunction(FunctionValue):
-    """A function with a place for each of its arguments."""
+class FunctionInState(Stored, ImplicitFunction):
+    """A function that lies in a state."""
 
-    __slots__ = ("_explicit", "cursor", "place")
+    __slots__ = ("cursor", "place")
 
-    _explicit: Sequence | Function
-
-    def __init__(self, place: Parts, cursor: GrowingCursor) -> None:
+    def __init__(self, place: Any, cursor: GrowingCursor) -> None:
         self.place = place
         self.cursor = cursor
 
-    @property
-    def unread(self) -> Any:
-        """What it is as long as it is not read. See :func:`fencepost.tla.suppositions.key_of`."""
-        return type(self), id(self.place)
+    def replaced(self, argument: Value, value: Value) -> UpdatedFunction:
+        return UpdatedFunction(self, {argument: value})
+
+    def explicit(self) -> Sequence | Function:
+        suppositions.reads()
+        return super().explicit()
+
+
+class StoredFunction(FunctionInState):
+    """A function with a place for each of its arguments."""
+
+    __slots__ = ()
+
+    place: Parts
 
     def apply(self, argument: Value) -> Value:
         part = self.place.part(argument)
@@ -296,36 +298,13 @@ class StoredFunction(FunctionValue):
     def is_defined_for(self, argument: Value) -> bool:
         return self.place.part(argument) is not None or self.explicit().is_defined_for(argument)
 
-    def replaced(self, argument: Value, value: Value) -> UpdatedFunction:
-        return UpdatedFunction(self, {argument: value})
 
-    def explicit(self) -> Sequence | Function:
-        suppositions.reads()
-        try:
-            return self._explicit
-        except AttributeError:
-            self._explicit = function({key: part.get(self.cursor) for key, part in self.place.parts.items()})
-            return self._explicit
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return self.explicit().__reduce__()
-
-
-class StoredMap(FunctionValue):
+class StoredMap(FunctionInState):
     """A function whose arguments come and go. It has a slot for each that ever was in its domain."""
 
-    __slots__ = ("_explicit", "cursor", "place")
+    __slots__ = ()
 
-    _explicit: Sequence | Function
-
-    def __init__(self, place: Members, cursor: GrowingCursor) -> None:
-        self.place = place
-        self.cursor = cursor
-
-    @property
-    def unread(self) -> Any:
-        """What it is as long as it is not read. See :func:`fencepost.tla.suppositions.key_of`."""
-        return type(self), id(self.place)
+    place: Members
 
     def apply(self, argument: Value) -> Value:
         if self.place.loan.is_of(argument):
@@ -340,35 +319,19 @@ class StoredMap(FunctionValue):
     def is_defined_for(self, argument: Value) -> bool:
         return self.domain().has(argument)
 
-    def replaced(self, argument: Value, value: Value) -> UpdatedFunction:
-        return UpdatedFunction(self, {argument: value})
-
     def extended(self, argument: Value, value: Value) -> UpdatedFunction:
         """The function with a value for an argument that may not be in its domain."""
         return UpdatedFunction(self, {}).extended(argument, value)
 
-    def explicit(self) -> Sequence | Function:
-        suppositions.reads()
-        try:
-            return self._explicit
-        except AttributeError:
-            self._explicit = function({key: self.apply(key) for key in self.domain().members()})
-            return self._explicit
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return self.explicit().__reduce__()
-
-
-class UpdatedFunction(FunctionValue):
+class UpdatedFunction(ImplicitFunction):
     """A stored function with other values for some arguments. ``added``: those that may not be in its domain."""
 
-    __slots__ = ("_explicit", "added", "base", "changes")
-
-    _explicit: Sequence | Function
+    __slots__ = ("added", "base", "changes")
 
     def __init__(
         self,
-        base: StoredFunction | StoredMap,
+        base: FunctionInState,
         changes: Mapping[Value, Value],
         added: frozenset[Value] = frozenset(),
     ) -> None:
@@ -404,16 +367,9 @@ class UpdatedFunction(FunctionValue):
         """The function with a value for an argument that may not be in its domain."""
         return UpdatedFunction(self.base, {**self.changes, argument: value}, self.added | {argument})
 
-    def explicit(self) -> Sequence | Function:
-        try:
-            return self._explicit
-        except AttributeError:
-            kept = {key: self.base.apply(key) for key in self.base.domain().members() if key not in self.changes}
-            whole = {**kept, **self.changes}
-            if self.added:
-                Set(tuple(whole))  # raises if TLC does not compare the arguments
-            self._explicit = function(whole)
-            return self._explicit
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return self.explicit().__reduce__()
+    def written_out(self) -> Sequence | Function:
+        kept = {key: self.base.apply(key) for key in self.base.domain().members() if key not in self.changes}
+        whole = {**kept, **self.changes}
+        if self.added:
+            Set(tuple(whole))  # raises if TLC does not compare the arguments
+        return function(whole)

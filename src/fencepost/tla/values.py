@@ -174,12 +174,16 @@ class SetValue:
         return filter(rule, self.members())
 
     def explicit(self) -> Set:
-        """The set written out. Raises as :meth:`members`."""
+        """The set written out, which is done once. Raises as :meth:`members`."""
         try:
             return self._explicit
         except AttributeError:
-            self._explicit = Set.sorted(tuple(self.members()))
+            self._explicit = self.written_out()
             return self._explicit
+
+    def written_out(self) -> Set:
+        """Works out what :meth:`explicit` keeps."""
+        return Set.sorted(tuple(self.members()))
 
     def text(self) -> str:
         """The set in TLA+."""
@@ -206,6 +210,9 @@ class SetValue:
 
     def __hash__(self) -> int:
         return hash(self.explicit())
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return self.explicit().__reduce__()
 
     def __repr__(self) -> str:
         return self.text()
@@ -757,10 +764,32 @@ class Function(FunctionValue):
         return (Function, (self.mapping,))
 
 
-class LazyFunction(FunctionValue):
+class ImplicitFunction(FunctionValue):
+    """A function whose values are worked out one by one, and which is written out once if it is needed as a whole."""
+
+    __slots__ = ("_explicit",)
+
+    _explicit: Sequence | Function
+
+    def explicit(self) -> Sequence | Function:
+        try:
+            return self._explicit
+        except AttributeError:
+            self._explicit = self.written_out()
+            return self._explicit
+
+    def written_out(self) -> Sequence | Function:
+        """Works out what :meth:`explicit` keeps."""
+        return function({each: self.apply(each) for each in self.domain().members()})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.explicit().__reduce__()
+
+
+class LazyFunction(ImplicitFunction):
     """``[x \\in domain |-> rule(x)]``, whose values are worked out when they are asked for, each once."""
 
-    __slots__ = ("_domain", "_explicit", "_known", "rule")
+    __slots__ = ("_domain", "_known", "rule")
 
     def __init__(self, domain: SetValue, rule: Callable[[Value], Value]) -> None:
         self._domain = domain
@@ -792,16 +821,6 @@ class LazyFunction(FunctionValue):
         made = LazyFunction(self._domain, self.rule)
         made._known = {**self._known, (type(argument) is bool, argument): value}
         return made
-
-    def explicit(self) -> Sequence | Function:
-        try:
-            return self._explicit
-        except AttributeError:
-            self._explicit: Sequence | Function = function({each: self.apply(each) for each in self._domain.members()})
-            return self._explicit
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.explicit().__reduce__()
 
 
 EMPTY = Sequence()
