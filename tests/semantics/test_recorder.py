@@ -74,6 +74,7 @@ def shape(tree: Branch, stepper: Stepper) -> Any:
         )
     if isinstance(tree, Fork):
         return [shape(branch, stepper) for branch in tree.branches]
+    assert isinstance(tree, Leaf)
     return tuple((o.choices, written(stepper, o)) for o in tree.outcomes)
 
 

@@ -7,10 +7,11 @@ from fencepost.semantics.roots import MAPPING, PREDICATE, PROPERTIES, STEP_PREDI
 from fencepost.semantics.state import Outgrown, State, ValueTable
 from fencepost.semantics.stepper import Stepper
 from fencepost.semantics.symmetry import Symmetry
-from fencepost.semantics.trees import Branch, Fork, Leaf, Outcome, Read
+from fencepost.semantics.trees import NO_BRANCH, Branch, Fork, Leaf, Outcome, Read, Rest
 
 __all__ = [
     "MAPPING",
+    "NO_BRANCH",
     "PREDICATE",
     "PROPERTIES",
     "STEP_PREDICATE",
@@ -25,6 +26,7 @@ __all__ = [
     "Outgrown",
     "Promise",
     "Read",
+    "Rest",
     "Root",
     "State",
     "Stepper",

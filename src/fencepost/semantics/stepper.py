@@ -38,7 +38,7 @@ from fencepost.semantics.roots import (
 )
 from fencepost.semantics.slots import CHANGE
 from fencepost.semantics.state import Outgrown, State, ValueTable
-from fencepost.semantics.trees import Branch, Outcome, outcome_of, tree_of
+from fencepost.semantics.trees import Branch, Outcome, Recorded, outcome_of, tree_of
 from fencepost.semantics.views import picked_parts
 
 if TYPE_CHECKING:
@@ -177,14 +177,20 @@ class Stepper:
         return list(states.values())
 
     def evaluate(
-        self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+        self,
+        root: Root,
+        ids: Sequence[int],
+        after: Sequence[int] | None = None,
+        change: int | None = None,
+        recorded: Recorded | None = None,
     ) -> Branch:
         """The decision tree of ``root`` in the state ``ids`` (and, for a step property, its successor ``after``).
 
-        ``change``: for a refinement, the number of the step's change, which its tree then reads first. Raises
-        :class:`fencepost.ProtocolRaised` if the author's Python raises, or breaks a rule of the language.
+        ``change``: for a refinement, the number of the step's change, which its tree then reads first. ``recorded``:
+        the ways that need not be in the tree. Raises :class:`fencepost.ProtocolRaised` if the author's Python raises,
+        or breaks a rule of the language.
         """
-        paths = list(self._paths(root, ids, after, change))
+        paths = list(self._paths(root, ids, after, change, recorded))
         try:
             return tree_of(paths, 0, ids)
         except FencepostError as error:
@@ -224,12 +230,18 @@ class Stepper:
         return self.store.normal(row)
 
     def _paths(
-        self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+        self,
+        root: Root,
+        ids: Sequence[int],
+        after: Sequence[int] | None = None,
+        change: int | None = None,
+        recorded: Recorded | None = None,
     ) -> Iterator[Path]:
         if root.index < 0:
             yield from self._ways(root, ids, after, change)
             return
-        grown = -1
+        grown = self.store.grown
+        found = list(self._ways(root, ids, after, change, recorded))
         while grown != self.store.grown:
             # Ways that were tried before a universe grew need not agree with those after it.
             grown = self.store.grown
@@ -237,14 +249,21 @@ class Stepper:
         yield from found
 
     def _ways(
-        self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+        self,
+        root: Root,
+        ids: Sequence[int],
+        after: Sequence[int] | None = None,
+        change: int | None = None,
+        recorded: Recorded | None = None,
     ) -> Iterator[Path]:
-        script: list[int] = []
+        script = None if recorded is None else recorded.first_missing()
+        if script is None:  # with all of them recorded, there are too many
+            script, recorded = [], None
         options: list[Sequence[Value]] = []
         for _ in range(MAX_WAYS if root.index >= 0 else MAX_STARTS):
             path = self._run(root, ids, after, script, options, change)
             yield path
-            following = next_script([(options, taken) for what, options, taken in path.trail if what == "choose"])
+            following = _following(path, recorded)
             if following is None:
                 return
             script = following
@@ -452,3 +471,15 @@ def _temporal_truth(root: Root, verdict: Any) -> bool:
 def _nothing(result: Any) -> None:
     if isinstance(result, (Generator, Coroutine)):
         raise Misbehaved("did not run: an action is an ordinary method, without yield and without async")
+
+
+def _following(path: Path, recorded: Recorded | None) -> list[int] | None:
+    """The choices that begin the next way after this one which was not recorded. None if there is none."""
+    choices = [(options, taken) for what, options, taken in path.trail if what == "choose"]
+    script = next_script(choices)
+    while script is not None and recorded is not None:
+        missing = recorded.first_missing(script)
+        if missing is not None:
+            return missing
+        script = next_script([(options, taken) for (options, _), taken in zip(choices, script, strict=False)])
+    return script

@@ -1,14 +1,16 @@
 """The record of an evaluation as a decision tree: one path through its reads, and every combination of its choices.
 
 A tree is a chain of :class:`Read`, then a :class:`Fork` whose branches read on differently, or a :class:`Leaf` with the
-outcomes.
+outcomes. Where an earlier evaluation recorded some of the combinations, only the others are evaluated: then a
+:class:`Rest` of a fork takes its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.errors import Misbehaved
 from fencepost.language.context import Event
@@ -55,12 +57,36 @@ class Read:
 
 @dataclass
 class Fork:
-    """A choice whose options read on. Every branch is taken."""
+    """A choice whose options read on. Every branch is taken. ``branch_of``: the number of each option's branch, or
+    NO_BRANCH. Options that read nothing more share the last one.
+    """
 
     branches: list[Branch]
+    branch_of: tuple[int, ...]
 
 
-Branch = Read | Fork | Leaf
+NO_BRANCH = -1
+"""For an option that is not enabled, and reads nothing to tell."""
+
+
+@dataclass
+class Rest:
+    """The part of a fork that was not recorded before. ``branches``: of the options that were evaluated, by number."""
+
+    options: int
+    branches: dict[int, Branch]
+
+
+Branch = Read | Fork | Rest | Leaf
+
+
+class Recorded(Protocol):
+    """What was recorded of the ways of a root through its choices in one state."""
+
+    def first_missing(self, choices: Sequence[int] = ()) -> list[int] | None:
+        """Choices, by number, that no way recorded so far begins with: the first after these. None if there are
+        none.
+        """
 
 
 def outcome_of(path: Path, ids: Sequence[int]) -> Outcome:
@@ -80,11 +106,10 @@ def _entry(path: Path, depth: int) -> tuple[Any, ...]:
 def tree_of(paths: list[Path], depth: int, ids: Sequence[int]) -> Branch:
     """The tree of evaluations whose first ``depth`` trail entries agree, apart from choices."""
     first = paths[0]
-    if len(paths) == 1:
+    if len(paths) == 1 and all(what == "read" for what, _, _ in first.trail[depth:]):
         alone: Branch = Leaf([outcome_of(first, ids)] if first.enabled else [])
-        for what, subject, value in reversed(first.trail[depth:]):
-            if what == "read":
-                alone = Read(subject, value, alone)
+        for _, subject, value in reversed(first.trail[depth:]):
+            alone = Read(subject, value, alone)
         return alone
     shared = depth
     while True:
@@ -107,14 +132,20 @@ def tree_of(paths: list[Path], depth: int, ids: Sequence[int]) -> Branch:
 def _forked(paths: list[Path], depth: int, ids: Sequence[int]) -> Branch:
     """The tree of evaluations that take different options at trail entry ``depth``, a choice."""
     subject = paths[0].trail[depth][1]
-    options: list[list[Path]] = [[] for _ in range(subject)]
+    options: dict[int, list[Path]] = {}
     for path in paths:
-        options[path.trail[depth][2]].append(path)
-    branches = [tree_of(option, depth + 1, ids) for option in options]
+        options.setdefault(path.trail[depth][2], []).append(path)
+    by_option = {option: tree_of(of, depth + 1, ids) for option, of in options.items()}
+    if len(by_option) < subject:
+        return Rest(subject, by_option)
+    branches = [by_option[option] for option in range(subject)]
     # Options that read nothing more end here, in one leaf. The others become branches of a fork.
     ended = [b for b in branches if isinstance(b, Leaf)]
     going_on: list[Branch] = [b for b in branches if not isinstance(b, Leaf)]
     joined = Leaf([outcome for leaf in ended for outcome in leaf.outcomes])
     if not going_on:
         return joined
-    return Fork([*going_on, joined] if joined.outcomes else going_on)
+    numbers = count()
+    rest = len(going_on) if joined.outcomes else NO_BRANCH
+    branch_of = tuple(rest if isinstance(each, Leaf) else next(numbers) for each in branches)
+    return Fork([*going_on, joined] if joined.outcomes else going_on, branch_of)

@@ -91,6 +91,30 @@ def test_ways_through_nested_choices_have_room_where_states_are_expanded() -> No
     assert agree(Nested(outer=30, inner=40), workers=2)["complete"]
 
 
+class Switches(Protocol):
+    """Each option reads a part of the state of its own, and those that are on make a second choice."""
+
+    switches: int = constant(6)
+    on: Any = per_key(lambda p: range(p.switches), 0)
+
+    @action
+    def turn(self) -> None:
+        switch = one_of(range(self.switches))
+        require(self.on[switch] < 3)
+        if self.on[switch]:
+            self.on[switch] = one_of([0, self.on[switch] + 1])
+        else:
+            self.on[switch] = 1
+
+
+def test_only_ways_that_were_not_recorded_are_evaluated() -> None:
+    agree(Switches(switches=4), workers=2)
+    result = fencepost.check(Switches(), engine="embedded", deadlock=False, workers=1)
+    assert result.distinct_states == 4**6
+    # A switch that is off has one way, one at 1 or 2 has two, one at 3 has none. All are off at first.
+    assert result.evaluations == 1 + 6 * (1 + 2 + 2 + 1)
+
+
 def test_a_set_is_put_in_order_once_for_all_ways_that_choose_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ordered: list[int] = []
 

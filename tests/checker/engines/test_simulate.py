@@ -75,7 +75,7 @@ def leaves(branch: Branch) -> Iterator[Leaf]:
     elif isinstance(branch, Fork):
         for part in branch.branches:
             yield from leaves(part)
-    else:
+    elif isinstance(branch, Leaf):
         yield branch
 
 

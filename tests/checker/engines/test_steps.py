@@ -28,7 +28,7 @@ def ways(
     elif isinstance(tree, Fork):
         for branch in tree.branches:
             yield from ways(branch, reads)
-    else:
+    elif isinstance(tree, Leaf):
         for outcome in tree.outcomes:
             yield reads, outcome
 

@@ -8,6 +8,7 @@ choices, so that a path can be reported afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.programs import Programs
 from fencepost.checker.liveness.graph import mask
 from fencepost.errors import READ_OTHERWISE, SystemFailure
-from fencepost.semantics import Branch, Fork, Leaf, Outcome, Read, Stepper, Symmetry
+from fencepost.semantics import NO_BRANCH, Branch, Fork, Leaf, Outcome, Read, Rest, Stepper, Symmetry
 from fencepost.semantics.roots import MAPPING, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, reads_after, reads_of, slot_of_step
 from fencepost.semantics.state import LOW, Outgrown
@@ -119,6 +120,9 @@ class Tables:
         self.most_leaves, self.most_outcomes = [0] * roots, [0] * roots
         self.below: dict[int, tuple[int, int]] = {}
         """The most leaves and outcomes of one state below a fork, and below the cell of each of its options."""
+        self.branch_of: dict[int, tuple[int, ...]] = {}
+        """The number of each option's branch, by the fork in the pool."""
+        self._branches: dict[tuple[int, ...], tuple[int, ...]] = {}  # each one once
         self.same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
         """The outcomes by their effect, without what a view hides."""
         self._alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], int] = {}
@@ -297,6 +301,14 @@ class Tables:
                 if held in (encoding.MISS, encoding.PENDING):
                     self._put(cell, self._leaf(root, branch, known, within))
                 return
+            if isinstance(branch, Rest):
+                branch_of = self.branch_of.get(held, ())
+                if len(branch_of) != branch.options:
+                    raise SystemFailure(f"{self.stepper.roots[root].title} {READ_OTHERWISE}", "checking")
+                for option, part in branch.branches.items():
+                    at = encoding.node_cell(held, branch_of[option])
+                    self._insert(at, part, root, dict(known), read, (*within, (held, at)), rows)
+                return
             first = encoding.fork_test(len(branch.branches)) if isinstance(branch, Fork) else branch.slot
             if held > 0 and pool[held] != first:
                 raise SystemFailure(f"{self.stepper.roots[root].title} {READ_OTHERWISE}", "checking")
@@ -305,6 +317,7 @@ class Tables:
                 if held <= 0:
                     held = self._new_node(first, len(branch.branches))
                     self._put(cell, held)
+                    self.branch_of[held] = self._branches.setdefault(branch.branch_of, branch.branch_of)
                 for option, part in enumerate(branch.branches):
                     at = encoding.node_cell(held, option)
                     self._insert(at, part, root, dict(known), read, (*within, (held, at)), rows)
@@ -578,7 +591,9 @@ class Tables:
         """
         after = self.successor(ids, step) if step >= 0 else None
         change = int(self.change[step]) if self.refines[root] else None
-        self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change), ids, after)
+        self._grow()
+        recorded = _Recorded(self, root, ids) if root in self.forks and not self.stepper.checking else None
+        self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change, recorded), ids, after)
 
     def rows(self, states: Sequence[Sequence[int]]) -> Array:
         """States, as value numbers slot by slot, packed into rows."""
@@ -596,6 +611,54 @@ class Tables:
             after.extend([0] * (slot + 1 - len(after)))
             after[slot] = int(self.write_value[k])
         return after
+
+
+class _Recorded:
+    """The ways of a root through its choices that its master trie has for one state."""
+
+    def __init__(self, tables: Tables, root: int, ids: Sequence[int]) -> None:
+        self.tables = tables
+        self.root = root
+        self.ids = ids
+
+    def first_missing(self, choices: Sequence[int] = ()) -> list[int] | None:
+        """The first choices after these that none of its ways begins with."""
+        if self._has(choices):
+            return None
+        found = list(choices)
+        while self._next(self._after(found)) > 0:
+            found.append(next(each for each in count() if not self._has([*found, each])))
+        return found
+
+    def _has(self, choices: Sequence[int]) -> bool:
+        """Whether it has every way that begins with these choices."""
+        left, pool = [self._after(choices)], self.tables.pool.data
+        while left:
+            word = self._next(left.pop())
+            if word in (encoding.MISS, encoding.PENDING):
+                return False
+            if word > 0:
+                left += pool[encoding.node_cell(word, 0) : encoding.node_cell(word, pool[encoding.node_room(word)])]
+        return True
+
+    def _after(self, choices: Sequence[int]) -> int:
+        """The word after these choices."""
+        word = int(self.tables.roots[self.root])
+        for option in choices:
+            fork = self._next(word)
+            if fork <= 0:
+                return fork
+            branch = self.tables.branch_of[fork][option]
+            word = encoding.DISABLED if branch == NO_BRANCH else self.tables.pool.data[encoding.node_cell(fork, branch)]
+        return word
+
+    def _next(self, word: int) -> int:
+        """The fork, the leaf or the missing word that reads lead to."""
+        pool = self.tables.pool.data
+        while word > 0 and not encoding.is_fork(pool[word]):
+            value = self.ids[pool[word]] if pool[word] < len(self.ids) else 0
+            word = pool[encoding.node_cell(word, value)] if value < pool[encoding.node_room(word)] else encoding.MISS
+        return word
 
 
 def _held(read: int, rows: tuple[Sequence[int], Sequence[int] | None]) -> int:

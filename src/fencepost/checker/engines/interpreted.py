@@ -20,7 +20,7 @@ from fencepost.checker.engines.options import SearchOptions
 from fencepost.checker.engines.reference import Expanded, Link, Reference, Row
 from fencepost.checker.engines.search import Search
 from fencepost.errors import READ_OTHERWISE, SystemFailure
-from fencepost.semantics import Branch, Fork, Outcome, Read, Root, Stepper
+from fencepost.semantics import Branch, Fork, Leaf, Outcome, Read, Root, Stepper
 from fencepost.semantics.roots import MAPPING
 from fencepost.semantics.slots import CHANGE, reads_after, reads_of, slot_of_step
 from fencepost.semantics.state import LOW
@@ -334,5 +334,5 @@ def _flatten(branch: Branch, reads: dict[int, int], outcomes: list[Outcome]) -> 
     if isinstance(branch, Fork):
         for part in branch.branches:
             _flatten(part, reads, outcomes)
-    else:
+    elif isinstance(branch, Leaf):
         outcomes.extend(branch.outcomes)
