@@ -265,6 +265,25 @@ def test_parts_of_a_property(tmp_path: Path, formula: str, verdict: str) -> None
     assert checked(path).verdict == verdict
 
 
+@pytest.mark.parametrize("engine", ["reference", "auto", "embedded", "simulate"])
+@pytest.mark.parametrize(("formula", "verdict"), [("x < 2", "holds"), ("x = 0", "P"), ("x = 0 /\\ [][x' > x]_x", "P")])
+def test_an_initial_predicate_is_judged_in_initial_states_alone(
+    tmp_path: Path, formula: str, verdict: str, engine: str
+) -> None:
+    spec = "Spec == x \\in {0, 1} /\\ [][x < 3 /\\ x' = x + 1]_x"
+    path = files.written(tmp_path, files.module("Starts", "EXTENDS Naturals", "VARIABLE x", f"P == {formula}", spec))
+    path.with_suffix(".cfg").write_text("SPECIFICATION Spec PROPERTY P CHECK_DEADLOCK FALSE")
+    result = checked(path, engine)
+    assert [each.name for each in result.violations] == ([] if verdict == "holds" else [verdict])
+    assert all(len(each.trace.states) == 1 and each.kind == "initially" for each in result.violations)
+
+
+def test_a_refinement_leaves_a_symmetry_in_use(votes: Path) -> None:
+    votes.write_text(VOTES.replace("====", "Begins == Init /\\ [][Next]_<<voted, log>>\n===="))
+    reduced = checked(with_sections(votes, "SYMMETRY Same PROPERTY Begins"))
+    assert not reduced.violations and reduced.distinct_states == 13
+
+
 LOCK = r"""---- MODULE Lock ----
 CONSTANT Procs
 VARIABLES waits, holder

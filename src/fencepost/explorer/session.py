@@ -17,7 +17,7 @@ from fencepost.behaviours.evidence import looked_at
 from fencepost.behaviours.path import Move, Path, check_of, move_of
 from fencepost.behaviours.replay import actor, taken
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
-from fencepost.language.declarations import Declared
+from fencepost.language.declarations import INITIALLY, Declared
 from fencepost.language.seam import Model
 from fencepost.language.values import Foreign
 from fencepost.semantics import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
@@ -331,7 +331,7 @@ class Session:
         errors: dict[str, str] = {}
         for root in self._properties:
             stepwise = root.kind in STEP_PROPERTIES
-            if root.kind == "step_invariant" and node.parent is None:
+            if root.kind == ("step_invariant" if node.parent is None else INITIALLY):
                 continue
             # without a step, a refinement is judged as for an initial state
             before = node.parent if stepwise else None
@@ -353,7 +353,7 @@ class Session:
 
     @cached_property
     def _properties(self) -> list[Root]:
-        return self.stepper.of_kind("invariant", "step_invariant", "refinement")
+        return self.stepper.of_kind("invariant", INITIALLY, "step_invariant", "refinement")
 
     @cached_property
     def _named(self) -> dict[str, Root]:

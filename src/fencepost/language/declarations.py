@@ -159,7 +159,10 @@ def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> A
 TEMPORAL = ("always_eventually", "eventually_always", "leads_to", "temporal")
 """The kinds of temporal properties, which must hold for every fair, endless behaviour."""
 
-JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
+INITIALLY = "initially"
+"""The kind of conditions that only initial states must satisfy, which some language has."""
+
+JUDGED = ("invariant", INITIALLY, "step_invariant", "refinement", "sometimes", *TEMPORAL)
 """The kinds of properties that a check judges and that a user can select by name."""
 
 POSTCONDITION = "postcondition"

@@ -19,6 +19,7 @@ SECTIONS = (
     ("constraint", "State constraints"),
     ("step_constraint", "Step constraints"),
     ("invariant", "Invariants"),
+    ("initially", "Of initial states"),
     ("step_invariant", "Step invariants"),
     ("refinement", "Refinements"),
     ("sometimes", "Sometimes (reachable)"),

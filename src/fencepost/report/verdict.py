@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fencepost.behaviours.formatting import kind_of
 from fencepost.checker.findings import Findings, Violation, Witness
 from fencepost.errors import Explained
+from fencepost.language.declarations import JUDGED, TEMPORAL
 from fencepost.language.values import show
 from fencepost.semantics.symmetry import listed
 from fencepost.text.numbers import count, plural
@@ -88,7 +89,7 @@ def verdict(result: Findings) -> Verdict:
     if not result.protocol.declared("action") and not result.distinct_states:
         return Verdict("HOLDS", "", ("All assumptions hold. There is no behaviour to explore.",), GOOD)
     states = _states(result) + up_to
-    checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant", "refinement", "sometimes"))
+    checked = any(result.protocol.declared(kind) for kind in JUDGED if kind not in TEMPORAL)
     if checked or result.judged:
         said = [f"Nothing is violated in {states}.", *so_far]
         if result.judged:

@@ -3,7 +3,15 @@
 from fencepost.semantics.deadline import Deadline, LimitReached, Unfinished
 from fencepost.semantics.fairness import FairnessCondition
 from fencepost.semantics.promises import Promise
-from fencepost.semantics.roots import MAPPING, PREDICATE, PROPERTIES, STEP_PREDICATE, STEP_PROPERTIES, Root
+from fencepost.semantics.roots import (
+    MAPPING,
+    PREDICATE,
+    PROPERTIES,
+    START_PROPERTIES,
+    STEP_PREDICATE,
+    STEP_PROPERTIES,
+    Root,
+)
 from fencepost.semantics.state import Outgrown, State, ValueTable
 from fencepost.semantics.stepper import Stepper
 from fencepost.semantics.symmetry import Symmetry
@@ -14,6 +22,7 @@ __all__ = [
     "NO_BRANCH",
     "PREDICATE",
     "PROPERTIES",
+    "START_PROPERTIES",
     "STEP_PREDICATE",
     "STEP_PROPERTIES",
     "Branch",

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fencepost.errors import NotAProtocol
-from fencepost.language.declarations import Declared
+from fencepost.language.declarations import INITIALLY, Declared
 from fencepost.language.seam import Model
 from fencepost.language.values import Value
 from fencepost.semantics.authors import brief
@@ -15,6 +15,8 @@ from fencepost.semantics.deadline import Deadline
 
 PROPERTIES = ("constraint", "invariant", "sometimes")
 STEP_PROPERTIES = ("step_constraint", "step_invariant", "refinement")
+START_PROPERTIES = (INITIALLY, "refinement")
+"""The kinds of what is judged in initial states, besides the properties of every state."""
 PREDICATE, STEP_PREDICATE = "predicate", "step_predicate"
 """The kinds of what temporal formulas and fairness conditions are made of: truths of a state, and of a step."""
 MAPPING = "mapping"
@@ -26,8 +28,8 @@ class Root:
     """An action or a property with its parameters bound, evaluated in every state.
 
     ``index`` orders roots: constraints, invariants, ``sometimes`` properties, computed parts of refinements, step
-    constraints, step invariants, refinements, actions, temporal properties, then predicates, each in order of
-    declaration.
+    constraints, step invariants, refinements, actions, temporal properties, conditions on initial states, then
+    predicates, each in order of declaration.
     ``part``: the index of this root in the pair of a leads-to property.
     """
 
@@ -39,7 +41,7 @@ class Root:
     @property
     def kind(self) -> str:
         """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint``,
-        ``refinement``, ``mapping``, ``predicate``, ``step_predicate`` or a temporal kind.
+        ``refinement``, ``mapping``, ``initially``, ``predicate``, ``step_predicate`` or a temporal kind.
         """
         return self.declared.kind
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import Explained, FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.language import refinement as spec
 from fencepost.language.context import MAX_WAYS, Disabled, Reliance, Slot, current
-from fencepost.language.declarations import JUDGED, TEMPORAL, Declared, FairSteps
+from fencepost.language.declarations import INITIALLY, JUDGED, TEMPORAL, Declared, FairSteps
 from fencepost.language.protocol import cursor_of
 from fencepost.language.seam import Model, language_of
 from fencepost.language.temporal import Enabled, Leaf, Now, Step, Taken
@@ -83,7 +83,7 @@ class Stepper:
         for refined in protocol.declared("refinement"):
             if _is_selected(refined, protocol, invariants):
                 self._add_refinement(refined)
-        for kind in (*STEP_PROPERTIES, "action", *TEMPORAL[:-1]):
+        for kind in (*STEP_PROPERTIES, "action", *TEMPORAL[:-1], INITIALLY):
             self._add_roots(kind, invariants)
         self.promises: list[Promise] = list(self._promises(invariants))
         """The temporal properties to judge, with their parameters bound."""

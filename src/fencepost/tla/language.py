@@ -12,7 +12,7 @@ from fencepost.files.digest import running
 from fencepost.language import loading
 from fencepost.language.constants import Symmetric
 from fencepost.language.context import UNSET
-from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
+from fencepost.language.declarations import INITIALLY, JUDGED, TEMPORAL, Declared
 from fencepost.language.seam import Language, Model
 from fencepost.language.values import ModelValue, Value
 from fencepost.semantics import Stepper
@@ -27,7 +27,7 @@ class Tla(Language):
     """The language of specifications in TLA+."""
 
     counts_as_tlc = True
-    exit_codes: ClassVar[Mapping[str, int]] = {"step_invariant": LIVENESS_VIOLATED}
+    exit_codes: ClassVar[Mapping[str, int]] = {"step_invariant": LIVENESS_VIOLATED, INITIALLY: LIVENESS_VIOLATED}
     has_trusted_symmetry = True
 
     def declarations(self, model: TlaModel) -> Mapping[str, Declared]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fencepost.errors import Explained
-from fencepost.language.declarations import FairSteps
+from fencepost.language.declarations import INITIALLY, FairSteps
 from fencepost.language.temporal import Always, And, Eventually, Formula, Not, Now, Or, Step, Truth, always, eventually
 from fencepost.tla import ast, roots
 from fencepost.tla.actions import ActionCompiler
@@ -351,6 +351,8 @@ class _Taking:
             return Judged("step_invariant", place, self.of_step(square))
         if operator == "[]" and not self.is_temporal(operands[0]):
             return Judged("invariant", place, self.of_state(operands[0]))
+        if not self.is_temporal(piece):
+            return Judged(INITIALLY, place, self.of_state(piece))
         if assumed:
             return Judged("temporal", place, formula=And(*assumed).implies(self.formula(piece)))
         return self._common(piece) or Judged("temporal", place, formula=self.formula(piece))

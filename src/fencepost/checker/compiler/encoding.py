@@ -36,7 +36,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.language.context import MAX_WAYS
-from fencepost.language.declarations import TEMPORAL
+from fencepost.language.declarations import INITIALLY, TEMPORAL
 from fencepost.semantics.roots import MAPPING, PREDICATE, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, reads_after, slot_after, slot_before, slot_of_step
 
@@ -62,8 +62,8 @@ def accessor(function: F) -> F:
 # -- roots ------------------------------------------------------------------------------------------------------------
 
 STATE_PROPERTY, ACTION, STEP_PROPERTY, TEMPORAL_PROPERTY = 0, 1, 2, 3
-"""Kinds of roots (int8). Temporal properties are judged in complete states, not during the search: no outcome has an
-entry for them.
+"""Kinds of roots (int8). Temporal properties are judged in complete states, and conditions on initial states before the
+search: no outcome has an entry for them.
 """
 
 KIND = {
@@ -77,6 +77,7 @@ KIND = {
     "refinement": STEP_PROPERTY,
     STEP_PREDICATE: STEP_PROPERTY,
     PREDICATE: TEMPORAL_PROPERTY,
+    INITIALLY: TEMPORAL_PROPERTY,
     **dict.fromkeys(TEMPORAL, TEMPORAL_PROPERTY),
 }
 """The kind of a root, by its declaration."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from fencepost.checker.engines.interface import Exploration, Found
 from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised
+from fencepost.language.declarations import INITIALLY
 from fencepost.language.seam import Model, language_named, language_of
 from fencepost.semantics import Root, Stepper
 from fencepost.semantics.deadline import Deadline
@@ -77,7 +78,7 @@ class Sample:
     ) -> Iterator[tuple[str, Any]]:
         inside, successors = True, []
         for root in self.stepper.roots:
-            if root.kind in STEP_PROPERTIES:
+            if root.kind in (*STEP_PROPERTIES, INITIALLY):
                 continue
             try:
                 outcomes = self.stepper.outcomes(root, row)

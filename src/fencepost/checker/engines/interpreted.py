@@ -211,7 +211,7 @@ class Interpreted(Reference):
         self.links[found] = link
         if parent is None:
             self.starts[found] = tuple(row)
-            for root in self.refinements:
+            for root in self.start_properties:
                 if self.stepper.outcomes(root, row):
                     self._meet(root, found)
             properties = [self._evaluation(root, row) for root in self.properties]

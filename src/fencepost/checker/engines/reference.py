@@ -13,7 +13,7 @@ from fencepost.checker.engines.interface import Exploration, Report, TableWriter
 from fencepost.checker.engines.options import SearchOptions
 from fencepost.checker.engines.search import SAMPLE, Evidence, Executor, Level, Search, StatePath, Tally
 from fencepost.errors import ProtocolRaised
-from fencepost.semantics import STEP_PREDICATE, Outcome, Root, State, Stepper
+from fencepost.semantics import START_PROPERTIES, STEP_PREDICATE, Outcome, Root, State, Stepper
 from fencepost.semantics.state import LOW
 
 Row = tuple[int, ...]
@@ -58,7 +58,7 @@ class Reference(Executor):
         self.step_constraints = stepper.of_kind("step_constraint")
         self.step_invariants = stepper.of_kind("step_invariant", "refinement")
         self.step_predicates = stepper.of_kind(STEP_PREDICATE)
-        self.refinements = stepper.of_kind("refinement")
+        self.start_properties = stepper.of_kind(*START_PROPERTIES)
         self.actions = stepper.of_kind("action")
         self.links: dict[int, Link | None] = {}
         self.rows: dict[int, Row] = {}
@@ -154,7 +154,7 @@ class Reference(Executor):
         if link is None:
             self.starts[found] = row
         inside = all(not self._outcomes(c, row) for c in self.constraints)
-        for root in (*self.judged, *(self.refinements if link is None else ())):
+        for root in (*self.judged, *(self.start_properties if link is None else ())):
             if self._outcomes(root, row):
                 self._meet(root, found)
         if inside:

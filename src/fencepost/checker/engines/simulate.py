@@ -45,7 +45,7 @@ from fencepost.errors import NOT_REPLAYED, ProtocolRaised, SystemFailure
 from fencepost.language.declarations import TEMPORAL
 from fencepost.language.values import Value, encode
 from fencepost.semantics import PREDICATE, Promise, Root, Stepper
-from fencepost.semantics.roots import MAPPING, PROPERTIES, STEP_PROPERTIES
+from fencepost.semantics.roots import MAPPING, PROPERTIES, START_PROPERTIES, STEP_PROPERTIES
 from fencepost.semantics.state import LOW
 from fencepost.text import numbers
 
@@ -256,8 +256,8 @@ class Simulation:
         self.plan = self._plan(positions[self.arena.meta[positions] >= 0])
 
     def _judge_starts(self) -> None:
-        """Compare the initial states with those of the refined protocol."""
-        for root in self.stepper.of_kind("refinement"):
+        """Judge the initial states by what holds in them alone."""
+        for root in self.stepper.of_kind(*START_PROPERTIES):
             for number, state in enumerate(self.starts):
                 try:
                     if self.stepper.outcomes(root, state.ids):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from fencepost.checker.engines.interface import Exploration
 from fencepost.checker.engines.options import Options, SearchOptions
+from fencepost.language.declarations import INITIALLY
 from fencepost.semantics import Stepper, Symmetry
 
 
@@ -27,7 +28,7 @@ def sought(stepper: Stepper, options: Options, names: list[str]) -> frozenset[st
     """The names of the witnesses with which a search may end: all, if it looks for nothing else and need not go on;
     otherwise none.
     """
-    judged = stepper.of_kind("invariant", "step_invariant", "refinement") or stepper.promises
+    judged = stepper.of_kind("invariant", INITIALLY, "step_invariant", "refinement") or stepper.promises
     writes = isinstance(options, SearchOptions) and options.states is not None
     if judged or options.deadlock or options.keep_going or writes:
         return frozenset()

@@ -27,7 +27,7 @@ from fencepost.checker.engines.kernel import Arena, Levels, Work
 from fencepost.checker.engines.resources import memory_limit, physical_memory
 from fencepost.checker.engines.search import TICK, Raised, Search, StatePath, Step, Tally
 from fencepost.errors import READ_OTHERWISE, ProtocolRaised, SystemFailure
-from fencepost.semantics import Root, State
+from fencepost.semantics import START_PROPERTIES, Root, State
 from fencepost.semantics.state import LOW, SEED
 
 T = TypeVar("T")
@@ -202,7 +202,7 @@ class Workspace:
     # -- laying states out --------------------------------------------------------------------------------------------
 
     def place_initial(self) -> None:
-        """Lay out the initial states, parked, in the level being built, and judge them by the refinements."""
+        """Lay out the initial states, parked, in the level being built, and judge them by what holds in them alone."""
         for state in self.search.initial_states():
             position = self._place(state)
             if position is not None:
@@ -230,13 +230,13 @@ class Workspace:
         return position
 
     def _judge_initial(self, state: State, position: int) -> None:
-        """Compare an initial state with the initial states of the refined protocol."""
+        """Judge an initial state by what holds in initial states alone."""
         work, low, high = (
             self.work[position // self.region],
             int(self.new.fp[position]),
             int(self.new.fp_high[position]),
         )
-        for root in self.stepper.of_kind("refinement"):
+        for root in self.stepper.of_kind(*START_PROPERTIES):
             number = root.index
             best = (int(work.best_fp[number]), int(work.best_high[number]))
             try:
