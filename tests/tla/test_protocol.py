@@ -275,7 +275,7 @@ def test_an_initial_predicate_is_judged_in_initial_states_alone(
     path.with_suffix(".cfg").write_text("SPECIFICATION Spec PROPERTY P CHECK_DEADLOCK FALSE")
     result = checked(path, engine)
     assert [each.name for each in result.violations] == ([] if verdict == "holds" else [verdict])
-    assert all(len(each.trace.states) == 1 and each.kind == "initially" for each in result.violations)
+    assert all(each.trace and len(each.trace.states) == 1 and each.kind == "initially" for each in result.violations)
 
 
 def test_a_refinement_leaves_a_symmetry_in_use(votes: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import check
+from fencepost import OptionError, check
 from fencepost.cli.main import main
 from fencepost.tla.errors import SpecificationError
 
@@ -31,7 +31,8 @@ Numbered == [x |-> x, level |-> TLCGet("level"), next |-> x']
 Partial == [x |-> x, y |-> <<1>>[x]]
 Named == [x |-> x, action |-> TLCGet("action").name]
 Deep == TLCGet("level") < 3
-Indirect == Deep /\ x > 0
+Many == TLCGet("distinct") < 3
+Indirect == Many /\ x > 0
 Climbs == [][x' < x]_x
 Starts == x = 1
 Never == [](x < 4)
@@ -77,8 +78,8 @@ def test_a_postcondition_is_not_evaluated_after_a_violation(post: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("CONSTRAINT Deep", r'TLCGet\("level"\) is not supported in a step or a property: .* in a variable'),
-        ("INVARIANT Indirect", r'tla:21:9: TLCGet\("level"\) is not supported'),
+        ("CONSTRAINT Many", r'TLCGet\("distinct"\) is not supported in a step or a property: it can ask for level'),
+        ("INVARIANT Indirect", r'tla:22:9: TLCGet\("distinct"\) is not supported'),
         ("ALIAS Named", r'TLCGet\("action"\) is not supported in the alias: it can ask for config, '),
         ("POSTCONDITION Reads", r"the postcondition Reads is .*, and can be at most"),
     ],
@@ -86,6 +87,46 @@ def test_a_postcondition_is_not_evaluated_after_a_violation(post: Path) -> None:
 def test_a_question_without_an_answer_is_refused_before_the_search(post: Path, section: str, message: str) -> None:
     with pytest.raises(SpecificationError, match=message):
         check(with_sections(post, section))
+
+
+LEVELS = r"""---- MODULE Levels ----
+EXTENDS Naturals, TLC
+CONSTANT P
+VARIABLES x, y
+Init == x = 0 /\ y = {} /\ TLCGet("level") = 0
+Next == \/ x' = (x + 1) % 7 /\ UNCHANGED y
+        \/ \E p \in P : p \notin y /\ y' = y \cup {p} /\ UNCHANGED x
+        \/ TLCGet("level") > 3 /\ x' = 9 /\ y' = {}
+Deep == TLCGet("level") < 6
+Inv == TLCGet("level") < 7
+Sooner == TLCGet("level") < 5
+Steps == [][TLCGet("level") < 5]_<<x, y>>
+Ever == <>(x = 3)
+Same == Permutations(P)
+====
+"""
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto", "embedded"])
+@pytest.mark.parametrize(("section", "counts"), [("", (29, 98, 5)), ("SYMMETRY Same", (15, 54, 5))])
+def test_the_level_of_a_state_bounds_a_search(
+    tmp_path: Path, section: str, counts: tuple[int, int, int], engine: str
+) -> None:
+    levels = tmp_path / "Levels.tla"
+    levels.write_text(LEVELS)
+    config = "CONSTANT P = {a, b, c}\nINIT Init\nNEXT Next\nCONSTRAINT Deep\nINVARIANT Inv\n"
+    levels.with_suffix(".cfg").write_text(config + section)
+    result = check(str(levels), engine=engine)
+    assert (result.distinct_states, result.generated_states, result.depth) == counts
+    assert result.holds
+    levels.with_suffix(".cfg").write_text(config + section + "\nINVARIANT Sooner")
+    trace = check(str(levels), engine=engine).must_violate("Sooner")
+    assert [sorted(each.variables()) for each in trace.states] == [["x", "y"]] * 5
+    levels.with_suffix(".cfg").write_text(config + "PROPERTY Steps")
+    assert len(check(str(levels), engine=engine).must_violate("Steps").states) == 6
+    levels.with_suffix(".cfg").write_text(config + "PROPERTY Ever")
+    with pytest.raises(OptionError, match="take out what asks for the level of a state"):
+        check(str(levels), engine=engine)
 
 
 def test_an_alias_knows_the_number_of_its_state(post: Path, capsys: pytest.CaptureFixture[str]) -> None:

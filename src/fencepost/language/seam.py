@@ -108,6 +108,12 @@ class Language(ABC):
         """Options of a check that the model itself asks for. A user's own come before these."""
         return {}
 
+    def hidden(self, model: Any) -> Collection[tuple[Any, ...]]:
+        """The paths of slots that do not tell states apart. Where two states differ in nothing else, the one that a
+        search finds first stands for both.
+        """
+        return ()
+
     def for_search(self, model: Any, deadline: Any) -> Model:
         """The model as a search explores it. It has the same states, and may lay its variables out in other slots.
         ``deadline`` (:class:`fencepost.semantics.Deadline`) ends what this needs to evaluate.

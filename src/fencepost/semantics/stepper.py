@@ -420,6 +420,8 @@ class Stepper:
     def _project(self) -> None:
         """If a view only selects parts of the state, hide the others. Any other view gets its own slot."""
         if self.view is None:
+            if hidden := language_of(self.protocol).hidden(self.protocol):
+                self.store.show_only(lambda path: path not in hidden)
             return
         with self.deadline.evaluating(f"view {self.view.name}"):
             shown = picked_parts(self.view.function, self.protocol)

@@ -60,6 +60,8 @@ class Setup:
     alias: tuple[Formula, ...] = ()
     postconditions: tuple[Formula, ...] = ()
     properties: tuple[Formula, ...] = ()
+    asks_level: bool = False
+    """Whether steps or properties ask for the level of a state."""
 
     def comment(self, name: str) -> str:
         """The text above a definition."""
@@ -124,7 +126,7 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
     constants |= _evaluated(specification, expressions, ActionCompiler(constants, variables))
     _refuse_missing(specification, constants, given)
     refuse_unsupported([*_named(specification, given), *_assumed(specification)])
-    _refuse_unanswered(specification, given)
+    asks_level = "level" in _questions(specification, given)
     compiler = ActionCompiler(constants, variables)
     return Setup(
         specification,
@@ -147,6 +149,7 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
         _formulas(specification, () if given.alias is None else (given.alias,), "the alias"),
         _formulas(specification, given.postconditions, "the postcondition", CONSTANT),
         _formulas(specification, given.properties, "the property"),
+        asks_level,
     )
 
 
@@ -313,17 +316,17 @@ def _named(specification: Specification, given: Config) -> list[tuple[ast.Expres
     return _places(specification, entries)
 
 
-def _refuse_unanswered(specification: Specification, given: Config) -> None:
-    """Raise for a question about the run that has no answer where it is asked."""
+def _questions(specification: Specification, given: Config) -> set[str]:
+    """What steps and properties ask about the run. Raises for a question that has no answer where it is asked."""
     alone = replace(given, alias=None, postconditions=())
     places: list[tuple[Iterable[tuple[ast.Expression, Scope]], Iterable[str], str]] = [
-        (_named(specification, alone), (), "a step or a property"),
         (_assumed(specification), questions.ASSUMED, "an assumption"),
         (_places(specification, given.postconditions), questions.COUNTED, "a postcondition"),
         (_places(specification, () if given.alias is None else (given.alias,)), questions.SHOWN, "the alias"),
     ]
     for roots, answered, where in places:
-        questions.refuse_unanswered(roots, tuple(answered), where)
+        questions.questions(roots, tuple(answered), where)
+    return questions.questions(_named(specification, alone), questions.STEPPED, "a step or a property")
 
 
 def _places(specification: Specification, entries: Iterable[Entry]) -> list[tuple[ast.Expression, Scope]]:

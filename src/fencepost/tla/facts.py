@@ -8,14 +8,14 @@ the expression: under a prime, in ``UNCHANGED``, as a subscript.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any
 
 from fencepost.tla import ast, parts
 from fencepost.tla.scopes import Chain
-from fencepost.tla.symbols import BuiltIn, Defined, Local, Scope, Substituted, Symbol, Variable
+from fencepost.tla.symbols import LEVEL, BuiltIn, Defined, Local, Scope, Substituted, Symbol, Variable
 
 Names = frozenset[Symbol]
 NONE: Names = frozenset()
@@ -129,12 +129,20 @@ def called(node: ast.Expression, scope: Scope) -> Call:
     while isinstance(operator, Itself | ast.Name | ast.Qualified | ast.Part):
         symbol, given = _symbol(operator, scope)
         if not isinstance(symbol, Substituted):
+            if asked(symbol, arguments) == "level":
+                return Call(LEVEL, scope, ())
             return Call(symbol, scope, (*given, *own))
         if symbol.is_variable or not isinstance(symbol.value, ast.Name | ast.Qualified | ast.Part | ast.Lambda):
             return Call(symbol, scope, own)
         operator, scope = symbol.value, symbol.scope
     assert isinstance(operator, ast.Lambda), operator
     return Call(operator, scope, own)
+
+
+def asked(symbol: Symbol, arguments: Sequence[ast.Expression]) -> str | None:
+    """The text that ``TLCGet`` is given, if the symbol with these arguments is such a call."""
+    is_question = isinstance(symbol, BuiltIn) and (symbol.module, symbol.name) == ("TLC", "TLCGet")
+    return arguments[0].value if is_question and arguments and isinstance(arguments[0], ast.String) else None
 
 
 def _symbol(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from fencepost.errors import LIVENESS_VIOLATED
@@ -19,6 +19,7 @@ from fencepost.semantics import Stepper
 from fencepost.tla import layout, order, pluscal
 from fencepost.tla.configured import expression_of
 from fencepost.tla.held import decoded, part
+from fencepost.tla.places import LEVEL_PLACE
 from fencepost.tla.protocol import TlaDeclared, TlaModel
 from fencepost.tla.traces import whole_states
 
@@ -67,6 +68,9 @@ class Tla(Language):
         if is_complete or not states:
             return model
         return model.laid_out(layout.chosen(states, model.shapes, model.coarse))
+
+    def hidden(self, model: TlaModel) -> Collection[tuple[Any, ...]]:
+        return (LEVEL_PLACE.layout.path,) if model.setup.asks_level else ()
 
     def coarser(self, model: TlaModel, variable: str) -> TlaModel:
         return model.coarser(variable)

@@ -26,6 +26,7 @@ from fencepost.language.fields import Shape
 from fencepost.tla.held import Held
 from fencepost.tla.stored import Loan, Stored, StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
 from fencepost.tla.suppositions import is_known, is_there, key_of, read, supposed
+from fencepost.tla.symbols import LEVEL
 from fencepost.tla.values import (
     EvaluationError,
     FunctionValue,
@@ -444,6 +445,15 @@ class Blank(Looking):
 def whole(name: str) -> Variable:
     """A variable in one slot."""
     return Variable(Leaf((name,)))
+
+
+LEVEL_PLACE = whole(LEVEL.name)
+"""The level of a state. It is no variable, so that people do not see it."""
+
+
+def numbered(shapes: Mapping[str, Variable]) -> tuple[Variable, ...]:
+    """Variables by their numbers, and the level of a state."""
+    return (*shapes.values(), LEVEL_PLACE)
 
 
 class Reader:

@@ -33,11 +33,11 @@ from fencepost.tla.describe import described_specification
 from fencepost.tla.errors import excerpt_of
 from fencepost.tla.held import Held
 from fencepost.tla.modules import load
-from fencepost.tla.places import Blank, Reader, Variable, Writer, whole
+from fencepost.tla.places import Blank, Reader, Variable, Writer, numbered, whole
 from fencepost.tla.reading import gives
 from fencepost.tla.runtime import PlacedError, taken
 from fencepost.tla.suppositions import attempt
-from fencepost.tla.symbols import Scope
+from fencepost.tla.symbols import LEVEL, Scope
 from fencepost.tla.temporal import properties
 from fencepost.tla.values import EvaluationError, Value, described
 
@@ -121,8 +121,13 @@ class TlaModel(Model):
         made = self.setup.compiler.expression(formula.node, formula.scope)
 
         def shown(state: State, after: State, number: int) -> Value:
-            with questions.answering(questions.shown(self.setup.config, number)):
-                return made(*(self.bound_to(StateReader(each)).reader for each in (state, after)))
+            with questions.answering(questions.constant(self.setup.config)):
+                return made(
+                    *(
+                        questions.Numbered(self.bound_to(StateReader(each)).reader, level)
+                        for each, level in ((state, number), (after, number + 1))
+                    )
+                )
 
         return shown
 
@@ -145,7 +150,7 @@ class TlaModel(Model):
         made = copy(self)
         made.whole = self.whole
         made._shapes = dict(variables)
-        example = Reader(tuple(variables.values()), Blank())
+        example = Reader(numbered(variables), Blank())
         for formula, kind in [*((each, "invariant") for each in self.setup.invariants)]:
             place = next(n for n, each in enumerate(made._declared) if (each.kind, each.name) == (kind, formula.name))
             rules = splitting.parts(formula.node, formula.scope, self.setup.compiler, example)
@@ -167,7 +172,8 @@ class Bound:
 
     def __init__(self, model: TlaModel, cursor: GrowingCursor) -> None:
         self._cursor = cursor  # where every language has it
-        self.shapes = tuple(model.shapes.values())
+        self.shapes = numbered(model.shapes)
+        self.has_level = model.setup.asks_level
 
     @property
     def reader(self) -> Reader:
@@ -229,6 +235,8 @@ class TlaAction(TlaDeclared):
             then = bound.writer("'")
             if not attempt(lambda: root(bound.reader, then, chooser(cursor_of(bound)))):
                 raise Disabled
+            if bound.has_level:
+                then.assign(LEVEL.index, bound.reader[LEVEL.index] + 1)
             _finish(then, root.action.variables, [(root.node, root.scope)], "'")
 
 
@@ -274,8 +282,12 @@ def _initial(setup: Setup) -> TlaDeclared:
     def function(bound: Bound) -> None:
         with explained("while evaluating the initial states"):
             now, choose = bound.writer(""), chooser(cursor_of(bound))
+            if bound.has_level:
+                now.assign(LEVEL.index, 0)
             if not (all(each.partly(now, None, choose) for each in first) and last(now, None, choose)):
                 raise Disabled
+            if bound.has_level:
+                now.assign(LEVEL.index, 1)
             _finish(now, setup.compiler.variables, predicates, "")
 
     return TlaDeclared("initial", name, function, predicates[0][0].place, setup.comment(name))
@@ -415,9 +427,9 @@ def _assumption(setup: Setup, formula: Formula) -> TlaDeclared:
     def function(model: TlaModel) -> bool:
         with (
             explained(f"while evaluating assumption {formula.name}"),
-            questions.answering(questions.assumed(setup.config)),
+            questions.answering(questions.constant(setup.config)),
         ):
-            return truth(holds(None, None), formula)
+            return truth(holds(questions.NO_STATE, None), formula)
 
     return TlaDeclared("assumption", formula.name, function, formula.at, formula.comment)
 
@@ -430,7 +442,7 @@ def _postcondition(setup: Setup, formula: Formula) -> TlaDeclared:
             explained(f"while evaluating postcondition {formula.name}"),
             questions.answering(questions.counted(setup.config, found)),
         ):
-            return truth(holds(None, None), formula)
+            return truth(holds(questions.NO_STATE, None), formula)
 
     return TlaDeclared(POSTCONDITION, formula.name, function, formula.at, formula.comment)
 

@@ -1,7 +1,8 @@
 """What a specification asks of the run that it is in, with ``TLCGet``: which questions have an answer, and where.
 
-A step and a property depend on the state alone, so that no question about the run has an answer in them. Assumptions,
-postconditions and ``ALIAS`` are evaluated before or after the search.
+A step and a property depend on the state alone. Of the run, they can ask for the level of their state, which is then
+kept in it (:data:`fencepost.tla.symbols.LEVEL`). Assumptions, postconditions and ``ALIAS`` are evaluated before or
+after the search.
 """
 
 from __future__ import annotations
@@ -14,42 +15,43 @@ from typing import Any
 from fencepost.tla import ast
 from fencepost.tla.config import Config
 from fencepost.tla.errors import SpecificationError
+from fencepost.tla.facts import asked
 from fencepost.tla.library.context import Context, current, using
 from fencepost.tla.reading import Place, reached, symbol_of
-from fencepost.tla.symbols import BuiltIn
+from fencepost.tla.symbols import LEVEL
 from fencepost.tla.values import Value, record
 
 Answers = Mapping[str, Callable[[], Value]]
 
 CONSTANT = ("config", "-Dtlc2.tool.impl.Tool.cdot")
+STEPPED = ("level",)
 ASSUMED = (*CONSTANT, "level")
 COUNTED = (*ASSUMED, "stats", "distinct", "generated", "queue", "diameter", "duration")
 SHOWN = (*CONSTANT, "level")
-"""What an assumption, a postcondition and ``ALIAS`` may ask."""
+"""What a step or a property, an assumption, a postcondition and ``ALIAS`` may ask."""
+
+NO_STATE = (0,)
+"""What formulas read instead of a state: their level is 0, and they read nothing else."""
 
 _REGISTER = "s:"
 
 
-def refuse_unanswered(roots: Iterable[Place], answered: Collection[str], where: str) -> None:
-    """Raises :class:`SpecificationError` for the first ``TLCGet`` in these expressions, and in the definitions that
-    they use, that asks something else than ``answered`` or a register.
+def questions(roots: Iterable[Place], answered: Collection[str], where: str) -> set[str]:
+    """What these expressions, and the definitions that they use, ask ``TLCGet`` for, besides registers. Raises
+    :class:`SpecificationError` for the first that is not among ``answered``.
     """
+    found: set[str] = set()
     for node, scope in reached(roots):
-        asked = _asked(node, scope)
-        if asked is not None and asked not in answered and not asked.startswith(_REGISTER):
-            why = f"it can ask for {', '.join(answered)}" if answered else "they depend on the state alone"
-            instead = ": count the steps in a variable" if asked == "level" and not answered else ""
-            raise SpecificationError(f'TLCGet("{asked}") is not supported in {where}: {why}{instead}', node.place)
-
-
-def _asked(node: ast.Node, scope: Any) -> str | None:
-    """The text that ``TLCGet`` is given."""
-    if not isinstance(node, ast.Apply) or not isinstance(node.operator, ast.Name | ast.Qualified):
-        return None
-    symbol = symbol_of(node.operator, scope)
-    if not isinstance(symbol, BuiltIn) or (symbol.module, symbol.name) != ("TLC", "TLCGet"):
-        return None
-    return node.arguments[0].value if isinstance(node.arguments[0], ast.String) else None
+        if not isinstance(node, ast.Apply) or not isinstance(node.operator, ast.Name | ast.Qualified):
+            continue
+        text = asked(symbol_of(node.operator, scope), node.arguments)
+        if text is None or text.startswith(_REGISTER):
+            continue
+        if text not in answered:
+            why = f"it can ask for {', '.join(answered)}"
+            raise SpecificationError(f'TLCGet("{text}") is not supported in {where}: {why}', node.place)
+        found.add(text)
+    return found
 
 
 def answering(answers: Answers) -> AbstractContextManager[Context]:
@@ -63,11 +65,6 @@ def constant(config: Config) -> Answers:
     return {"config": lambda: whole, "-Dtlc2.tool.impl.Tool.cdot": lambda: "true"}
 
 
-def assumed(config: Config) -> Answers:
-    """The answers for assumptions."""
-    return {**constant(config), "level": lambda: 0}
-
-
 def counted(config: Config, found: Any) -> Answers:
     """The answers for postconditions, from the :class:`fencepost.checker.findings.Findings` of a search."""
     numbers = {
@@ -78,12 +75,18 @@ def counted(config: Config, found: Any) -> Answers:
         "duration": int(found.seconds),
     }
     return {
-        **assumed(config),
+        **constant(config),
         **{name: partial(int, number) for name, number in numbers.items()},
         "stats": lambda: record(**numbers, worker=0),
     }
 
 
-def shown(config: Config, level: int) -> Answers:
-    """The answers for ``ALIAS``. ``level``: 1 for the initial state."""
-    return {**constant(config), "level": lambda: level}
+class Numbered:
+    """A state in a behaviour that is shown. ``number``: its own, which is its level."""
+
+    def __init__(self, reader: Any, number: int) -> None:
+        self._reader = reader
+        self._number = number
+
+    def __getitem__(self, variable: int) -> Value:
+        return self._number if variable == LEVEL.index else self._reader[variable]

@@ -41,6 +41,12 @@ class Variable:
     place: ast.Place
 
 
+LEVEL = Variable('TLCGet("level")', -1, ast.Place("", 0, 0, 0, 0))
+"""Stands for ``TLCGet("level")``, the number of a state in the behaviour that led to it, from 1. It follows the last
+variable, and no variable can have its name.
+"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltIn:
     """An operator of the language (``module`` is ``""``) or of a module in the library."""

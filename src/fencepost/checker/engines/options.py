@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fencepost.checker.engines.resources import cores
 from fencepost.errors import OptionError
 from fencepost.language.protocol import unknown_name
+from fencepost.language.seam import Model, language_of
 
 if TYPE_CHECKING:
     from fencepost.semantics import Stepper
@@ -72,6 +73,12 @@ class Options:
         if stepper is not None and stepper.protocol.declared("view") and (name := _temporal(stepper)):
             raise OptionError(
                 f"{_instead(name)} take out the view, which makes one state of several that may go on differently",
+                "invariants",
+            )
+        if stepper is not None and _hides(stepper.protocol) and (name := _temporal(stepper)):
+            raise OptionError(
+                f"{_instead(name)} take out what asks for the level of a state: a state that was found again on another"
+                " level may go on differently",
                 "invariants",
             )
 
@@ -302,6 +309,10 @@ def asked(options: SavedOptions, symmetry: list[str]) -> dict[str, Any]:
 def _temporal(stepper: Stepper) -> str:
     """The name of a temporal property to judge, or an empty string."""
     return next((promise.name for promise in stepper.promises), "")
+
+
+def _hides(protocol: Model) -> bool:
+    return bool(language_of(protocol).hidden(protocol))
 
 
 def _instead(name: str) -> str:
