@@ -157,4 +157,40 @@ Later == \E p \in seen : p[2] > 0 \/ seen = {<<1, 0>>}
     (667, 1587, 30),
 )
 
-EXAMPLES = {"messages": MESSAGES, "bag": BAG, "mixed": MIXED}
+NESTED = Example(
+    r"""---- MODULE Spec ----
+EXTENDS Naturals, FiniteSets
+CONSTANTS Key, Last
+VARIABLES req, lock, done
+
+Init == req = {} /\ lock = [k \in Key |-> {}] /\ done = 0
+
+Ask == \E k \in Key, t \in 1..Last :
+  /\ Cardinality(req) < 2
+  /\ req' = req \cup {[key |-> k, at |-> t]}
+  /\ UNCHANGED <<lock, done>>
+
+Serve == \E r \in req :
+  \/ /\ lock[r.key] = {}
+     /\ \/ lock' = [lock EXCEPT ![r.key] = {[at |-> r.at, kind |-> "own"]}]
+        \/ lock' = [lock EXCEPT ![r.key] = {[at |-> r.at, kind |-> "shared"], [at |-> r.at - 1, kind |-> "shared"]}]
+     /\ UNCHANGED <<req, done>>
+  \/ \E l \in lock[r.key] :
+       IF l.at = r.at
+       THEN /\ req' = req \ {r}
+            /\ UNCHANGED <<lock, done>>
+       ELSE /\ \/ l.kind = "own" /\ lock' = [lock EXCEPT ![r.key] = @ \ {l}]
+               \/ l.kind = "shared" /\ lock' = [lock EXCEPT ![r.key] = @ \cup {[at |-> l.at, kind |-> "own"]}]
+            /\ done' = (done + 1) % 2
+            /\ UNCHANGED req
+
+Next == Ask \/ Serve
+Few == \A k \in Key : Cardinality(lock[k]) < 6
+====
+""",
+    "CONSTANTS Key = {k1, k2} Last = 2\nINIT Init\nNEXT Next\nINVARIANT Few\nCHECK_DEADLOCK FALSE\n",
+    (2077, 11225, 16),
+)
+"""Choices within a choice, from sets whose members appear late."""
+
+EXAMPLES = {"messages": MESSAGES, "bag": BAG, "mixed": MIXED, "nested": NESTED}

@@ -36,7 +36,7 @@ from fencepost.tla.modules import load
 from fencepost.tla.places import Blank, Reader, Variable, Writer, numbered, whole
 from fencepost.tla.reading import gives
 from fencepost.tla.runtime import PlacedError, taken
-from fencepost.tla.suppositions import attempt
+from fencepost.tla.suppositions import attempt, reads
 from fencepost.tla.symbols import LEVEL, Scope
 from fencepost.tla.temporal import properties
 from fencepost.tla.values import EvaluationError, Value, described
@@ -475,6 +475,8 @@ def chooser(cursor: Cursor) -> Callable[[Sequence[Any]], Any]:
     def choose(options: Sequence[Any]) -> Any:
         if len(options) == 1 and not every_choice:
             return taken(options, 0)
+        # A member that appears later may be what is read next, so what is supposed is asked on both sides of it.
+        reads()
         chosen = cursor.choose(Options(options))
         return taken(options, chosen.number)
 
