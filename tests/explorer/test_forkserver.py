@@ -155,6 +155,7 @@ def test_a_fork_server_that_was_ended_is_started_anew(harmful: Explorer) -> None
     for number in (signal.SIGKILL, signal.SIGTERM):
         before = harmful._forkserver._pid
         os.kill(before, number)
+        os.waitid(os.P_PID, before, os.WEXITED | os.WNOWAIT)  # until then it may still answer
         harmful.find({"session": harmful.name, "at": 0, "expression": "n == 1"})
         assert harmful.search is not None
         assert harmful.search.wait(PATIENCE).said == "Found 1 step from here: no way is shorter."
