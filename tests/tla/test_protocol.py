@@ -97,6 +97,28 @@ def test_one_of_the_states_that_a_symmetry_exchanges(votes: Path) -> None:
     assert checked(votes, symmetry=False).distinct_states == 27
 
 
+def test_a_view_that_selects_variables_is_part_of_every_fingerprint(votes: Path) -> None:
+    votes.write_text(
+        VOTES.replace("====", "Own == voted\nAll == <<Own, log>>\nPicked == <<Own>>\nLive == <>(log = <<>>)\n====")
+    )
+    whole = checked(with_sections(votes, "VIEW All"))
+    assert (whole.distinct_states, whole.evaluations) == (27, checked(with_sections(votes, "")).evaluations)
+    assert checked(with_sections(votes, "VIEW Picked")).distinct_states == 8
+    assert checked(with_sections(votes, "VIEW All PROPERTY Live")).violations
+    with pytest.raises(OptionError, match="hides"):
+        checked(with_sections(votes, "VIEW Picked PROPERTY Live"))
+
+
+def test_values_of_no_constant_are_told_and_not_used(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    votes.with_suffix(".cfg").write_text(CONFIG.replace("CONSTANTS", "CONSTANTS v1 = 1 Mst = 2 v2 = v2"))
+    assert main(["check", str(votes)]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition("Votes.cfg")[2] for line in said] == [
+        ":1:11: Votes declares no v1, so its value is not used",
+        ":1:18: Votes declares no Mst, so its value is not used: did you mean Most?",
+    ]
+
+
 def test_a_counterexample_is_in_tla(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(votes), "-D", "Most = 4", "--config", str(votes.with_suffix(".cfg"))]) == 12
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]

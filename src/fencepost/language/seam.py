@@ -108,9 +108,9 @@ class Language(ABC):
         """Options of a check that the model itself asks for. A user's own come before these."""
         return {}
 
-    def hidden(self, model: Any) -> Collection[tuple[Any, ...]]:
-        """The paths of slots that do not tell states apart. Where two states differ in nothing else, the one that a
-        search finds first stands for both.
+    def hidden(self, model: Any) -> Collection[str]:
+        """The names of variables that do not tell states apart, which begin the paths of their slots. Where two states
+        differ in nothing else, the one that a search finds first stands for both.
         """
         return ()
 

@@ -421,7 +421,7 @@ class Stepper:
         """If a view only selects parts of the state, hide the others. Any other view gets its own slot."""
         if self.view is None:
             if hidden := language_of(self.protocol).hidden(self.protocol):
-                self.store.show_only(lambda path: path not in hidden)
+                self.store.show_only(lambda path: path[0] not in hidden)
             return
         with self.deadline.evaluating(f"view {self.view.name}"):
             shown = picked_parts(self.view.function, self.protocol)

@@ -16,14 +16,15 @@ from fencepost.language.values import ModelValue
 from fencepost.text.plain import meant
 from fencepost.tla import ast, config, order, questions, syntax
 from fencepost.tla.actions import ActionCompiler
+from fencepost.tla.checks import hint
 from fencepost.tla.config import Assigned, Config, Entry
 from fencepost.tla.errors import ConfigurationError, SpecificationError
 from fencepost.tla.facts import parameters_of
 from fencepost.tla.interning import strings_of
 from fencepost.tla.levels import ACTION, CONSTANT, NAMES, STATE, TEMPORAL
 from fencepost.tla.modules import Replacements, Specification
-from fencepost.tla.reading import level, refuse_unsupported
-from fencepost.tla.symbols import Constant, Defined, Scope, Substituted
+from fencepost.tla.reading import level, refuse_unsupported, selected
+from fencepost.tla.symbols import LEVEL, Constant, Defined, Scope, Substituted
 from fencepost.tla.temporal import Behaviour, Piece, behaviour
 from fencepost.tla.values import EvaluationError, FunctionValue, Set, Value, members
 
@@ -60,8 +61,15 @@ class Setup:
     alias: tuple[Formula, ...] = ()
     postconditions: tuple[Formula, ...] = ()
     properties: tuple[Formula, ...] = ()
-    asks_level: bool = False
-    """Whether steps or properties ask for the level of a state."""
+    hidden: frozenset[str] = frozenset()
+    """The variables that a view leaves out, if it only selects some. Then it is no ``view``. :data:`LEVEL` is one if
+    steps or properties ask for the level of a state.
+    """
+
+    @property
+    def asks_level(self) -> bool:
+        """Whether steps or properties ask for the level of a state."""
+        return LEVEL.name in self.hidden
 
     def comment(self, name: str) -> str:
         """The text above a definition."""
@@ -126,7 +134,9 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
     constants |= _evaluated(specification, expressions, ActionCompiler(constants, variables))
     _refuse_missing(specification, constants, given)
     refuse_unsupported([*_named(specification, given), *_assumed(specification)])
-    asks_level = "level" in _questions(specification, given)
+    hidden = {LEVEL.name} if "level" in _questions(specification, given) else set()
+    view = _formulas(specification, () if given.view is None else (given.view,), "the view", STATE)
+    seen = selected(view[0].node, view[0].scope) if view else None
     compiler = ActionCompiler(constants, variables)
     return Setup(
         specification,
@@ -138,7 +148,7 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
         _formulas(specification, given.invariants, "the invariant", STATE),
         _formulas(specification, given.constraints, "the constraint", STATE),
         _formulas(specification, given.action_constraints, "the action constraint", ACTION),
-        _formulas(specification, () if given.view is None else (given.view,), "the view", STATE),
+        view if seen is None else (),
         tuple(
             Formula(
                 each.name or f"{Path(place.file).name}:{place.line}:{place.column}", each.expression, each.scope, place
@@ -149,7 +159,7 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
         _formulas(specification, () if given.alias is None else (given.alias,), "the alias"),
         _formulas(specification, given.postconditions, "the postcondition", CONSTANT),
         _formulas(specification, given.properties, "the property"),
-        asks_level,
+        frozenset(hidden if seen is None else {*hidden, *variables} - seen),
     )
 
 
@@ -184,15 +194,12 @@ def _by_module(triples: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, s
 def _assigned(
     specification: Specification, given: Config, definitions: Mapping[str, str]
 ) -> tuple[list[Assigned], dict[str, ast.Expression]]:
-    """The values of the configuration and of the command line, and the expressions of the command line.
-
-    As in TLC, a name that is a model value and that no module declares is left out.
+    """The values of the configuration and of the command line, and the expressions of the command line. As in TLC, a
+    name that no module declares is left out.
     """
     known = specification.loaded.names
     assigned = [
-        each
-        for each in given.constants
-        if each.module or (each.name not in definitions and (each.name in known or not _is_itself(each)))
+        each for each in given.constants if each.module or (each.name in known and each.name not in definitions)
     ]
     expressions: dict[str, ast.Expression] = {}
     for name, text in definitions.items():
@@ -204,9 +211,16 @@ def _assigned(
     return assigned, expressions
 
 
-def _is_itself(assigned: Assigned) -> bool:
-    """Whether it is ``v1 = v1``."""
-    return isinstance(assigned.value, ModelValue) and assigned.value.name == assigned.name
+def unused(specification: Specification, given: Config) -> list[str]:
+    """What to say of values for names that no module declares, but for ``v1 = v1``, which only names a model value."""
+    known = specification.loaded.names
+    return [
+        f"{each.place}: {specification.root.name} declares no {each.name}, so its value is not used"
+        f"{hint(each.name, known)}"
+        for each in given.constants
+        if not each.module and each.name not in known
+        if not (isinstance(each.value, ModelValue) and each.value.name == each.name)
+    ]
 
 
 def _as_configuration(name: str, text: str) -> Assigned | None:

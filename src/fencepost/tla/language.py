@@ -17,9 +17,8 @@ from fencepost.language.seam import Language, Model
 from fencepost.language.values import ModelValue, Value
 from fencepost.semantics import Stepper
 from fencepost.tla import layout, order, pluscal
-from fencepost.tla.configured import expression_of
+from fencepost.tla.configured import expression_of, unused
 from fencepost.tla.held import decoded, part
-from fencepost.tla.places import LEVEL_PLACE
 from fencepost.tla.protocol import TlaDeclared, TlaModel
 from fencepost.tla.traces import whole_states
 
@@ -69,8 +68,8 @@ class Tla(Language):
             return model
         return model.laid_out(layout.chosen(states, model.shapes, model.coarse))
 
-    def hidden(self, model: TlaModel) -> Collection[tuple[Any, ...]]:
-        return (LEVEL_PLACE.layout.path,) if model.setup.asks_level else ()
+    def hidden(self, model: TlaModel) -> Collection[str]:
+        return model.setup.hidden
 
     def coarser(self, model: TlaModel, variable: str) -> TlaModel:
         return model.coarser(variable)
@@ -95,9 +94,12 @@ class Tla(Language):
         return found or [name]
 
     def notices(self, model: TlaModel) -> list[str]:
-        """Translations that are not of the algorithm beside them, and a symmetry that is not used."""
+        """Translations that are not of the algorithm beside them, values of no constant, and a symmetry that is not
+        used.
+        """
         algorithms = (pluscal.algorithm(text, file) for file, text in model.file.specification.files.items())
         found = [each.stale for each in algorithms if each is not None and each.stale]
+        found += unused(model.setup.specification, model.setup.config)
         if self.symmetric(model) and _is_temporal(model):
             found.append("SYMMETRY is not used: the configuration has temporal properties, which it does not preserve")
         return found

@@ -7,6 +7,7 @@ from typing import cast
 
 from fencepost.tla import ast, library, parts
 from fencepost.tla.errors import SpecificationError
+from fencepost.tla.facts import parameters_of, unlabelled
 from fencepost.tla.levels import ACTION, CONSTANT, STATE, TEMPORAL
 from fencepost.tla.operators import LEVELS
 from fencepost.tla.scopes import Chain, within
@@ -109,6 +110,29 @@ def _meaning(symbol: Symbol) -> list[Place]:
             return [(symbol.value, symbol.scope)]
         case _:
             return []
+
+
+def selected(expression: ast.Expression, scope: Scope) -> set[str] | None:
+    """The variables of a tuple of nothing else, also of tuples in it and through definitions. None for anything
+    else.
+    """
+    node = unlabelled(expression)
+    if isinstance(node, ast.Tuple):
+        parts = [selected(each, scope) for each in node.items]
+        return None if None in parts else set().union(*(each for each in parts if each is not None))
+    if not isinstance(node, ast.Name | ast.Qualified):
+        return None
+    match symbol_of(node, scope):
+        case Variable(name=name):
+            return {name}
+        case Defined(body=body, scope=inner) as symbol if not parameters_of(symbol) and not isinstance(
+            body, ast.Function
+        ):
+            return selected(body, inner)
+        case Substituted(value=value, scope=inner):
+            return selected(value, inner)
+        case _:
+            return None
 
 
 _GIVES = ("=", "\\in", "\\subseteq")

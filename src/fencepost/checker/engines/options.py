@@ -77,8 +77,8 @@ class Options:
             )
         if stepper is not None and _hides(stepper.protocol) and (name := _temporal(stepper)):
             raise OptionError(
-                f"{_instead(name)} take out what asks for the level of a state: a state that was found again on another"
-                " level may go on differently",
+                f"{_instead(name)} take out what hides a part of the state (a view, or a question about the level): one"
+                " state stands for several, which may go on differently",
                 "invariants",
             )
 
