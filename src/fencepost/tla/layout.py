@@ -170,6 +170,8 @@ def _of_sets(path: Path, values: Sequence[Set]) -> Place:
     members = {member for each in values for member in each.items}
     if not members or len(members) > MOST_MEMBERS:
         return Leaf(path)
+    if all(len(each.items) < 2 for each in values):
+        return Leaf(path)  # a member takes the place of another one: as a set of slots, all of them would be written
     made = SetPlace(path)
     made.settle(in_any_order(members))
     return made

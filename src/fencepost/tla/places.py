@@ -58,8 +58,8 @@ class OTHERWISE:
 Pairs = Sequence[tuple[Value, Slot]]
 """Values with their slots."""
 
-MOST_SIFTED = 10_000
-"""The most rules for which the members that matter are remembered."""
+MOST_SIFTED = 1_000_000
+"""The most answers to the question whether a member matters to a rule that are remembered."""
 
 
 class Place(ABC):
@@ -242,6 +242,25 @@ def kind_of_members(of: SetValue) -> str | None:
     return None if first is None else kind_of(first)
 
 
+class _Sifted:
+    """The members that matter by one sieve. Each is asked about once."""
+
+    def __init__(self) -> None:
+        self._among: Pairs = ()
+        self._found: Pairs = ()
+        self._matters: dict[int, bool] = {}  # by the id of a slot
+
+    def of(self, pairs: Pairs, sieve: Sieve) -> Pairs:
+        """Those among ``pairs``, which are the same as before or have more members."""
+        if self._among is not pairs:
+            for _, slot in pairs:
+                if id(slot) not in self._matters:
+                    self._matters[id(slot)] = sieve.matters(slot)
+            self._found = [each for each in pairs if self._matters[id(each[1])]]
+            self._among = pairs
+        return self._found
+
+
 class Members(_Divided):
     """Slots for values that come and go."""
 
@@ -254,7 +273,7 @@ class Members(_Divided):
         """Values that were present in states that were looked at before the search, with their slots."""
         self._slots: dict[bytes, Slot] = {}
         self._order: tuple[int, Sequence[Slot], Pairs] = (0, (), ())
-        self._sifted: dict[Any, Pairs] = {}
+        self._sifted: dict[Any, _Sifted] = {}
         self._settled: set[int] = set()
 
     absent: ClassVar[Any]
@@ -295,10 +314,10 @@ class Members(_Divided):
             return [each for each in pairs if sieve.matters(each[1])]
         sifted = self._sifted.get(sieve.key)
         if sifted is None:
-            if len(self._sifted) > MOST_SIFTED:
+            if len(self._sifted) * len(pairs) > MOST_SIFTED:
                 self._sifted.clear()
-            sifted = self._sifted[sieve.key] = [each for each in pairs if sieve.matters(each[1])]
-        return sifted
+            sifted = self._sifted[sieve.key] = _Sifted()
+        return sifted.of(pairs, sieve)
 
     def _in_order(self, known: Sequence[Slot]) -> Pairs:
         number, slots, pairs = self._order
@@ -310,7 +329,6 @@ class Members(_Divided):
                 ordered = tuple(sorted(values, key=total_key))
             pairs = [(value, self.slot(value)) for value in ordered]
             self._order = len(known), known, pairs
-            self._sifted = {}
         return pairs
 
     def put_contents(self, cursor: GrowingCursor, contents: Mapping[Slot, Any], writes: Writes) -> None:
@@ -462,7 +480,7 @@ class Reader:
     __slots__ = ("_cursor", "_variables")
 
     unread: ClassVar[str] = "state"
-    """What it is in the key of a rule. A :class:`Writer` has none: its values are known without reading."""
+    """What it is in the key of a rule."""
 
     def __init__(self, variables: Sequence[Variable], cursor: GrowingCursor) -> None:
         self._variables = variables
@@ -489,6 +507,11 @@ class Writer:
         except KeyError:
             name = self._variables[variable].name
             raise EvaluationError(f"{name}{self._prime} is used before it has a value") from None
+
+    @property
+    def unread(self) -> Any:
+        """What it is in the key of a rule. Its values are known without reading."""
+        return tuple((variable, key_of(value)) for variable, value in self._values.items())
 
     def assign(self, variable: int, value: Value) -> None:
         self._values[variable] = value

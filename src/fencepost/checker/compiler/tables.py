@@ -614,43 +614,46 @@ class Tables:
 
 
 class _Recorded:
-    """The ways of a root through its choices that its master trie has for one state."""
+    """The ways of a root through its choices that its master trie has for one state, while the trie does not grow."""
 
     def __init__(self, tables: Tables, root: int, ids: Sequence[int]) -> None:
         self.tables = tables
-        self.root = root
         self.ids = ids
+        self._known: dict[tuple[int, ...], int] = {(): self._next(int(tables.roots[root]))}
+        """What follows choices: a fork, or the word of a trie that ends there."""
 
     def first_missing(self, choices: Sequence[int] = ()) -> list[int] | None:
         """The first choices after these that none of its ways begins with."""
         if self._has(choices):
             return None
-        found = list(choices)
-        while self._next(self._after(found)) > 0:
-            found.append(next(each for each in count() if not self._has([*found, each])))
-        return found
+        found = tuple(choices)
+        while self._after(found) > 0:
+            found = next((*found, each) for each in count() if not self._has((*found, each)))
+        return list(found)
 
     def _has(self, choices: Sequence[int]) -> bool:
         """Whether it has every way that begins with these choices."""
-        left, pool = [self._after(choices)], self.tables.pool.data
+        left, pool = [self._after(tuple(choices))], self.tables.pool.data
         while left:
-            word = self._next(left.pop())
+            word = left.pop()
             if word in (encoding.MISS, encoding.PENDING):
                 return False
             if word > 0:
-                left += pool[encoding.node_cell(word, 0) : encoding.node_cell(word, pool[encoding.node_room(word)])]
+                cells = pool[encoding.node_cell(word, 0) : encoding.node_cell(word, pool[encoding.node_room(word)])]
+                left += map(self._next, cells)
         return True
 
-    def _after(self, choices: Sequence[int]) -> int:
-        """The word after these choices."""
-        word = int(self.tables.roots[self.root])
-        for option in choices:
-            fork = self._next(word)
-            if fork <= 0:
-                return fork
-            branch = self.tables.branch_of[fork][option]
-            word = encoding.DISABLED if branch == NO_BRANCH else self.tables.pool.data[encoding.node_cell(fork, branch)]
-        return word
+    def _after(self, choices: tuple[int, ...]) -> int:
+        """What follows these choices."""
+        known = self._known.get(choices)
+        if known is None:
+            known = self._after(choices[:-1])
+            if known > 0:
+                branch = self.tables.branch_of[known][choices[-1]]
+                cell = encoding.node_cell(known, branch)
+                known = encoding.DISABLED if branch == NO_BRANCH else self._next(self.tables.pool.data[cell])
+            self._known[choices] = known
+        return known
 
     def _next(self, word: int) -> int:
         """The fork, the leaf or the missing word that reads lead to."""
