@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from fencepost.semantics.guard import Guard
 
 
+FEW_STARTS = 10_000
+"""The most initial states that are kept."""
+
 MAX_STARTS = 1 << 24
 """The most ways through the choices of the initial states."""
 
@@ -73,6 +76,7 @@ class Stepper:
         self.evaluations = 0
         self.starts = 0
         """The number of ways to begin. Several may lead to one initial state."""
+        self._initial: list[State] | None = None  # all of them, unless there are many
         self.roots: list[Root] = []
         self.relied: dict[int, dict[int, Reliance]] = {}
         """What each root has relied on, by the root's index and the universe's id."""
@@ -162,6 +166,8 @@ class Stepper:
 
     def initial_states(self, most: int | None = None) -> list[State]:
         """Every initial state, or ``most`` of them, in the order of its choices, without duplicates."""
+        if self._initial is not None:
+            return self._initial[:most]
         blank: list[int] = []
         setups = self.protocol.declared("initial")
         root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
@@ -173,8 +179,11 @@ class Stepper:
                 state = State(self.store, self._apply(blank, path.writes))
                 states.setdefault(state.ids, state)
             if len(states) == most:
-                break
-        return list(states.values())
+                return list(states.values())
+        found = list(states.values())
+        if len(found) <= FEW_STARTS:
+            self._initial = found
+        return found[:]
 
     def evaluate(
         self,

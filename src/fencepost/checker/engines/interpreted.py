@@ -186,6 +186,14 @@ class Interpreted(Reference):
 
     # -- exploring ----------------------------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Build the level of the initial states, unless they are too many."""
+        most = None if self.limits is None else self.limits.queued
+        if most is not None and len(self.stepper.initial_states(most)) >= most:
+            self.search.result.limit = f"the limit of {most:,} states in one level"
+        else:
+            super().begin()
+
     def expand(self) -> bool:
         """Expand a level, unless a limit is reached."""
         self.search.result.limit = self._limit_reached()
