@@ -99,11 +99,17 @@ def test_one_of_the_states_that_a_symmetry_exchanges(votes: Path) -> None:
 
 def test_a_view_that_selects_variables_is_part_of_every_fingerprint(votes: Path) -> None:
     votes.write_text(
-        VOTES.replace("====", "Own == voted\nAll == <<Own, log>>\nPicked == <<Own>>\nLive == <>(log = <<>>)\n====")
+        VOTES.replace(
+            "====",
+            "Own == voted\nAll == <<Own, log>>\nPicked == <<Own>>\nLength == <<Own, Len(log)>>\n"
+            "Counted == [own |-> voted, length |-> Len(log)]\nLive == <>(log = <<>>)\n====",
+        )
     )
     whole = checked(with_sections(votes, "VIEW All"))
     assert (whole.distinct_states, whole.evaluations) == (27, checked(with_sections(votes, "")).evaluations)
     assert checked(with_sections(votes, "VIEW Picked")).distinct_states == 8
+    computed = [checked(with_sections(votes, f"VIEW {name}")).distinct_states for name in ("Length", "Counted")]
+    assert computed[0] == computed[1] > 8, "a tuple of more than variables is no selection"
     assert checked(with_sections(votes, "VIEW All PROPERTY Live")).violations
     with pytest.raises(OptionError, match="hides"):
         checked(with_sections(votes, "VIEW Picked PROPERTY Live"))

@@ -16,7 +16,7 @@ from checker.engines.random_protocols import RandomProtocol, protocols, reduced,
 from checker.engines.symmetric_protocols import symmetric
 from hypothesis import given, settings
 
-from fencepost import Protocol, action, constant, invariant, require, state
+from fencepost import Protocol, action, check, constant, initial, invariant, one_of, require, state
 from fencepost.checker.engines import interpreted, reference
 from fencepost.checker.engines.options import SearchOptions
 from fencepost.language.loading import shipped
@@ -113,6 +113,36 @@ def test_asks_python_once_for_what_a_root_reads() -> None:
     stepper = Stepper(protocol)
     explored = interpreted.explore(stepper, SearchOptions(max_states=3_000))
     assert explored.distinct >= 3_000 and explored.evaluations < 700
+
+
+def test_more_initial_states_than_one_level_may_have_are_left_to_the_compiled_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Many(Protocol):
+        starts: int = constant(2_000)
+        x: int = state(0)
+
+        @initial
+        def begin(self) -> None:
+            self.x = one_of(range(self.starts))
+
+        @invariant
+        def small(self) -> bool:
+            return self.x != 1_500
+
+    admitted: list[int] = []
+    enter = interpreted.Interpreted._enter
+
+    def counted(self: Any, *given: Any) -> bool:
+        admitted.append(1)
+        return enter(self, *given)
+
+    monkeypatch.setattr(interpreted.Interpreted, "_enter", counted)
+    found = check(Many(starts=1_999), deadlock=False)
+    assert (found.engine, len(admitted), found.distinct_states) == ("interpreted", 1_999, 1_999)
+    found = check(Many(), deadlock=False)
+    assert (found.engine, len(admitted), found.distinct_states) == ("embedded", 1_999, 2_000)
+    found.must_violate("small")
 
 
 def test_a_small_check_imports_no_compiler(tmp_path: Path) -> None:

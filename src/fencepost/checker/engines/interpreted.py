@@ -190,7 +190,7 @@ class Interpreted(Reference):
         """Build the level of the initial states, unless they are too many."""
         most = None if self.limits is None else self.limits.queued
         if most is not None and len(self.stepper.initial_states(most)) >= most:
-            self.search.result.limit = f"the limit of {most:,} states in one level"
+            self.search.result.limit = _too_many(most)
         else:
             super().begin()
 
@@ -310,10 +310,14 @@ class Interpreted(Reference):
         if calls >= limits.calls:
             return f"the limit of {limits.calls:,} calls of Python"
         if self.search.queue >= limits.queued:
-            return f"the limit of {limits.queued:,} states in one level"
+            return _too_many(limits.queued)
         if self.symmetry is not None and self.symmetry.searched >= limits.orbits:
             return f"the limit of {limits.orbits:,} states whose orbits were looked for"
         return None
+
+
+def _too_many(queued: int) -> str:
+    return f"the limit of {queued:,} states in one level"
 
 
 def _held(slot: int, row: Sequence[int], after: Sequence[int] | None) -> int:
