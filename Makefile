@@ -16,9 +16,9 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 # One more than there are cores, as some tests wait; each may start a Spark.
 WORKERS := $(shell n=$$(nproc); echo $$(( n < 3 ? n + 1 : 4 )))
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# `make test CAMPAIGNS=1` runs all tests: one start of what several need, and one end where workers wait for the last.
+# `make test CAMPAIGNS=2/4` runs the second quarter of the campaigns too, and CAMPAIGNS=1/1 all of them.
 CAMPAIGNS :=
-MARKED := $(if $(CAMPAIGNS),'','not campaign')
+CHOSEN := $(if $(CAMPAIGNS),--campaigns $(CAMPAIGNS),-m 'not campaign')
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
@@ -49,10 +49,10 @@ test: ## Lint, check types and run the tests
 
 # pytest ends long after lint, so its closing line is the last. Where lint fails, make fails.
 quick: loops modules
-	@$(PYTEST) -m $(MARKED)
+	@$(PYTEST) $(CHOSEN)
 
 test-%: $(STAMP) FORCE ## Run the tests of a folder: make test-ledger
-	@$(PYTEST) -m $(MARKED) tests/$*
+	@$(PYTEST) $(CHOSEN) tests/$*
 
 campaigns: $(STAMP) loops ## Run what takes longer: large state spaces, many seeds, a cluster of Spark
 	@$(PYTEST) -m campaign

@@ -1,5 +1,5 @@
-"""Settings of the whole suite: how many examples generated tests try (many more with FENCEPOST_THOROUGH=1), and how
-tests are divided among workers.
+"""Settings of the whole suite: how many examples generated tests try (many more with FENCEPOST_THOROUGH=1), which
+campaigns are run, and how tests are divided among workers.
 """
 
 import os
@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 import pytest
+from campaigns import part_of
 from hypothesis import HealthCheck, settings
 from work_units import OneSession
 
@@ -17,6 +18,23 @@ settings.load_profile("thorough" if os.environ.get("FENCEPOST_THOROUGH") else "e
 
 # A shell's background process ignores Ctrl-C, and its children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--campaigns", metavar="K/N", help="of the campaigns, run the K-th of N parts alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not (part := config.getoption("--campaigns")):
+        return
+    file_of = {item: item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("campaign")}
+    try:
+        files = part_of(part, file_of.values())
+    except ValueError:
+        raise pytest.UsageError(f"--campaigns is a part such as 2/4, not {part}") from None
+    left_out = {item for item, file in file_of.items() if file not in files}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -154,6 +154,7 @@ def test() -> None:
 '''
 
 
+@pytest.mark.campaign
 def test_an_authors_file_is_clean_under_strict_mypy(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "author.py").write_text(AUTHORS)

@@ -74,7 +74,7 @@ def test_every_configuration_is_checked() -> None:
     assert set(Log.configurations) == {*HOLDS, *VIOLATED}
 
 
-@pytest.mark.parametrize("name", campaign_if(lambda name: HOLDS[name][0] > MANY_STATES / 2, HOLDS))
+@pytest.mark.parametrize("name", campaign_if(lambda name: HOLDS[name][0] > MANY_STATES / 4, HOLDS))
 def test_configurations_that_hold(name: str) -> None:
     result = result_of(name).must_hold()
     assert (result.distinct_states, result.depth) == HOLDS[name]

@@ -238,6 +238,7 @@ def test_three_bookies_up_to_symmetry() -> None:
     assert check(BookKeeperBoot.configured("three-bookies"), symmetry=True).must_hold().distinct_states == 7_059_350
 
 
+@pytest.mark.campaign
 def test_counts_in_plain_python() -> None:
     few, shallow = BookKeeperBoot(max_crashes=2), SearchOptions(workers=1, max_depth=6)
     plain, compiled = (check(few, engine=engine, options=shallow) for engine in ("reference", "embedded"))

@@ -53,6 +53,10 @@ SLOW = {
     "removed-leader-waits",
     "logs-not-compared",
     "logs-not-matched",
+    "votes-forgotten",
+    "crash",
+    "snapshots-and-crash",
+    "addition",
 }
 """These need many evaluations of the role."""
 

@@ -52,6 +52,7 @@ def test_every_transition(spark: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     assert here.covered.total() + here.differing + here.beyond == space.manifest.edges
 
 
+@pytest.mark.campaign
 def test_a_sample(spark: Any, tmp_path: Path) -> None:
     check(Store(**CONSTANTS), states=tmp_path / "states", options=Options(workers=1))
     space = table.opened(str(tmp_path / "states"))

@@ -116,7 +116,7 @@ def test_executors_that_come_later_get_work(tmp_path: Path, monkeypatch: pytest.
     assert Growing.seen[-1][2] >= 20
 
 
-@pytest.mark.parametrize("bits", [64, 128])
+@pytest.mark.parametrize("bits", [64, *campaign_if(bool, [128])])
 def test_a_search_goes_on_from_any_level(tmp_path: Path, bits: int) -> None:
     def build() -> Protocol:
         return shipped("bookkeeper-4.13")(**{**SMALL, "ack_quorum": 2}, recovery_reads_fence=False)

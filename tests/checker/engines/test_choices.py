@@ -69,6 +69,7 @@ def agree(protocol: Protocol, **options: Any) -> dict[str, Any]:
     return expected
 
 
+@pytest.mark.campaign
 def test_as_many_options_as_are_allowed_are_explored() -> None:
     assert agree(Wide(options=1_000))["taken"]["choose"] == 1_000
     answer = by_embedded(Wide(options=MAX_WAYS))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns import campaign_if
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -79,7 +80,7 @@ def fingerprints(generator: np.random.Generator, count: int, kind: str) -> Array
     return fps
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("wide", [False, *campaign_if(bool, [True])])
 @pytest.mark.parametrize(("kind", "most"), [("even", MOST // 2), ("before blocks", MOST // 2), ("crowded", 6_000)])
 def test_a_table_knows_what_was_admitted_while_it_grows(kind: str, most: int, wide: bool) -> None:
     generator = np.random.default_rng(7)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from checker.engines import brute
 from checker.engines.random_protocols import RandomProtocol, protocols, reduced, seeded
 from hypothesis import given
@@ -91,7 +92,7 @@ def genuine(protocol: Model, stepper: Stepper, found: Found) -> bool:
     return not brute.holds(protocol, declared, *((row,) if found.kind == "invariant" else (before, row)))
 
 
-@pytest.mark.parametrize("keep_going", [False, True])
+@pytest.mark.parametrize("keep_going", [False, *campaign_if(bool, [True])])
 @given(random=protocols())
 def test_agrees_with_the_naive_explorer(keep_going: bool, random: RandomProtocol) -> None:
     assert difference(random, keep_going, deadlock=True) is None

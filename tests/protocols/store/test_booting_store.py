@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if, engine_for
+from campaigns import MANY_STATES, campaign_if, campaigns_but_every, engine_for
 
 from fencepost import Protocol, Result, SearchOptions, check
 from fencepost.ledger.rules import boot as rules
@@ -119,6 +119,7 @@ def test_switches_are_the_protections_of_the_rules() -> None:
     assert all(not getattr(BootingStore(**{name: False}).protections, name) for name in SWITCHES)
 
 
+@pytest.mark.campaign
 def test_plain_python_agrees() -> None:
     shallow = SearchOptions(workers=1, max_depth=3)
     given: dict[str, Any] = {"directories": 2, "old_directories": True, "journal_adds_varies": True}
@@ -361,7 +362,9 @@ FAULTS: list[tuple[Any, str, Callable[[Rule], Rule], str, dict[str, Any], str]] 
 
 
 @pytest.mark.parametrize(
-    ("module", "rule", "fault", "what", "constants", "finds"), FAULTS, ids=[f"{f[1]}: {f[3]}" for f in FAULTS]
+    ("module", "rule", "fault", "what", "constants", "finds"),
+    campaigns_but_every(3, FAULTS),
+    ids=[f"{f[1]}: {f[3]}" for f in FAULTS],
 )
 def test_a_planted_fault_is_found(
     module: Any,

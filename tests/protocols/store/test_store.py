@@ -105,6 +105,7 @@ def test_switches_are_the_protections_of_the_rules() -> None:
     assert all(not getattr(Store(**{name: False}).protections, name) for name in SWITCHES)
 
 
+@pytest.mark.campaign
 def test_plain_python_agrees() -> None:
     shallow = SearchOptions(workers=1, max_depth=7)
     given: dict[str, Any] = {"bookies": 2, "ack_quorum": 1, "metadata_answers_lost": True, "mark_answers_lost": True}
