@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from tla.compiled import Texts, module_of
 
-from fencepost.tla import runtime
+from fencepost.tla import compiler, runtime
+from fencepost.tla.compiler import Remembered
 from fencepost.tla.errors import SpecificationError
-from fencepost.tla.values import EvaluationError, show
+from fencepost.tla.sets import Sequences
+from fencepost.tla.values import EvaluationError, Interval, Sequence, Set, Value, function, show
 
 DEFINITIONS = """
 Sum[n \\in Nat] == IF n = 0 THEN 0 ELSE n + Sum[n - 1]
@@ -236,3 +238,42 @@ def test_deeply_passes_on_what_its_function_raises() -> None:
     with pytest.raises(ValueError, match="no"):
         runtime.deeply(lambda: int("no"))
     assert runtime.deeply(threading.current_thread) is not threading.current_thread()
+
+
+# -- definitions that are remembered -----------------------------------------------------------------------------------
+
+
+def test_a_definition_is_evaluated_once_for_arguments_that_are_alike() -> None:
+    asked: list[tuple[Value, ...]] = []
+
+    def rule(now: object, then: object, *arguments: Value) -> Value:
+        asked.append(arguments)
+        return len(asked)
+
+    remembered = Remembered(rule)
+    cases: list[Value] = [1, True, "1", Set([1]), Set([True]), Interval(1, 2), Set([Set([1])]), Set([Set([True])])]
+    for _ in range(2):
+        assert [remembered(None, None, each) for each in cases] == list(range(1, 9))
+    assert remembered(None, None, 1, 1) == 9 and asked[-1] == (1, 1)
+
+
+def test_arguments_that_may_read_the_state_are_not_remembered() -> None:
+    asked: list[Value] = []
+
+    def rule(now: object, then: object, argument: Value) -> Value:
+        asked.append(argument)
+        return 1
+
+    remembered = Remembered(rule)
+    infinite = Set([Sequences(Set([1]))])
+    for argument in (Sequence([1]), function({"a": 1}), infinite):
+        remembered(None, None, argument)
+        remembered(None, None, argument)
+    assert len(asked) == 6
+
+
+def test_as_many_values_are_remembered_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "MOST_REMEMBERED", 2)
+    remembered = Remembered(lambda now, then, argument: argument)
+    assert [remembered(None, None, each) for each in (1, 2, 3, 1)] == [1, 2, 3, 1]
+    assert len(remembered._known) <= 2

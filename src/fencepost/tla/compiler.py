@@ -22,12 +22,13 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ClassVar
 
+from fencepost.language.values import ModelValue
 from fencepost.tla import ast, facts, library, python, runtime, sets, suppositions, values
 from fencepost.tla.errors import SpecificationError
 from fencepost.tla.facts import AT, Analysis, Call, Itself, called, let_values, parameters_of, unlabelled
 from fencepost.tla.python import call, constant, function, name, tuple_of
 from fencepost.tla.symbols import BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
-from fencepost.tla.values import EvaluationError, Value
+from fencepost.tla.values import EvaluationError, Interval, Set, Value, settled
 
 # -- what names stand for ----------------------------------------------------------------------------------------------
 
@@ -110,7 +111,6 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "\\cup": sets.union,
     "\\cap": sets.intersection,
     "\\": sets.difference,
-    "\\X": runtime.products,
     "SUBSET": runtime.subsets,
     "DOMAIN": values.domain,
 }
@@ -165,6 +165,49 @@ class Once:
             self._known = (self._rule(now, then),)
         return self._known[0]
 
+
+class Remembered:
+    """A definition that reads no state, with its values for up to :data:`MOST_REMEMBERED` different arguments. It is
+    evaluated each time for arguments that read the state when they are compared.
+    """
+
+    def __init__(self, rule: Callable[..., Value]) -> None:
+        self._rule = rule
+        self._known: dict[tuple[Value | type, ...], Value] = {}
+
+    def __call__(self, now: Any, then: Any, *arguments: Value) -> Value:
+        key = _compared(arguments)
+        if key is None:
+            return self._rule(now, then, *arguments)
+        value = self._known.get(key)
+        if value is None:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = value = self._rule(None, None, *key[1::2])
+        else:
+            sets.write_out(value)
+        return value
+
+
+def _compared(arguments: Iterable[Value]) -> tuple[Value | type, ...] | None:
+    """Arguments with their types, as 1 and TRUE are one key in Python. None if comparing them may read the state."""
+    key: list[Value | type] = []
+    for each in arguments:
+        kind = type(each)
+        if kind not in _READ_FREE:
+            return None
+        try:
+            key += (kind, each if kind is not Set else settled(each))
+        except EvaluationError:  # an infinite member
+            return None
+    return tuple(key)
+
+
+MOST_REMEMBERED = 4_096
+"""Values of one definition that are kept."""
+
+_READ_FREE = frozenset({bool, int, str, ModelValue, Interval, Set})
+"""Values that are compared without reading the state. A set is one if it is settled."""
 
 Rule = Callable[["Writer"], list[py.stmt]]
 """Writes the body of a Python function."""
@@ -252,8 +295,28 @@ class Compiler:
         key = (symbol, captured)
         if key not in self._titles:
             write = self._in_frame(symbol, captured, lambda writer, frame: writer.of_definition(symbol, frame))
-            self._titles[key] = self.unit(symbol.name, symbol.place, self._parameters(symbol, captured), write)
+            title = self.unit(symbol.name, symbol.place, self._parameters(symbol, captured), write)
+            self._titles[key] = self._remembered(title) if self._is_worth_remembering(symbol) else title
         return self._titles[key]
+
+    def _remembered(self, title: str) -> str:
+        known = self.fresh("remembered")
+        self.globals[known] = Remembered(lambda now, then, *arguments: self._function(title)(now, then, *arguments))
+        return known
+
+    def _is_worth_remembering(self, symbol: Defined) -> bool:
+        """Whether the values of a definition depend on those of its parameters alone, and take long."""
+        found = self.analysis.definition(symbol)
+        parameters = parameters_of(symbol)
+        return (
+            bool(parameters)
+            and found.is_constant
+            and not symbol.is_recursive  # each call would take two frames of Python's
+            and found.used <= set(parameters)
+            and all(not each.arity and self.passing(symbol, each) == "value" for each in parameters)
+            and isinstance(symbol.body, ast.Expression)
+            and _has_loop(symbol.body)
+        )
 
     def _parameters(self, symbol: Defined, captured: tuple[tuple[Symbol, str], ...]) -> tuple[Symbol, ...]:
         return (*(each for each, _ in captured), *parameters_of(symbol))
@@ -457,6 +520,14 @@ _WRITTEN = (ast.SetOf, ast.Tuple, ast.Record, ast.RecordSet, ast.FunctionSet, as
 
 _SIMPLE = (Itself, ast.Name, ast.Qualified, ast.Number, ast.String, ast.Decimal, ast.Label, ast.At, ast.Unbounded)
 """What is not worth keeping, or is kept otherwise."""
+
+
+_LOOPS = (ast.Quantified, ast.Filter, ast.Collect, ast.Choose)
+
+
+def _has_loop(node: ast.Node) -> bool:
+    """Whether an expression goes through the members of a set, besides what it calls."""
+    return isinstance(node, _LOOPS) or any(map(_has_loop, ast.parts_of(node)))
 
 
 def _expressions_in(node: ast.Node) -> list[ast.Expression]:

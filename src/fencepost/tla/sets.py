@@ -518,6 +518,19 @@ class _Filtered(_Derived):
     def form(self) -> str:
         return f"{{x \\in {shown(self._of)} : ...}}"
 
+    def is_cheap(self) -> bool:
+        """Whether all members can be looked at."""
+        try:
+            return self._of.is_finite() and self._of.size() < MOST_SHOWN
+        except EvaluationError:
+            return False
+
+
+def write_out(value: Value) -> None:
+    """A value is used again: a set that is filtered whenever it is enumerated is kept, unless it is large."""
+    if isinstance(value, _Filtered) and value.is_cheap():
+        value.explicit()
+
 
 # -- operators ---------------------------------------------------------------------------------------------------------
 
