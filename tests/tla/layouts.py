@@ -193,4 +193,41 @@ Few == \A k \in Key : Cardinality(lock[k]) < 6
 )
 """Choices within a choice, from sets whose members appear late."""
 
-EXAMPLES = {"messages": MESSAGES, "bag": BAG, "mixed": MIXED, "nested": NESTED}
+PROCESSES = Example(
+    r"""---- MODULE Spec ----
+EXTENDS Naturals
+CONSTANT Worker
+VARIABLES pc, bag
+vars == <<pc, bag>>
+Processes == Worker \cup {"clerk"}
+
+Init == /\ pc = [p \in Processes |-> IF p = "clerk" THEN "serve" ELSE "ask"]
+        /\ bag = [p \in {} |-> 0]
+
+Ask(w) == /\ pc[w] = "ask"
+          /\ pc' = [pc EXCEPT ![w] = "wait"]
+          /\ bag' = [p \in DOMAIN bag \cup {w} |-> IF p = w THEN 1 ELSE bag[p]]
+Serve == /\ pc["clerk"] = "serve"
+         /\ \E w \in DOMAIN bag \ {"clerk"} :
+              /\ pc' = [pc EXCEPT ![w] = "done", !["clerk"] = "rest"]
+              /\ bag' = [p \in (DOMAIN bag \ {w}) \cup {"clerk"} |-> IF p \in DOMAIN bag THEN bag[p] ELSE 0]
+Rest == /\ pc["clerk"] = "rest"
+        /\ pc' = [pc EXCEPT !["clerk"] = "serve"]
+        /\ bag' = IF "clerk" \in DOMAIN bag THEN [bag EXCEPT !["clerk"] = (@ + 1) % 3] ELSE bag
+Again == /\ \A w \in Worker : pc[w] = "done"
+         /\ pc["clerk"] = "serve"
+         /\ pc' = [p \in Processes |-> IF p = "clerk" THEN "serve" ELSE "ask"]
+         /\ UNCHANGED bag
+Next == (\E w \in Worker : Ask(w)) \/ Serve \/ Rest \/ Again
+Spec == Init /\ [][Next]_vars
+TypeOK == /\ pc \in [Processes -> {"ask", "wait", "done", "serve", "rest"}]
+          /\ DOMAIN bag \subseteq Processes
+Waits == \A w \in Worker : (pc[w] = "wait") <=> (w \in DOMAIN bag)
+====
+""",
+    "CONSTANT Worker = {w1, w2}\nSPECIFICATION Spec\nINVARIANTS TypeOK Waits\n",
+    (46, 69, 24),
+)
+"""Functions of model values and a string, as PlusCal's processes are."""
+
+EXAMPLES = {"messages": MESSAGES, "bag": BAG, "mixed": MIXED, "nested": NESTED, "processes": PROCESSES}

@@ -191,7 +191,7 @@ class FunctionPlace(_Divided):
         self.parts = dict(parts)
         is_sequence = list(self.parts) == list(range(1, len(self.parts) + 1))
         self.domain: SetValue = Interval(1, len(self.parts)) if is_sequence else Set.sorted(tuple(self.parts))
-        self._kind = kind_of(next(iter(self.parts)))
+        self._kinds = set(map(kind_of, self.parts))  # model values stand beside one other kind
         self._by_path = {code(key): part for key, part in self.parts.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -200,7 +200,7 @@ class FunctionPlace(_Divided):
     def part(self, argument: Value) -> Place | None:
         """The place of an argument. None if it is not in the domain."""
         found = self.parts.get(argument)
-        return found if found is None or kind_of(argument) is self._kind else None
+        return found if found is None or kind_of(argument) in self._kinds else None
 
     def stored(self, cursor: GrowingCursor) -> Value:
         return StoredFunction(self, cursor)
@@ -212,7 +212,7 @@ class FunctionPlace(_Divided):
         if not isinstance(value, FunctionValue):
             return False
         of = value.domain()
-        return kind_of_members(of) is self._kind and bool(of == self.domain)
+        return kind_of_members(of) in self._kinds and bool(of == self.domain)
 
     def put_changes(self, cursor: GrowingCursor, value: UpdatedFunction, writes: Writes) -> None:
         for key, of in value.changes.items():
