@@ -182,6 +182,14 @@ class GrowingCursor(Cursor, Protocol):
         ...
 
 
+class Branching(GrowingCursor, Protocol):
+    """A cursor over an initial state that is being set up."""
+
+    def branch(self) -> Branching:
+        """Another cursor that has been given the same values so far."""
+        ...
+
+
 class Looking:
     """A read-only cursor."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
@@ -30,6 +30,8 @@ class Declared:
     by: Any = None
     when: When = None
     name: str = ""
+    starts: Callable[[Any], Iterator[Any]] | None = None
+    """Gives a recorder for each initial state, in the order of the choices. None: the function is run for each."""
 
     @property
     def doc(self) -> str:

@@ -61,6 +61,10 @@ class Recorder:
         self.read_only = lane is not None
         self.disabled = False
 
+    def branch(self) -> Recorder:
+        """A recorder that has written the same so far."""
+        return Recorder(self.store, self.ids, (), Path(writes=dict(self.path.writes)))
+
     def read(self, slot: Slot) -> Value:
         index = self.store.slot(slot)
         if self.lane is None and index in self.path.writes:

@@ -173,17 +173,45 @@ class Stepper:
         root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
         states: dict[tuple[int, ...], State] = {}
         self.starts = 0
-        for path in self._paths(root, blank):
-            if path.enabled:
-                self.starts += 1
-                state = State(self.store, self._apply(blank, path.writes))
-                states.setdefault(state.ids, state)
+        for writes in self._starts(root):
+            self.starts += 1
+            state = State(self.store, self._apply(blank, writes))
+            states.setdefault(state.ids, state)
             if len(states) == most:
                 return list(states.values())
         found = list(states.values())
         if len(found) <= FEW_STARTS:
             self._initial = found
         return found[:]
+
+    def _starts(self, root: Root) -> Iterator[dict[int, int]]:
+        """What is written to each initial state."""
+        if root.declared.starts is None or self.checking or self.view is not None:
+            yield from (path.writes for path in self._paths(root, []) if path.enabled)
+            return
+        recorder = Recorder(self.store, [], (), Path())
+        every = root.declared.starts(self.protocol.bound_to(recorder))
+        for _ in range(MAX_STARTS):
+            found = self._next_start(root, recorder, every)
+            if found is None:
+                return
+            yield found.path.writes
+        raise self._raised(root, [], f"gives more than {MAX_STARTS:,} initial states: is a set infinite?")
+
+    def _next_start(self, root: Root, recorder: Recorder, every: Iterator[Recorder]) -> Recorder | None:
+        self.evaluations += 1
+        self.deadline.begin(root, self.store)
+        token = current.set(recorder)
+        try:
+            return next(every, None)
+        except KeyboardInterrupt:
+            self.deadline.interrupted()
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._explained(root, [], error) from error
+        finally:
+            current.reset(token)
+            self.deadline.end()
 
     def evaluate(
         self,

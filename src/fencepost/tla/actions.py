@@ -61,7 +61,7 @@ class Action:
     def __call__(self, now: Any, then: Any, choose: Choose, *arguments: Value) -> bool:
         is_true = self.partly(now, then, choose, *arguments)
         if is_true:
-            self._refuse_unassigned(now if self._is_initial else then)
+            self.refuse_unassigned(now if self._is_initial else then)
         return is_true
 
     def partly(self, now: Any, then: Any, choose: Choose, *arguments: Value) -> bool:
@@ -71,7 +71,8 @@ class Action:
         except (EvaluationError, RecursionError) as error:
             raise self._compiler.placed(error) from None
 
-    def _refuse_unassigned(self, state: Any) -> None:
+    def refuse_unassigned(self, state: Any) -> None:
+        """Raises :class:`PlacedError` if a variable has no value."""
         for number, variable in enumerate(self._compiler.variables):
             if not state.is_assigned(number):
                 prime = "" if self._is_initial else "'"
@@ -102,17 +103,23 @@ class ActionCompiler(Compiler):
         """
         return self._action(node, scope, title, names, is_initial=False)
 
-    def initial(self, node: ast.Expression, scope: Scope, title: str) -> Action:
-        """Compile an initial predicate."""
-        return self._action(node, scope, title, (), is_initial=True)
+    def initial(self, node: ast.Expression, scope: Scope, title: str, comes_later: bool = False) -> Action:
+        """Compile an initial predicate. ``comes_later``: it is a conjunct after others."""
+        return self._action(node, scope, title, (), is_initial=True, comes_later=comes_later)
 
     def _action(
-        self, node: ast.Expression, scope: Scope, title: str, names: Sequence[Local], is_initial: bool
+        self,
+        node: ast.Expression,
+        scope: Scope,
+        title: str,
+        names: Sequence[Local],
+        is_initial: bool,
+        comes_later: bool = False,
     ) -> Action:
         def write(writer: Writer) -> list[py.stmt]:
             assert isinstance(writer, ActionWriter)
             entries: dict[Symbol, Entry] = {each: Held(writer.held[each]) for each in names}
-            return writer.steps(node, Frame(scope, entries, is_initial=is_initial))
+            return writer.steps(node, Frame(scope, entries, is_initial=is_initial), comes_later)
 
         unit = self.unit(title, node.place, names, write, ("choose",))
         self.link()
@@ -296,9 +303,9 @@ class ActionWriter(Writer):
         super().__init__(compiler, place)
         self._expanded = 0
 
-    def steps(self, node: ast.Expression, frame: Frame) -> list[py.stmt]:
+    def steps(self, node: ast.Expression, frame: Frame, comes_later: bool = False) -> list[py.stmt]:
         """The statements of a function that returns whether an action is true."""
-        return [*self.step(node, frame), py.Return(constant(True))]
+        return [*self.step(node, frame, comes_later), py.Return(constant(True))]
 
     def step(self, node: ast.Expression, frame: Frame, comes_later: bool = False) -> list[py.stmt]:
         """Statements that go through a formula, and return False if it is not true."""

@@ -521,8 +521,12 @@ class Writer:
 
     def finish(self) -> None:
         """Give the values to the cursor."""
+        self.put(self._values, self._cursor)
+
+    def put(self, variables: Iterable[int], cursor: GrowingCursor) -> None:
+        """Give the values of these variables to a cursor."""
         writes: Writes = []
-        for variable, value in self._values.items():
-            self._variables[variable].layout.put(self._cursor, value, writes)
+        for variable in variables:
+            self._variables[variable].layout.put(cursor, self._values[variable], writes)
         for slot, held in writes:
-            self._cursor.write(slot, held)
+            cursor.write(slot, held)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from fencepost.behaviours.evidence import StateReader
 from fencepost.errors import Explained
-from fencepost.language.context import Cursor, Disabled, GrowingCursor
+from fencepost.language.context import Branching, Cursor, Disabled, GrowingCursor
 from fencepost.language.declarations import POSTCONDITION, Declared, Fairness
 from fencepost.language.loading import missing_is_an_error
 from fencepost.language.protocol import cursor_of
@@ -26,7 +26,7 @@ from fencepost.language.temporal import Formula as TemporalFormula
 from fencepost.language.values import ModelValue
 from fencepost.semantics import State
 from fencepost.tla import ast, questions, roots, splitting
-from fencepost.tla.actions import ActionCompiler
+from fencepost.tla.actions import Action, ActionCompiler
 from fencepost.tla.ast import Place
 from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicates, setup
 from fencepost.tla.describe import described_specification
@@ -36,6 +36,7 @@ from fencepost.tla.modules import load
 from fencepost.tla.places import Blank, Reader, Variable, Writer, numbered, whole
 from fencepost.tla.reading import gives
 from fencepost.tla.runtime import PlacedError, taken
+from fencepost.tla.starts import Start, Starts
 from fencepost.tla.suppositions import attempt, reads
 from fencepost.tla.symbols import LEVEL, Scope
 from fencepost.tla.temporal import properties
@@ -290,7 +291,26 @@ def _initial(setup: Setup) -> TlaDeclared:
                 now.assign(LEVEL.index, 1)
             _finish(now, setup.compiler.variables, predicates, "")
 
-    return TlaDeclared("initial", name, function, predicates[0][0].place, setup.comment(name))
+    made = TlaDeclared("initial", name, function, predicates[0][0].place, setup.comment(name))
+    if not setup.asks_level:
+        made.starts = _starts(setup, predicates, name, last)
+    return made
+
+
+def _starts(
+    setup: Setup, predicates: Sequence[tuple[ast.Expression, Scope]], name: str, whole: Action
+) -> Callable[[Bound], Iterator[Branching]]:
+    """Goes through all initial states."""
+    compiled = cache(lambda: Starts(setup.compiler, predicates, name, whole))
+
+    def starts(bound: Bound) -> Iterator[Branching]:
+        cursor = cast("Branching", cursor_of(bound))
+        with explained("while evaluating the initial states"):
+            for found in compiled().after(Start(bound.shapes, cursor)):
+                _finish(found, setup.compiler.variables, predicates, "")
+                yield found.written()
+
+    return starts
 
 
 def _finish(writer: Writer, names: Sequence[str], formulas: Sequence[tuple[ast.Expression, Scope]], prime: str) -> None:

@@ -145,13 +145,19 @@ def gives(expression: ast.Expression, scope: Scope, variable: int) -> ast.Place 
             left, where = node.arguments[0], at
             if isinstance(left, ast.Apply) and isinstance(left.operator, ast.Name) and left.operator.text == "'":
                 left = left.arguments[0]
-            while isinstance(left, ast.Name):
-                symbol = symbol_of(left, where)
-                if isinstance(symbol, Variable) and symbol.index == variable:
-                    return node.place
-                if not isinstance(symbol, Substituted):
-                    break
-                left, where = symbol.value, symbol.scope
+            found = variable_of(left, where)
+            if found is not None and found.index == variable:
+                return node.place
+    return None
+
+
+def variable_of(node: ast.Expression, scope: Scope) -> Variable | None:
+    """The variable that a name stands for."""
+    while isinstance(node, ast.Name):
+        symbol = symbol_of(node, scope)
+        if not isinstance(symbol, Substituted):
+            return symbol if isinstance(symbol, Variable) else None
+        node, scope = symbol.value, symbol.scope
     return None
 
 

@@ -36,7 +36,7 @@ def conclude(search: Search) -> Exploration:
 def without_states(stepper: Stepper) -> ProtocolRaised:
     """The error of a protocol without any state to explore. Nothing is claimed to hold of no state."""
     initial = stepper.protocol.declared("initial")
-    if not stepper.initial_states():
+    if not stepper.initial_states(1):
         name = initial[0].name
         return ProtocolRaised(
             f"initial state {name} refuses every way through its choices: no state is reachable", where=name
