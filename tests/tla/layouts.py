@@ -230,4 +230,16 @@ Waits == \A w \in Worker : (pc[w] = "wait") <=> (w \in DOMAIN bag)
 )
 """Functions of model values and a string, as PlusCal's processes are."""
 
-EXAMPLES = {"messages": MESSAGES, "bag": BAG, "mixed": MIXED, "nested": NESTED, "processes": PROCESSES}
+_STEPS = r"""Kept == [][\A m \in msgs : m \in msgs' \/ m.type = "ask"]_vars
+Forward == [][\A n \in Node : /\ round'[n] >= round[n]
+                              /\ \A v \in voted[n] : v \in voted'[n] \/ voted'[n] = {}]_vars
+Heard == [][\A n \in Node, m \in msgs' : (m.type = "vote" /\ m.from = n /\ m \notin msgs) => voted'[n] # voted[n]]_vars
+"""
+STEPS = Example(
+    MESSAGES.text.replace("====", _STEPS + "===="),
+    MESSAGES.config + "PROPERTIES Kept Forward Heard\n",
+    MESSAGES.counts,
+)
+"""Properties of steps that read members of sets before and after the step."""
+
+EXAMPLES = {"messages": MESSAGES, "bag": BAG, "mixed": MIXED, "nested": NESTED, "processes": PROCESSES, "steps": STEPS}

@@ -223,18 +223,19 @@ class Tables:
         """Test a slot before anything else in the tries of a root. Where it holds its default, they go on as before."""
         self._make_room(0)
         of_step = self.stepper.roots[root].reads_step
+        tries = (np.flatnonzero(self.trie_root[len(self.root_kind) : self.tries[0]] == root)).tolist()
         for test in reads_of(slot, of_step):
             self._test_first(root, test)
-        for trie in (np.flatnonzero(self.trie_root[len(self.root_kind) : self.tries[0]] == root)).tolist():
-            self._complete(trie + len(self.root_kind), slot, reads_of(slot, of_step)[0])
+            for trie in tries:
+                self._complete(trie + len(self.root_kind), slot, test)
         if self._is_followed(root) and slot not in self.slots_read[root]:
             self._gained.setdefault(root, set()).add(slot)
             self.slots_read[root].add(slot)
         self._linked = None
 
     def _complete(self, trie: int, slot: int, test: int) -> None:
-        """The same for a residual trie, which tests the slots of a state. One whose outcome fixes the slot begins
-        anew.
+        """The same for a residual trie, which tests the slot once for each test of the master. One whose outcome fixes
+        the slot begins anew.
         """
         if int(self.trie_known[trie, test >> 6]) >> (test & 63) & 1:
             self.roots[trie] = encoding.MISS
