@@ -72,6 +72,12 @@ def test_what_fails_is_told_with_its_place(tmp_path: Path, was: str, instead: st
     assert message in told and told == other
 
 
+def test_without_variables_a_predicate_is_no_choice(tmp_path: Path) -> None:
+    text = "---- MODULE Spec ----\nInit == \\E x \\in {1, 2, 3} : x # 2\nNext == FALSE\n===="
+    made = model(tmp_path, text)
+    assert starts(made, checking=False) == starts(made, checking=True)
+
+
 def test_too_many_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepper, "MAX_STARTS", 20)
     with pytest.raises(ProtocolRaised, match="more than 20 initial states"):

@@ -69,7 +69,8 @@ class Starts:
         self._whole = whole
         found = [each for formula in formulas for each in roots.conjuncts(*formula)]
         self._conjuncts = [
-            _Conjunct(compiler, *each, name, comes_later=number > 0) for number, each in enumerate(found)
+            _Conjunct(compiler, *each, name, comes_later=number > 0 or not compiler.variables)
+            for number, each in enumerate(found)
         ]
 
     def after(self, start: Start, number: int = 0) -> Iterator[Start]:
