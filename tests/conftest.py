@@ -16,8 +16,10 @@ settings.register_profile("everyday", max_examples=60, derandomize=True, databas
 settings.register_profile("thorough", max_examples=2_000, print_blob=True, **_QUIET)  # type: ignore[arg-type]
 settings.load_profile("thorough" if os.environ.get("FENCEPOST_THOROUGH") else "everyday")
 
-# A shell's background process ignores Ctrl-C, and its children would inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def pytest_runtest_setup() -> None:
+    """Ctrl-C interrupts each test. A shell's background process ignores it, and so does a command that has ended."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
