@@ -69,6 +69,10 @@ def is_noticed(specifications: dict[str, Specification], name: str = "") -> bool
     )
 
 
+def test_without_a_fault_nothing_is_noticed(specifications: dict[str, Specification]) -> None:
+    assert not is_noticed(specifications)
+
+
 def operators() -> Iterator[Any]:
     for module in library.modules():
         for name, defined in library._MODULES[module].own.items():

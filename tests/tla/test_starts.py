@@ -41,7 +41,8 @@ def model(folder: Path, text: str, config: str = CONFIGURATION) -> Any:
 def starts(made: Any, checking: bool) -> tuple[int, list[Any]]:
     """How many ways there are to begin, and the states. Checking mode runs the predicate for each way."""
     one = Stepper(made, checking=checking)
-    return one.starts, [dict(state.variables()) for state in one.initial_states()]
+    states = [dict(state.variables()) for state in one.initial_states()]
+    return one.starts, states
 
 
 def test_as_many_as_tlc_finds(tmp_path: Path) -> None:
