@@ -73,7 +73,7 @@ def test_what_fails_is_told_with_its_place(tmp_path: Path, was: str, instead: st
     assert message in told and told == other
 
 
-def test_without_variables_a_predicate_is_no_choice(tmp_path: Path) -> None:
+def test_without_variables_the_first_conjunct_is_a_choice_too(tmp_path: Path) -> None:
     text = "---- MODULE Spec ----\nInit == \\E x \\in {1, 2, 3} : x # 2\nNext == FALSE\n===="
     made = model(tmp_path, text)
     assert starts(made, checking=False) == starts(made, checking=True)

@@ -69,13 +69,12 @@ class Starts:
         self._whole = whole
         found = [each for formula in formulas for each in roots.conjuncts(*formula)]
         self._conjuncts = [
-            _Conjunct(compiler, *each, name, comes_later=number > 0 or not compiler.variables)
-            for number, each in enumerate(found)
+            _Conjunct(compiler, *each, name, comes_later=number > 0) for number, each in enumerate(found)
         ]
 
     def after(self, start: Start, number: int = 0) -> Iterator[Start]:
         """The values of all variables, for each way through the conjuncts from this one on."""
-        while number < len(self._conjuncts) and start.is_complete():
+        while 0 < number < len(self._conjuncts) and start.is_complete():
             if not self._conjuncts[number].holds(start):
                 return
             number += 1
