@@ -50,6 +50,18 @@ def test_as_many_as_tlc_finds(tmp_path: Path) -> None:
     assert (result.distinct_states, result.generated_states, result.depth) == (18, 40, 1)
 
 
+def test_a_variable_with_a_value_is_tested(tmp_path: Path) -> None:
+    made = model(tmp_path, SPECIFICATION.replace(r"/\ Which", r"/\ x \in 2..5 /\ Which"))
+    assert starts(made, checking=False) == starts(made, checking=True)
+    assert {state["x"].shown() for state in starts(made, checking=False)[1]} == {"3"}
+
+
+def test_a_view_joins_initial_states(tmp_path: Path) -> None:
+    made = model(tmp_path, SPECIFICATION.removesuffix("====") + "Sum == x + y\n====", CONFIGURATION + "VIEW Sum\n")
+    result = check(made)
+    assert (result.distinct_states, result.generated_states, result.depth) == (3, 25, 1)  # as TLC
+
+
 @pytest.mark.parametrize("name", [*EXAMPLES, ""])
 def test_in_the_same_order_as_way_by_way(tmp_path: Path, name: str) -> None:
     given = (EXAMPLES[name].text, EXAMPLES[name].config) if name else (SPECIFICATION, CONFIGURATION)
