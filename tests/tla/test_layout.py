@@ -14,7 +14,7 @@ from tla import files
 from tla.layouts import BAG, EXAMPLES, MESSAGES, MIXED, Example
 
 from fencepost import Result, check
-from fencepost.language.context import UNSET, Sieve, Slot, Universe
+from fencepost.language.context import FROM_HERE, UNSET, Sieve, Slot, Universe
 from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model, language_of
 from fencepost.semantics import Deadline, state, stepper
@@ -141,6 +141,49 @@ Next == Send \/ Look \/ Seen
     assert counts(check(model_of(tmp_path, example), engine=engine)) == counts(plain)
 
 
+@pytest.mark.parametrize("most", [60, 200])
+def test_members_are_sorted_out_by_other_members_that_appear_late(
+    tmp_path: Path, looks: Callable[[int], None], most: int
+) -> None:
+    looks(most)
+    text = r"""---- MODULE Spec ----
+EXTENDS Naturals
+VARIABLES asked, seen, turn
+Init == asked = {} /\ seen = {} /\ turn = 0
+Ask == \E n \in 1..4 : asked' = asked \cup {n} /\ UNCHANGED <<seen, turn>>
+See == \E n \in 1..4 : seen' = seen \cup {n + 3} /\ UNCHANGED <<asked, turn>>
+Turn == \E m \in asked : ~(\E o \in seen : o = m) /\ turn' = 1 - turn /\ UNCHANGED <<asked, seen>>
+Next == Ask \/ See \/ Turn
+====
+"""
+    example = Example(text, "INIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n", (496, 4865, 10))  # TLC's
+    assert counts(check(model_of(tmp_path, example), engine="embedded")) == example.counts
+
+
+@pytest.mark.parametrize("engine", ["auto", "embedded"])
+def test_what_was_evaluated_before_a_value_that_does_not_fit_appears_is_not_true_of_it(
+    tmp_path: Path, looks: Callable[[int], None], engine: str
+) -> None:
+    looks(100)
+    text = r"""---- MODULE Spec ----
+EXTENDS Naturals
+CONSTANT None
+VARIABLES held, n, turn
+Init == held = {} /\ n = 0 /\ turn = 0
+Put == held # None /\ \E m \in 1..3 : held' = held \cup {m} /\ UNCHANGED <<n, turn>>
+Take == held # None /\ \E m \in held : held' = held \ {m} /\ n < 4 /\ n' = n + 1 /\ UNCHANGED turn
+Turn == held = {} /\ turn' = 1 - turn /\ UNCHANGED <<held, n>>
+Stop == n = 4 /\ turn = 1 /\ held' = None /\ UNCHANGED <<n, turn>>
+Next == Put \/ Take \/ Turn \/ Stop
+====
+"""
+    config = "CONSTANT None = None\nINIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n"
+    example = Example(text, config, (81, 356, 13))  # TLC's
+    model = model_of(tmp_path, example)
+    assert type(language_of(model).for_search(model, Deadline()).shapes["held"].layout) is SetPlace
+    assert counts(check(model, engine=engine)) == example.counts
+
+
 @pytest.mark.parametrize("most", [20, 2_000])
 def test_temporal_properties_are_judged_with_members_that_appear_late(
     tmp_path: Path, looks: Callable[[int], None], most: int
@@ -219,7 +262,7 @@ class Memory:
         self._know(slot)
         self.held[slot.path] = value
 
-    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None) -> list[Slot]:
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None, place: int = FROM_HERE) -> list[Slot]:
         return self.universes.setdefault(path, Universe()).slots
 
     def choose(self, options: Any) -> Any:

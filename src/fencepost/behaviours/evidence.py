@@ -10,7 +10,7 @@ from typing import Any
 from fencepost.behaviours.behaviour import Trace
 from fencepost.behaviours.formatting import held, kind_of
 from fencepost.behaviours.lasso import is_violated
-from fencepost.language.context import Looking, Sieve, Slot
+from fencepost.language.context import FROM_HERE, Looking, Sieve, Slot
 from fencepost.language.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.language.temporal import Now, Step
 from fencepost.language.values import Value, same
@@ -34,7 +34,7 @@ class StateReader(Looking):
             self.seen.setdefault(slot, value)
         return value
 
-    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None) -> Sequence[Slot]:
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None, place: int = FROM_HERE) -> Sequence[Slot]:
         return self.state.store.universe(path).slots
 
 

@@ -85,12 +85,21 @@ def _key_name(key: Any) -> str:
     return show(key) if not isinstance(key, type) else key.__name__
 
 
-class Universe:
-    """The slots of a universe that are known to one search, in the order in which they appeared, and their numbers."""
+FROM_HERE, THROUGHOUT = 0, -1
+"""What of an evaluation relies on a universe."""
 
-    __slots__ = ("numbers", "slots")
+
+class Universe:
+    """The slots of a universe that are known to one search, in the order in which they appeared, and their numbers.
+
+    ``markers`` are slots that never hold anything, by place (:meth:`GrowingCursor.universe`). An evaluation reads one
+    where it begins to rely on the universe. If there are none, evaluations rely on it throughout.
+    """
+
+    __slots__ = ("markers", "numbers", "slots")
 
     def __init__(self) -> None:
+        self.markers: dict[int, Slot] = {}
         self.slots: list[Slot] = []
         self.numbers: list[int] = []
 
@@ -109,8 +118,8 @@ MOST_SIEVES = 256
 
 @dataclass(slots=True)
 class Reliance:
-    """What a root relies on: that the slots of a universe hold their default from number ``first`` on, if they matter.
-    ``sieves``: None if all do.
+    """What a root relies on, from where it has read a marker of the universe: that the slots of the universe hold
+    their default from number ``first`` on, if they matter. ``sieves``: None if all do.
     """
 
     universe: Universe
@@ -174,10 +183,14 @@ class Cursor(Protocol):
 class GrowingCursor(Cursor, Protocol):
     """A cursor for variables that are laid out in universes (:meth:`fencepost.language.fields.Shape.universe`)."""
 
-    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None) -> Sequence[Slot]:
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None, place: int = FROM_HERE) -> Sequence[Slot]:
         """The slots of a universe that are known, in the order in which they appeared. The evaluation relies on all
-        others: whatever appears later holds its default in this state, unless the ``sieve`` says that it does not
-        matter. Engines see to it.
+        others: what appears later holds its default in this state, unless the ``sieve`` says that it does not matter.
+        Engines see to it.
+
+        ``place``: what relies on them is what follows, for :data:`FROM_HERE`; all of the evaluation, for
+        :data:`THROUGHOUT`; or only that there is no ``place``-th slot that matters and could be chosen, which disables
+        an action.
         """
         ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.errors import Misbehaved
-from fencepost.language.context import Event, InOrder, Reliance, Sieve, Slot
+from fencepost.language.context import FROM_HERE, THROUGHOUT, Event, InOrder, Reliance, Sieve, Slot
 from fencepost.language.values import NotAValue, Value, freeze
 from fencepost.semantics.state import ValueTable
 
@@ -75,8 +75,10 @@ class Recorder:
             self.path.trail.append(("read", index if self.lane is None else 2 * index + self.lane, number))
         return self.store.values[index][number]
 
-    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None) -> Sequence[Slot]:
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None, place: int = FROM_HERE) -> Sequence[Slot]:
         known = self.store.universe(path)
+        if place != THROUGHOUT:
+            self.read(self.store.marker(known, place))
         relied = Reliance(known, len(known.slots), None if sieve is None else {sieve.key: sieve})
         if id(known) in self.path.relied:
             self.path.relied[id(known)].add(relied)

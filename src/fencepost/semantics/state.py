@@ -59,6 +59,8 @@ class ValueTable:
         self._universe_of: dict[int, tuple[Universe, tuple[Any, ...]]] = {}
         """The universes by the ids of their paths. The paths are kept alive."""
         self._in_universe: set[int] = set()
+        self.markers: set[int] = set()
+        """The numbers of the universes' markers."""
         self.visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
         self._declare()
 
@@ -114,6 +116,15 @@ class ValueTable:
             known = self._universe_of[id(path)] = self._universes.setdefault(encode_path(path), Universe()), path
         return known[0]
 
+    def marker(self, universe: Universe, place: int) -> Slot:
+        """The marker of a universe for a place in evaluations."""
+        known = universe.markers.get(place)
+        if known is None:
+            # No variable has this name.
+            known = universe.markers[place] = Slot(("universe()", len(self.markers)), None, constant=False)
+            self.markers.add(self.slot(known))
+        return known
+
     def is_shown_whole(self, slot: Slot) -> bool:
         """Whether people see the variable of a slot as one part."""
         shape = self.protocol.shapes.get(slot.path[0])
@@ -122,6 +133,10 @@ class ValueTable:
     def is_in_universe(self, index: int) -> bool:
         """Whether a slot is in some universe."""
         return index in self._in_universe
+
+    def is_about_universe(self, index: int) -> bool:
+        """Whether a slot is in some universe, or a marker of one."""
+        return index in self._in_universe or index in self.markers
 
     def index_of(self, path: tuple[Any, ...]) -> int | None:
         """The number of the slot at a path. None if no state has touched it."""
@@ -223,7 +238,8 @@ class State:
 
     def _slots(self) -> Iterator[tuple[Slot, Value]]:
         for index, slot in enumerate(self.store.slots):
-            yield slot, self[index]
+            if index not in self.store.markers:
+                yield slot, self[index]
 
     def touched(self) -> Iterator[tuple[Slot, Value]]:
         """The slots that do not hold their default, with their values, in order of declaration."""

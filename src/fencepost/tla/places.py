@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar, cast
 
-from fencepost.language.context import UNSET, Cursor, GrowingCursor, Looking, Sieve, Slot
+from fencepost.language.context import FROM_HERE, THROUGHOUT, UNSET, Cursor, GrowingCursor, Looking, Sieve, Slot
 from fencepost.language.fields import Shape
 from fencepost.tla.held import Held
 from fencepost.tla.stored import Loan, Stored, StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
-from fencepost.tla.suppositions import is_known, is_there, key_of, read, supposed
+from fencepost.tla.suppositions import is_known, is_there, key_of, read, refuse_without_reading, supposed
 from fencepost.tla.symbols import LEVEL
 from fencepost.tla.values import (
     EvaluationError,
@@ -126,7 +126,7 @@ class _Divided(Place):
         self.loan = Loan()
 
     def get(self, cursor: GrowingCursor) -> Value:
-        for slot in cursor.universe(self._otherwise):
+        for slot in cursor.universe(self._otherwise, place=THROUGHOUT):
             held = read(cursor, slot)
             if held is not UNSET:
                 return held.value
@@ -141,7 +141,7 @@ class _Divided(Place):
             self.clear_parts(cursor, writes)
 
     def _make_room(self, cursor: GrowingCursor, writes: Writes) -> None:
-        writes += [(slot, UNSET) for slot in cursor.universe(self._otherwise)]
+        writes += [(slot, UNSET) for slot in cursor.universe(self._otherwise, place=THROUGHOUT)]
 
     def clear(self, cursor: GrowingCursor, writes: Writes) -> None:
         self._make_room(cursor, writes)
@@ -273,8 +273,8 @@ class Members(_Divided):
         """Values that were present in states that were looked at before the search, with their slots."""
         self._slots: dict[bytes, Slot] = {}
         self._order: tuple[int, Sequence[Slot], Pairs] = (0, (), ())
+        self._late: tuple[int, Sequence[Slot], Pairs] = (0, (), ())
         self._sifted: dict[Any, _Sifted] = {}
-        self._settled: set[int] = set()
 
     absent: ClassVar[Any]
     """What a slot holds if its value is absent."""
@@ -294,11 +294,7 @@ class Members(_Divided):
     def settle(self, values: Iterable[Value]) -> None:
         """Have slots for these values in every state."""
         self.settled = tuple((value, self.slot(value)) for value in values)
-        self._settled = {id(slot) for _, slot in self.settled}
-
-    def is_settled(self, slot: Slot) -> bool:
-        """Whether the slot is one of a settled value. It is one that :meth:`candidates` gave."""
-        return id(slot) in self._settled
+        self._late = 0, (), ()
 
     def slots(self) -> Iterator[Slot]:
         return (slot for _, slot in self.settled)
@@ -307,16 +303,37 @@ class Members(_Divided):
         """The values that may be present, in TLC's order, with their slots, without those that do not matter by the
         sieve.
         """
-        pairs = self._in_order(cursor.universe(self.members, sieve))
+        refuse_without_reading()
+        return self._sift("all", self._in_order(cursor.universe(self.members, sieve)), sieve)
+
+    def settled_candidates(self, sieve: Sieve | None) -> Pairs:
+        """As :meth:`candidates`, of the settled values alone. It does not rely on the others."""
+        refuse_without_reading()
+        return self._sift("settled", self.settled, sieve)
+
+    def late_candidates(self, cursor: GrowingCursor, sieve: Sieve | None, place: int) -> Pairs:
+        """As :meth:`candidates`, without the settled values, in the order in which they appeared. ``place``: what of
+        the evaluation relies on there being no more.
+        """
+        known = cursor.universe(self.members, sieve, place)
+        number, slots, pairs = self._late
+        if slots is not known or number != len(known):
+            settled = {id(slot) for _, slot in self.settled}
+            found = (self.slot(slot.path[-1].value) for slot in known)
+            pairs = [(slot.path[-1].value, slot) for slot in found if id(slot) not in settled]
+            self._late = len(known), known, pairs
+        return self._sift("late", pairs, sieve)
+
+    def _sift(self, part: str, pairs: Pairs, sieve: Sieve | None) -> Pairs:
         if sieve is None:
             return pairs
         if not is_known(sieve.key):
             return [each for each in pairs if sieve.matters(each[1])]
-        sifted = self._sifted.get(sieve.key)
+        sifted = self._sifted.get((part, sieve.key))
         if sifted is None:
             if len(self._sifted) * len(pairs) > MOST_SIFTED:
                 self._sifted.clear()
-            sifted = self._sifted[sieve.key] = _Sifted()
+            sifted = self._sifted[part, sieve.key] = _Sifted()
         return sifted.of(pairs, sieve)
 
     def _in_order(self, known: Sequence[Slot]) -> Pairs:
@@ -446,7 +463,7 @@ class _Known(Looking):
     def read(self, slot: Slot) -> Any:
         return self._slots[slot.path][1] if slot.path in self._slots else slot.default
 
-    def universe(self, path: Path, sieve: Sieve | None = None) -> Sequence[Slot]:
+    def universe(self, path: Path, sieve: Sieve | None = None, place: int = FROM_HERE) -> Sequence[Slot]:
         return [slot for at, (slot, _) in self._slots.items() if at[: len(path)] == path and len(at) - len(path) < 2]
 
 
@@ -456,7 +473,7 @@ class Blank(Looking):
     def read(self, slot: Slot) -> Any:
         return slot.default
 
-    def universe(self, path: Path, sieve: Sieve | None = None) -> Sequence[Slot]:
+    def universe(self, path: Path, sieve: Sieve | None = None, place: int = FROM_HERE) -> Sequence[Slot]:
         return ()
 
 

@@ -35,8 +35,9 @@ from fencepost.tla.held import Held
 from fencepost.tla.modules import load
 from fencepost.tla.places import Blank, Reader, Variable, Writer, numbered, whole
 from fencepost.tla.reading import gives
-from fencepost.tla.runtime import PlacedError, taken
+from fencepost.tla.runtime import PlacedError
 from fencepost.tla.starts import Start, Starts
+from fencepost.tla.stored import Candidates
 from fencepost.tla.suppositions import attempt, reads
 from fencepost.tla.symbols import LEVEL, Scope
 from fencepost.tla.temporal import properties
@@ -493,12 +494,26 @@ def chooser(cursor: Cursor) -> Callable[[Sequence[Any]], Any]:
     every_choice = getattr(cursor, "every_choice", False)
 
     def choose(options: Sequence[Any]) -> Any:
+        if isinstance(options, Candidates):
+            return of_candidates(options)
         if len(options) == 1 and not every_choice:
-            return taken(options, 0)
+            return options[0]
+        reads()
+        return options[cursor.choose(Options(options)).number]
+
+    def of_candidates(options: Candidates) -> Any:
         # A member that appears later may be what is read next, so what is supposed is asked on both sides of it.
         reads()
-        chosen = cursor.choose(Options(options))
-        return taken(options, chosen.number)
+        if options.settled:
+            chosen = cursor.choose(Options(options.settled, others=True))
+            if chosen.number < len(options.settled):
+                return options.take(options.settled[chosen.number])
+        number = 1
+        while (late := options.late(number)) is not None:
+            if not cursor.choose(Options([late], others=True)).number:
+                return options.take(late)
+            number += 1
+        raise Disabled
 
     return choose
 
@@ -519,14 +534,17 @@ class Way(Chosen):
 
 
 class Options(Sequence[Chosen]):
-    """The options of a choice. Each is worked out when it is taken."""
+    """The options of a choice. Each is worked out when it is taken. ``others``: with a way to more of them."""
 
-    def __init__(self, options: Sequence[Any]) -> None:
+    def __init__(self, options: Sequence[Any], others: bool = False) -> None:
         self._options = options
+        self._others = others
         self._kind = Way if isinstance(options, tuple) else Chosen
 
     def __len__(self) -> int:
-        return len(self._options)
+        return len(self._options) + self._others
 
     def __getitem__(self, number: Any) -> Any:
+        if number == len(self._options):
+            return Way(number, number)
         return self._kind(self._options[number], number)

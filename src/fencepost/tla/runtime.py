@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Numbers
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -285,6 +286,10 @@ class Successor:
         return tuple(self[variable] for variable in range(len(self._names)))
 
 
+class NoOption(Exception):
+    """A choice has no option."""
+
+
 class Script:
     """Picks the options whose numbers it is given, and after these the first."""
 
@@ -295,8 +300,10 @@ class Script:
     def __call__(self, options: Any) -> Any:
         place = len(self._made)
         number = self._numbers[place] if place < len(self._numbers) else 0
+        if not len(options):
+            raise NoOption
         self._made.append((number, len(options)))
-        return taken(options, number)
+        return options.take(options[number]) if isinstance(options, Candidates) else options[number]
 
     def following(self) -> Script | None:
         """The script of the next way through the choices, or None after the last."""
@@ -310,7 +317,8 @@ def ways_through(run: Callable[[Choose], T]) -> Iterator[T]:
     """What ``run`` gives for every way through its choices."""
     script: Script | None = Script()
     while script is not None:
-        yield run(script)
+        with suppress(NoOption):
+            yield run(script)
         script = script.following()
 
 
@@ -335,11 +343,6 @@ def pick(state: Any, variable: int, of: Value, choose: Choose) -> bool:
 def pick_subset(state: Any, variable: int, of: Value, choose: Choose) -> bool:
     """``x' \\subseteq of``, in the same way."""
     return pick(state, variable, subsets(of), choose)
-
-
-def taken(options: Any, number: int) -> Any:
-    """An option of a choice."""
-    return options.take(number) if isinstance(options, Candidates) else options[number]
 
 
 def options(of: Value, condition: Condition | None = None, sifting: Condition | None = None) -> Numbers[Value]:

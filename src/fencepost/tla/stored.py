@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Sequences
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
-from fencepost.language.context import GrowingCursor, Sieve, Slot
+from fencepost.language.context import FROM_HERE, GrowingCursor, Sieve, Slot
 from fencepost.tla import suppositions
 from fencepost.tla.values import (
     UNREAD,
@@ -81,7 +82,11 @@ class Members(Protocol):
 
     def candidates(self, cursor: GrowingCursor, sieve: Sieve | None) -> Sequences[tuple[Value, Slot]]: ...
 
-    def is_settled(self, slot: Slot) -> bool: ...
+    def settled_candidates(self, sieve: Sieve | None) -> Sequences[tuple[Value, Slot]]: ...
+
+    def late_candidates(
+        self, cursor: GrowingCursor, sieve: Sieve | None, place: int
+    ) -> Sequences[tuple[Value, Slot]]: ...
 
 
 class Stored:
@@ -132,7 +137,7 @@ class StoredSet(Stored, _SetByCondition):
 
     def candidates(self, rule: Condition | None = None) -> Sequences[tuple[Value, Slot]]:
         """What may be a member, in TLC's order, without what the rule sorts out. The rule is true of no other one."""
-        return self.place.candidates(self.cursor, None if rule is None else suppositions.sieve(rule))
+        return self.place.candidates(self.cursor, _sieve(rule))
 
     def has(self, value: Value) -> bool:
         kind = kind_of(value)
@@ -152,16 +157,8 @@ class StoredSet(Stored, _SetByCondition):
                 yield value
 
     def options(self, rule: Condition | None) -> Candidates:
-        """What may be chosen: the same values in every state, but for those that appeared during the search and are
-        members. The rule sorts out what it can without reading the state.
-        """
-        found = self.candidates(rule)
-        settled = [value for value, slot in found if self.place.is_settled(slot)]
-        others = [value for value, slot in found if not self.place.is_settled(slot) and self._is_there(slot)]
-        return Candidates(self, [*settled, *others])
-
-    def _is_there(self, slot: Slot) -> bool:
-        return suppositions.is_there(self.cursor, slot)
+        """What may be chosen. The rule sorts out what it can without reading the state."""
+        return Candidates(self, rule)
 
     def joined(self, other: Set) -> UpdatedSet:
         """The union with another set."""
@@ -198,23 +195,48 @@ class StoredSet(Stored, _SetByCondition):
 
 
 class Candidates(Sequences[Value]):
-    """The options of a choice among the members of a stored set. Whether what is taken is a member is asked later."""
+    """The options of a choice among the members of a stored set. Whether what is taken is a member is asked later.
 
-    def __init__(self, of: StoredSet, values: list[Value]) -> None:
+    ``settled`` are the same in every state. As a sequence, it has the late ones, too.
+    """
+
+    def __init__(self, of: StoredSet, rule: Condition | None) -> None:
         self._of = of
-        self._values = values
+        self._rule = rule
+        self.settled = [value for value, _ in of.place.settled_candidates(_sieve(rule))]
+
+    def late(self, number: int) -> Value | None:
+        """The late candidate with this number, from 1, in the order in which they appeared. None if there is none:
+        the evaluation relies on that.
+        """
+        found = self._late(number)
+        return found[number - 1] if number <= len(found) else None
+
+    def _late(self, place: int) -> list[Value]:
+        found = self._of.place.late_candidates(self._of.cursor, _sieve(self._rule), place)
+        return [value for value, _ in found]
+
+    @cached_property
+    def _all(self) -> Sequences[Value]:
+        return [*self.settled, *self._late(FROM_HERE)]
+
+    def __bool__(self) -> bool:
+        return True  # there may be some, even if none is known yet
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._all)
 
     def __getitem__(self, number: Any) -> Any:
-        return self._values[number]
+        return self._all[number]
 
-    def take(self, number: int) -> Value:
-        """Take an option, supposed that it is a member."""
-        value = self._values[number]
+    def take(self, value: Value) -> Value:
+        """Take this option, supposed that it is a member."""
         suppositions.suppose(self._of.cursor, self._of.place.slot(value))
         return value
+
+
+def _sieve(rule: Condition | None) -> Sieve | None:
+    return None if rule is None else suppositions.sieve(rule)
 
 
 class UpdatedSet(_SetByCondition):

@@ -47,6 +47,12 @@ def reads() -> None:
         ask()
 
 
+def refuse_without_reading() -> None:
+    """What follows depends on what may be in the state. Raises :class:`Reads` within :func:`without_reading`."""
+    if _NOTHING in _open:
+        raise Reads
+
+
 def is_there(cursor: GrowingCursor, slot: Slot) -> bool:
     """Whether the slot of a member holds one."""
     held = read(cursor, slot)

@@ -20,7 +20,11 @@ def profile(tables: Tables) -> dict[str, Any]:
     """The profile that ``--profile`` prints: calls of Python per root, values per slot, sizes of the tables."""
     return {
         "evaluations": {r.title: n for r, n in zip(tables.stepper.roots, tables.evaluations_by_root, strict=True)},
-        "values": {s.name: len(v) for s, v in zip(tables.store.slots, tables.store.values, strict=True)},
+        "values": {
+            slot.name: len(values)
+            for index, (slot, values) in enumerate(zip(tables.store.slots, tables.store.values, strict=True))
+            if index not in tables.store.markers
+        },
         "tables": {
             "outcomes": tables.outcomes,
             "leaves": tables.leaves,

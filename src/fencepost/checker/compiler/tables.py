@@ -20,6 +20,7 @@ from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.programs import Programs
 from fencepost.checker.liveness.graph import mask
 from fencepost.errors import READ_OTHERWISE, SystemFailure
+from fencepost.language.context import FROM_HERE, Universe
 from fencepost.semantics import NO_BRANCH, Branch, Fork, Leaf, Outcome, Read, Rest, Stepper, Symmetry
 from fencepost.semantics.roots import MAPPING, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, reads_after, reads_of, slot_of_step
@@ -141,6 +142,8 @@ class Tables:
         self.forks: set[int] = set()
         """The roots that fork."""
         self.evaluations_by_root = [0] * roots
+        self._marked: dict[tuple[int, int], list[int]] = {}
+        """The nodes of master tries that read the marker of a universe, by root and test."""
         self._grown = 0
         """The number of slots in universes when the tries were last completed."""
         self._add_initial()
@@ -216,38 +219,41 @@ class Tables:
         self._grown = self.store.grown
         for root, relied in self.stepper.relied.items():
             for each in relied.values():
-                for slot in each.grown():
-                    self._rely(root, slot)
+                grown = each.grown()
+                if grown:
+                    self._rely(root, each.universe, grown)
 
-    def _rely(self, root: int, slot: int) -> None:
-        """Test a slot before anything else in the tries of a root. Where it holds its default, they go on as before."""
+    def _rely(self, root: int, universe: Universe, slots: Sequence[int]) -> None:
+        """Have the master trie of a root ask for what may be different with these slots, which have appeared in a
+        universe. Where they hold their defaults, it goes on as before. Its residual tries begin anew.
+        """
         self._make_room(0)
         of_step = self.stepper.roots[root].reads_step
-        tries = (np.flatnonzero(self.trie_root[len(self.root_kind) : self.tries[0]] == root)).tolist()
-        for test in reads_of(slot, of_step):
-            self._test_first(root, test)
-            for trie in tries:
-                self._complete(trie + len(self.root_kind), slot, test)
-        if self._is_followed(root) and slot not in self.slots_read[root]:
-            self._gained.setdefault(root, set()).add(slot)
-            self.slots_read[root].add(slot)
+        if not universe.markers:
+            for test in (test for slot in slots for test in reads_of(slot, of_step)):
+                self._test_next(encoding.root_cell(root), test)
+        for place, marker in universe.markers.items():
+            for lane, read in enumerate(reads_of(self.store.slot(marker), of_step)):
+                for node in self._marked.get((root, read), ()):
+                    cell = encoding.node_cell(node, 0)
+                    if place == FROM_HERE:
+                        for slot in slots:
+                            self._test_next(cell, reads_of(slot, of_step)[lane])
+                    elif self._pool[cell] == encoding.DISABLED:
+                        self._pool[cell] = encoding.MISS
+        residual = self.trie_root[len(self.root_kind) : self.tries[0]] == root
+        self.roots[len(self.root_kind) : self.tries[0]][residual] = encoding.MISS
+        if self._is_followed(root) and not self.slots_read[root].issuperset(slots):
+            self._gained.setdefault(root, set()).update(set(slots) - self.slots_read[root])
+            self.slots_read[root].update(slots)
         self._linked = None
 
-    def _complete(self, trie: int, slot: int, test: int) -> None:
-        """The same for a residual trie, which tests the slot once for each test of the master. One whose outcome fixes
-        the slot begins anew.
-        """
-        if int(self.trie_known[trie, test >> 6]) >> (test & 63) & 1:
-            self.roots[trie] = encoding.MISS
-        else:
-            self._test_first(trie, slot)
-
-    def _test_first(self, trie: int, test: int) -> None:
-        word = self._root_words[trie]
+    def _test_next(self, cell: int, test: int) -> None:
+        word = self._pool[cell] if cell >= 0 else self._root_words[encoding.cell_root(cell)]
         if word not in (encoding.MISS, encoding.PENDING):
             node = self._new_node(test, 2)
             self._pool[encoding.node_cell(node, 0)] = word
-            self._root_words[trie] = node
+            self._put(cell, node)
 
     def _note_changes(self) -> None:
         """Number the changes of new outcomes, as refinements see them. Renumber the change of an outcome that writes a
@@ -329,16 +335,18 @@ class Tables:
                 room = max(branch.value, min(self._values(branch.slot, root) - 1, 15), 1)
                 held = self._new_node(first, 1 << room.bit_length())
                 self._put(cell, held)
+                if (slot_of_step(first) if self.stepper.roots[root].reads_step else first) in self.store.markers:
+                    self._marked.setdefault((root, first), []).append(held)
             elif branch.value >= pool[encoding.node_room(held)]:
                 held = int(native.widened(self.pool, self.top, held, branch.value))
                 self._put(cell, held)
             cell, branch = encoding.node_cell(held, branch.value), branch.then
 
     def _tests_universe(self, root: int, test: int, branch: Branch) -> bool:
-        """Whether a node tests a slot of a universe, and the branch does not begin with it."""
+        """Whether a node tests what a universe holds, and the branch does not begin with it."""
         if not self._grown or test >= CHANGE or (isinstance(branch, Read) and branch.slot == test):
             return False
-        return self.store.is_in_universe(slot_of_step(test) if self.stepper.roots[root].reads_step else test)
+        return self.store.is_about_universe(slot_of_step(test) if self.stepper.roots[root].reads_step else test)
 
     def _new_node(self, first: int, room: int) -> int:
         base = self._top[0]

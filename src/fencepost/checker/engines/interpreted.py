@@ -158,7 +158,7 @@ class Interpreted(Reference):
             slot, branches = at
             value = reads.pop(slot, None)
             if value is None:
-                if not self.stepper.store.is_in_universe(slot_of_step(slot) if root.reads_step else slot):
+                if not self.stepper.store.is_about_universe(slot_of_step(slot) if root.reads_step else slot):
                     raise SystemFailure(f"{root.title} {READ_OTHERWISE}", "checking")
                 value = held(slot)
             at, put = branches.get(value), partial(branches.__setitem__, value)
