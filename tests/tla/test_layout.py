@@ -180,7 +180,8 @@ Next == Put \/ Take \/ Turn \/ Stop
     config = "CONSTANT None = None\nINIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n"
     example = Example(text, config, (81, 356, 13))  # TLC's
     model = model_of(tmp_path, example)
-    assert type(language_of(model).for_search(model, Deadline()).shapes["held"].layout) is SetPlace
+    laid_out: Any = language_of(model).for_search(model, Deadline())
+    assert type(laid_out.shapes["held"].layout) is SetPlace
     assert counts(check(model, engine=engine)) == example.counts
 
 
