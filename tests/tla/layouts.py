@@ -242,4 +242,53 @@ STEPS = Example(
 )
 """Properties of steps that read members of sets before and after the step."""
 
-EXAMPLES = {"messages": MESSAGES, "bag": BAG, "mixed": MIXED, "nested": NESTED, "processes": PROCESSES, "steps": STEPS}
+TWICE = Example(
+    r"""---- MODULE Spec ----
+EXTENDS Naturals, TLC
+VARIABLES net, seen
+Kinds == {"a", "b"}
+Messages == [n : 1..3, kind : Kinds]
+Init == net = [m \in {} |-> 0] /\ seen = 0
+Send == \E m \in Messages :
+  /\ m \notin DOMAIN net
+  /\ net' = net @@ (m :> 1)
+  /\ UNCHANGED seen
+Clear(m) == [o \in DOMAIN net |-> IF m = o THEN 0
+                                        ELSE IF o.n # seen /\ o.kind = m.kind /\ net[o] = 1 THEN 0 ELSE net[o]]
+\* The second value is a condition: no other message of this kind is left.
+Last == \E m \in DOMAIN net :
+  /\ net[m] = 1
+  /\ net' = Clear(m)
+  /\ net' = [net EXCEPT ![m] = @ - 1]
+  /\ seen' = m.n
+First == \E m \in DOMAIN net :
+  /\ net[m] = 1
+  /\ net' = [net EXCEPT ![m] = @ - 1]
+  /\ net' = Clear(m)
+  /\ seen' = 0
+Same == \E m \in DOMAIN net :
+  /\ net' = Clear(m)
+  /\ UNCHANGED net
+  /\ seen' = 3 - (IF m.n = 3 THEN 0 ELSE 1)
+Other(m) == CHOOSE o \in Messages : o.n = 3 /\ o.kind # m.kind
+Mark == \E m \in DOMAIN net : \E again \in BOOLEAN :
+  LET cleared == Clear(m)
+  IN /\ net' = IF again THEN [cleared EXCEPT ![Other(m)] = 2] ELSE cleared
+     /\ UNCHANGED seen
+Next == Send \/ Last \/ First \/ Same \/ Mark
+====
+""",
+    "INIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n",
+    (3580, 48821, 10),
+)
+"""A map that is given its value twice, the second time as a condition, and one that is made of another one."""
+
+EXAMPLES = {
+    "messages": MESSAGES,
+    "bag": BAG,
+    "mixed": MIXED,
+    "nested": NESTED,
+    "processes": PROCESSES,
+    "steps": STEPS,
+    "twice": TWICE,
+}

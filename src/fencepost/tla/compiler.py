@@ -121,7 +121,7 @@ _OF_STATES = frozenset("' ENABLED UNCHANGED \\cdot [] <> ~> -+->".split())
 _RUNTIME: dict[str, Value] = {
     **{each: getattr(runtime, each) for each in "Lazy truth fail field products subsets functions records".split()},
     **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied only".split()},
-    **{each: getattr(runtime, each) for each in "in_set some every some_way every_way unknown".split()},
+    **{each: getattr(runtime, each) for each in "sifted in_set some every some_way every_way unknown".split()},
     **{each: getattr(values, each) for each in "Set Sequence Function apply updated members equal".split()},
     "filtered": sets.filtered,
     "all_of": suppositions.all_of,
@@ -554,6 +554,8 @@ class Writer:
         self.parts: list[py.stmt] = []
         self._variables: set[str] = set()
         self._height = 0
+        self._is_patient = False
+        """Whether a conjunction tries all of its conjuncts, since one that needs no state may be FALSE."""
 
     def whole(self, title: str, names: Iterable[Symbol], write: Rule, first: tuple[str, ...]) -> list[py.stmt]:
         """The function, and those that it had to be cut into."""
@@ -643,6 +645,8 @@ class Writer:
         return made
 
     def _junction(self, node: ast.Junction, frame: Frame) -> py.expr:
+        if self._is_patient and node.operator == "/\\":
+            return self.all_of(_conjuncts(node, frame.scope), frame)
         what = "this conjunct" if node.operator == "/\\" else "this disjunct"
         parts = [self.truth(each, frame, what) for each in node.items]
         return python.every(parts) if node.operator == "/\\" else python.either(parts)
@@ -749,11 +753,10 @@ class Writer:
     ) -> list[py.expr]:
         """The function that sorts out members by those conjuncts that need no state, wherever they stand."""
         bounds = node.bounds if isinstance(node, ast.Quantified) else (node.bound,)
-        body = unlabelled(body)
-        if not isinstance(body, ast.Junction) or body.operator != "/\\" or bounds[0].is_tuple:
-            return []
-        items = body.items
         inner = self.analysis.bound(node, bounds, frame.scope)
+        items = _conjuncts(body, inner.scope)
+        if len(items) == 1 or bounds[0].is_tuple:
+            return []
         return [self._rule(inner.locals, frame.within(inner.scope), lambda inside: self.all_of(items, inside))]
 
     def all_of(self, conjuncts: Iterable[ast.Expression], frame: Frame) -> py.expr:
@@ -784,7 +787,13 @@ class Writer:
 
     def _function_of(self, node: ast.FunctionOf, frame: Frame) -> py.expr:
         rule, sets_of_names = self._of_one(node, node.bounds, frame, lambda inside: self.value(node.body, inside))
-        return call("functional", rule, *sets_of_names)
+        inner = self.analysis.bound(node, node.bounds, frame.scope).scope
+        if not (len(sets_of_names) == 1 and _is_by_conjunctions(node.body, inner) and not node.bounds[0].is_tuple):
+            return call("functional", rule, *sets_of_names)
+        self._is_patient, before = True, self._is_patient
+        sifting, _ = self._of_one(node, node.bounds, frame, lambda inside: self.value(node.body, inside))
+        self._is_patient = before
+        return call("sifted", rule, sifting, *sets_of_names)
 
     def defined_function(self, symbol: Defined, frame: Frame) -> py.expr:
         """The function that a definition ``f[x \\in S] == e`` makes."""
@@ -1044,6 +1053,8 @@ class Writer:
     # -- logic and states ---------------------------------------------------------------------------------------------
 
     def _and(self, one: Argument, other: Argument) -> py.expr:
+        if self._is_patient and one[1] == other[1]:
+            return self.all_of([*_conjuncts(one[0], one[1].scope), *_conjuncts(other[0], other[1].scope)], one[1])
         return python.every([self.truth(*one, "the left side of /\\"), self.truth(*other, "the right side of /\\")])
 
     def _or(self, one: Argument, other: Argument) -> py.expr:
@@ -1099,6 +1110,32 @@ def is_nested(node: ast.Node) -> bool:
     return isinstance(node, ast.Quantified | ast.Filter | ast.Choose | ast.Let | ast.Collect) or any(
         map(is_nested, ast.parts_of(node))
     )
+
+
+def _is_by_conjunctions(node: ast.Expression, scope: Scope) -> bool:
+    """Whether conjunctions decide what a function gives, and it is short enough to be written twice."""
+    node = unlabelled(node)
+    if not isinstance(node, ast.If) or is_nested(node):
+        return False
+    return len(_conjuncts(node.condition, scope)) > 1 or any(
+        _is_by_conjunctions(each, scope) for each in (node.then, node.otherwise)
+    )
+
+
+def _conjuncts(node: ast.Expression, scope: Scope) -> list[ast.Expression]:
+    """What ``/\\`` joins, as a list or between two."""
+    node = unlabelled(node)
+    if isinstance(node, ast.Junction) and node.operator == "/\\":
+        parts: Iterable[ast.Expression] = node.items
+    elif isinstance(node, ast.Apply) and _is_and(called(node, scope).symbol):
+        parts = [each for each, _ in called(node, scope).arguments]
+    else:
+        return [node]
+    return [conjunct for each in parts for conjunct in _conjuncts(each, scope)]
+
+
+def _is_and(symbol: object) -> bool:
+    return isinstance(symbol, BuiltIn) and not symbol.module and symbol.name == "/\\"
 
 
 def _is_simple(shape: list[py.expr]) -> bool:

@@ -412,7 +412,7 @@ class MapPlace(Members):
         def changes(key: Value) -> bool:
             return not value.keeps(self.loan, key)
 
-        matters = Sieve(("changes", key_of(value.rule)), lambda slot: changes(slot.path[-1].value))
+        matters = Sieve(("changes", value.replaced_at, key_of(value.rule)), lambda slot: changes(slot.path[-1].value))
         for key, slot in self.candidates(cursor, matters):
             if changes(key):
                 asked, new = supposed(cursor, slot, value.apply, key)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from fencepost.tla.ast import Place
 from fencepost.tla.errors import pointed
 from fencepost.tla.sets import Functions, Records, Subsets, Tuples
-from fencepost.tla.stored import Candidates, StoredSet
+from fencepost.tla.stored import Candidates, StoredSet, same
 from fencepost.tla.suppositions import attempt, key_of
 from fencepost.tla.values import (
     UNREAD,
@@ -28,7 +28,6 @@ from fencepost.tla.values import (
     Value,
     apply,
     described,
-    equal,
     function_of,
     member,
     members,
@@ -127,6 +126,13 @@ def records(*fields: tuple[str, Value]) -> Records:
 def functional(rule: Rule, *sets: Value) -> FunctionValue:
     """``[x \\in S |-> rule(x)]``, or over several sets, when the argument is a tuple."""
     return function_of(_domain(sets), rule)
+
+
+def sifted(rule: Rule, sifting: Rule, of: Value) -> FunctionValue:
+    """``[x \\in S |-> rule(x)]``. ``sifting`` gives the same without reading the state where ``rule`` would read it, or
+    raises :class:`Reads`.
+    """
+    return function_of(_domain((of,)), rule, sifting)
 
 
 def recursive(make: Callable[[FunctionValue], Rule], *sets: Value) -> FunctionValue:
@@ -325,7 +331,7 @@ def ways_through(run: Callable[[Choose], T]) -> Iterator[T]:
 def assign(state: Any, variable: int, value: Value) -> bool:
     """``x' = value``: give the variable its value, or test the one that it has."""
     if state.is_assigned(variable):
-        return equal(state[variable], value)
+        return same(state[variable], value)
     state.assign(variable, value)
     return True
 

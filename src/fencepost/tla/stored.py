@@ -18,11 +18,13 @@ from fencepost.tla.values import (
     UNREAD,
     Function,
     ImplicitFunction,
+    LazyFunction,
     Sequence,
     Set,
     SetValue,
     Unread,
     Value,
+    equal,
     function,
     kind_of,
 )
@@ -395,3 +397,50 @@ class UpdatedFunction(ImplicitFunction):
         if self.added:
             Set(tuple(whole))  # raises if TLC does not compare the arguments
         return function(whole)
+
+
+# -- comparisons -------------------------------------------------------------------------------------------------------
+
+
+def same(one: Value, other: Value) -> bool:
+    """``one = other``. Two functions that differ from one stored map are compared where they may differ from it.
+
+    Raises :class:`fencepost.tla.values.EvaluationError` where TLC refuses to compare.
+    """
+    domain, second = _domain_in_state(one), _domain_in_state(other)
+    if domain is None or second is None or not domain.lies_in(second.place, second.cursor):
+        return equal(one, other)
+
+    def may_differ(key: Value) -> bool:
+        return not (_keeps(one, domain, key) and _keeps(other, domain, key))
+
+    sifting = Sieve((may_differ.__code__, _changes(one), _changes(other)), lambda slot: may_differ(slot.path[-1].value))
+    return not any(
+        result and (asked or suppositions.is_there(domain.cursor, slot))
+        for key, slot in domain.place.candidates(domain.cursor, sifting)
+        for asked, result in [
+            suppositions.supposed(domain.cursor, slot, lambda key: not equal(one.apply(key), other.apply(key)), key)
+        ]
+    )
+
+
+def _domain_in_state(of: Value) -> StoredSet | None:
+    """The domain of a function over the arguments of a stored map."""
+    if isinstance(of, StoredMap | LazyFunction) or (isinstance(of, UpdatedFunction) and not of.added):
+        domain = of.domain()
+        return domain if isinstance(domain, StoredSet) else None
+    return None
+
+
+def _keeps(of: Value, domain: StoredSet, argument: Value) -> bool:
+    """Whether a function gives what the stored map gives."""
+    if isinstance(of, LazyFunction):
+        return of.keeps(domain.place.loan, argument)
+    return not isinstance(of, UpdatedFunction) or argument not in of.changes
+
+
+def _changes(of: Value) -> Any:
+    """What tells where a function may differ from the stored map."""
+    if isinstance(of, LazyFunction):
+        return of.replaced_at, suppositions.key_of(of.rule)
+    return suppositions.key_of(Set(tuple(of.changes))) if isinstance(of, UpdatedFunction) else None

@@ -787,13 +787,20 @@ class ImplicitFunction(FunctionValue):
 
 
 class LazyFunction(ImplicitFunction):
-    """``[x \\in domain |-> rule(x)]``, whose values are worked out when they are asked for, each once."""
+    """``[x \\in domain |-> rule(x)]``, whose values are worked out when they are asked for, each once. ``replaced_at``:
+    the arguments that ``EXCEPT`` gave another value. ``sifting`` is another form of the rule, which may need the state
+    less.
+    """
 
-    __slots__ = ("_domain", "_known", "rule")
+    __slots__ = ("_domain", "_known", "replaced_at", "rule", "sifting")
 
-    def __init__(self, domain: SetValue, rule: Callable[[Value], Value]) -> None:
+    def __init__(
+        self, domain: SetValue, rule: Callable[[Value], Value], sifting: Callable[[Value], Value] | None = None
+    ) -> None:
         self._domain = domain
         self.rule = rule
+        self.sifting = sifting or rule
+        self.replaced_at: frozenset[tuple[bool, Value]] = frozenset()
         self._known: dict[tuple[bool, Value], Value] = {}
 
     def apply(self, argument: Value) -> Value:
@@ -809,7 +816,7 @@ class LazyFunction(ImplicitFunction):
 
     def keeps(self, loan: Any, argument: Value) -> bool:
         """Whether the rule gives what the function that ``loan`` is of gives, so that nothing changes there."""
-        return not self._known and loan.keeps(self.rule, argument)
+        return (type(argument) is bool, argument) not in self.replaced_at and loan.keeps(self.sifting, argument)
 
     def domain(self) -> SetValue:
         return self._domain
@@ -818,8 +825,9 @@ class LazyFunction(ImplicitFunction):
         return self._domain.has(argument)
 
     def replaced(self, argument: Value, value: Value) -> LazyFunction:
-        made = LazyFunction(self._domain, self.rule)
+        made = LazyFunction(self._domain, self.rule, self.sifting)
         made._known = {**self._known, (type(argument) is bool, argument): value}
+        made.replaced_at = self.replaced_at | {(type(argument) is bool, argument)}
         return made
 
 
@@ -845,10 +853,14 @@ def record(**fields: Value) -> Sequence | Function:
     return function(fields)
 
 
-def function_of(domain: SetValue, rule: Callable[[Value], Value]) -> FunctionValue:
-    """``[x \\in domain |-> rule(x)]``. It is worked out at once where TLC does so."""
+def function_of(
+    domain: SetValue, rule: Callable[[Value], Value], sifting: Callable[[Value], Value] | None = None
+) -> FunctionValue:
+    """``[x \\in domain |-> rule(x)]``. It is worked out at once where TLC does so. ``sifting``: as for
+    :class:`LazyFunction`.
+    """
     if not domain.is_reducible:
-        return LazyFunction(domain, rule)
+        return LazyFunction(domain, rule, sifting)
     if isinstance(domain, Interval) and domain.low == 1:
         return Sequence([rule(each) for each in range(1, domain.high + 1)])
     return function({each: rule(each) for each in domain.members()})
