@@ -106,10 +106,13 @@ class Universe:
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """Tells which slots of a universe may matter to an evaluation. Two with one ``key`` tell the same."""
+    """Tells which slots of a universe may matter to an evaluation. Two with one ``key`` tell the same. ``is_known``:
+    whether another one can have this key.
+    """
 
     key: Any
     matters: Callable[[Slot], bool] = field(compare=False)
+    is_known: bool = field(compare=False, default=True)
 
 
 MOST_SIEVES = 256
@@ -126,10 +129,10 @@ class Reliance:
     first: int
     sieves: dict[Any, Sieve] | None
 
-    def add(self, other: Reliance) -> None:
-        """Rely on what the other does, too."""
+    def add(self, sieves: dict[Any, Sieve] | None) -> None:
+        """Rely on what these let through, too; on everything for None."""
         if self.sieves is not None:
-            self.sieves = None if other.sieves is None else self.sieves | other.sieves
+            self.sieves = None if sieves is None else self.sieves | sieves
             if self.sieves is not None and len(self.sieves) > MOST_SIEVES:
                 self.sieves = None
 

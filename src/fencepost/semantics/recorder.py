@@ -79,11 +79,12 @@ class Recorder:
         known = self.store.universe(path)
         if place != THROUGHOUT:
             self.read(self.store.marker(known, place))
-        relied = Reliance(known, len(known.slots), None if sieve is None else {sieve.key: sieve})
-        if id(known) in self.path.relied:
-            self.path.relied[id(known)].add(relied)
-        else:
-            self.path.relied[id(known)] = relied
+        relied = self.path.relied.get(id(known))
+        if relied is None:
+            sieves = None if sieve is None else {sieve.key: sieve}
+            self.path.relied[id(known)] = Reliance(known, len(known.slots), sieves)
+        elif sieve is None or (relied.sieves is not None and sieve.key not in relied.sieves):
+            relied.add(None if sieve is None else {sieve.key: sieve})
         return known.slots
 
     def write(self, slot: Slot, value: Value) -> None:

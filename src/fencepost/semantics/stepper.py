@@ -381,7 +381,7 @@ class Stepper:
         known = self.relied.setdefault(root, {})
         for universe, relied in path.relied.items():
             if universe in known:
-                known[universe].add(relied)
+                known[universe].add(relied.sieves)
             else:
                 known[universe] = relied
 

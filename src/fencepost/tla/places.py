@@ -25,7 +25,7 @@ from fencepost.language.context import FROM_HERE, THROUGHOUT, UNSET, Cursor, Gro
 from fencepost.language.fields import Shape
 from fencepost.tla.held import Held
 from fencepost.tla.stored import Loan, Stored, StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
-from fencepost.tla.suppositions import is_known, is_there, key_of, read, refuse_without_reading, supposed
+from fencepost.tla.suppositions import is_there, key_of, read, refuse_without_reading, sieve_of, supposed
 from fencepost.tla.symbols import LEVEL
 from fencepost.tla.values import (
     EvaluationError,
@@ -327,7 +327,7 @@ class Members(_Divided):
     def _sift(self, part: str, pairs: Pairs, sieve: Sieve | None) -> Pairs:
         if sieve is None:
             return pairs
-        if not is_known(sieve.key):
+        if not sieve.is_known:
             return [each for each in pairs if sieve.matters(each[1])]
         sifted = self._sifted.get((part, sieve.key))
         if sifted is None:
@@ -412,7 +412,7 @@ class MapPlace(Members):
         def changes(key: Value) -> bool:
             return not value.keeps(self.loan, key)
 
-        matters = Sieve(("changes", value.replaced_at, key_of(value.rule)), lambda slot: changes(slot.path[-1].value))
+        matters = sieve_of(("changes", value.replaced_at, key_of(value.rule)), changes)
         for key, slot in self.candidates(cursor, matters):
             if changes(key):
                 asked, new = supposed(cursor, slot, value.apply, key)

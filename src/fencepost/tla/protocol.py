@@ -546,5 +546,10 @@ class Options(Sequence[Chosen]):
 
     def __getitem__(self, number: Any) -> Any:
         if number == len(self._options):
-            return Way(number, number)
+            return _others(number)
         return self._kind(self._options[number], number)
+
+
+@cache
+def _others(number: int) -> Way:
+    return Way(number, number)

@@ -204,23 +204,22 @@ class Candidates(Sequences[Value]):
 
     def __init__(self, of: StoredSet, rule: Condition | None) -> None:
         self._of = of
-        self._rule = rule
-        self.settled = [value for value, _ in of.place.settled_candidates(_sieve(rule))]
+        self._sieve = _sieve(rule)
+        self.settled = [value for value, _ in of.place.settled_candidates(self._sieve)]
 
     def late(self, number: int) -> Value | None:
         """The late candidate with this number, from 1, in the order in which they appeared. None if there is none:
         the evaluation relies on that.
         """
         found = self._late(number)
-        return found[number - 1] if number <= len(found) else None
+        return found[number - 1][0] if number <= len(found) else None
 
-    def _late(self, place: int) -> list[Value]:
-        found = self._of.place.late_candidates(self._of.cursor, _sieve(self._rule), place)
-        return [value for value, _ in found]
+    def _late(self, place: int) -> Sequences[tuple[Value, Slot]]:
+        return self._of.place.late_candidates(self._of.cursor, self._sieve, place)
 
     @cached_property
     def _all(self) -> Sequences[Value]:
-        return [*self.settled, *self._late(FROM_HERE)]
+        return [*self.settled, *(value for value, _ in self._late(FROM_HERE))]
 
     def __bool__(self) -> bool:
         return True  # there may be some, even if none is known yet
@@ -414,7 +413,7 @@ def same(one: Value, other: Value) -> bool:
     def may_differ(key: Value) -> bool:
         return not (_keeps(one, domain, key) and _keeps(other, domain, key))
 
-    sifting = Sieve((may_differ.__code__, _changes(one), _changes(other)), lambda slot: may_differ(slot.path[-1].value))
+    sifting = suppositions.sieve_of((may_differ.__code__, _changes(one), _changes(other)), may_differ)
     return not any(
         result and (asked or suppositions.is_there(domain.cursor, slot))
         for key, slot in domain.place.candidates(domain.cursor, sifting)

@@ -143,9 +143,12 @@ def sieve(rule: Callable[[Value], Any], sorts_out: Callable[[Any], bool] = not_)
     """Which members matter to a rule: those that it does not sort out without reading the state. ``sorts_out``: whether
     a result does so; by default, FALSE does.
     """
-    return Sieve(
-        (sorts_out, key_of(rule)), lambda slot: not sorts_out(without_reading(rule, slot.path[-1].value, True))
-    )
+    return sieve_of((sorts_out, key_of(rule)), lambda value: not sorts_out(without_reading(rule, value, True)))
+
+
+def sieve_of(key: Any, matters: Callable[[Value], bool]) -> Sieve:
+    """Which members matter. ``key`` tells what that depends on."""
+    return Sieve(key, lambda slot: matters(slot.path[-1].value), is_known(key))
 
 
 def all_of(*conditions: Callable[[], bool]) -> bool:

@@ -8,7 +8,6 @@ choices, so that a path can be reported afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 from typing import Any, cast
 
 import numpy as np
@@ -630,27 +629,31 @@ class _Recorded:
         self.ids = ids
         self._known: dict[tuple[int, ...], int] = {(): self._next(int(tables.roots[root]))}
         """What follows choices: a fork, or the word of a trie that ends there."""
+        self._whole: set[int] = set()
+        """The forks whose ways are all recorded."""
 
     def first_missing(self, choices: Sequence[int] = ()) -> list[int] | None:
         """The first choices after these that none of its ways begins with."""
-        if self._has(choices):
-            return None
-        found = tuple(choices)
-        while self._after(found) > 0:
-            found = next((*found, each) for each in count() if not self._has((*found, each)))
-        return list(found)
+        missing = self._first_missing(self._after(tuple(choices)))
+        return None if missing is None else [*choices, *missing]
 
-    def _has(self, choices: Sequence[int]) -> bool:
-        """Whether it has every way that begins with these choices."""
-        left, pool = [self._after(tuple(choices))], self.tables.pool.data
-        while left:
-            word = left.pop()
-            if word in (encoding.MISS, encoding.PENDING):
-                return False
-            if word > 0:
-                cells = pool[encoding.node_cell(word, 0) : encoding.node_cell(word, pool[encoding.node_room(word)])]
-                left += map(self._next, cells)
-        return True
+    def _first_missing(self, word: int) -> list[int] | None:
+        """The same for the choices that follow from what is at a word."""
+        passed, found, pool = [], [], self.tables.pool.data
+        while word > 0 and word not in self._whole:
+            passed.append(word)
+            last = len(self.tables.branch_of[word]) - 1
+            for option, branch in enumerate(self.tables.branch_of[word]):
+                after = encoding.DISABLED if branch == NO_BRANCH else self._next(pool[encoding.node_cell(word, branch)])
+                if option == last:
+                    word = after  # not by recursion: what appears late makes long chains of choices
+                    found.append(option)
+                elif (missing := self._first_missing(after)) is not None:
+                    return [*found, option, *missing]
+        if word in (encoding.MISS, encoding.PENDING):
+            return found
+        self._whole.update(passed)
+        return None
 
     def _after(self, choices: tuple[int, ...]) -> int:
         """What follows these choices."""
