@@ -19,8 +19,8 @@ from fencepost.tla.places import FunctionPlace, Leaf, MapPlace, Members, Path, P
 from fencepost.tla.values import EvaluationError, Function, FunctionValue, Set, SetValue, Value, in_order
 from fencepost.tla.values import Sequence as Tuple
 
-FIRST_LOOK = 4_000
-SECOND_LOOK = 12_000
+FIRST_LOOK = 2_000
+SECOND_LOOK = 4_000
 """The evaluations of TLA+ after which looking ends: before a search, and before another one if that was too short."""
 
 NEAR = 300
