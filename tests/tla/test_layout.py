@@ -14,13 +14,16 @@ from tla import files
 from tla.layouts import BAG, EXAMPLES, MESSAGES, MIXED, Example
 
 from fencepost import Result, check
+from fencepost.checker.compiler import tables
 from fencepost.language.context import FROM_HERE, UNSET, Sieve, Slot, Universe
 from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model, language_of
-from fencepost.semantics import Deadline, state, stepper
-from fencepost.tla import layout, sets, suppositions, values
+from fencepost.semantics import Deadline, Stepper, state, stepper
+from fencepost.tla import layout, protocol, sets, suppositions, values
+from fencepost.tla.language import Tla
 from fencepost.tla.library import tlc
 from fencepost.tla.places import FunctionPlace, Leaf, MapPlace, Place, SetPlace, Writes
+from fencepost.tla.protocol import TlaModel
 from fencepost.tla.stored import StoredFunction, StoredMap, StoredSet
 from fencepost.tla.values import LazyFunction, Set, Value, function, record
 
@@ -71,6 +74,34 @@ def test_a_search_that_outgrows_its_layout_begins_again(
     for number, example in enumerate((MESSAGES, BAG, MIXED)):
         (folder := tmp_path / str(number)).mkdir()
         assert counts(check(model_of(folder, example), engine=engine)) == example.counts
+
+
+def test_a_search_that_meets_most_members_late_begins_again_with_slots_for_them(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks(20)
+    monkeypatch.setattr(tables, "MANY_LATE", 2)
+    begun = []
+    settled = Tla.settled
+
+    def counted(self: Tla, model: TlaModel, stepper: Stepper) -> TlaModel:
+        made = settled(self, model, stepper)
+        begun.append((stepper.store.grown, Stepper(made).store.grown))
+        return made
+
+    monkeypatch.setattr(Tla, "settled", counted)
+    assert counts(check(model_of(tmp_path, MESSAGES), engine="embedded")) == MESSAGES.counts
+    assert begun and all(met == after for met, after in begun)
+
+
+@pytest.mark.parametrize("longest", [0, 1])
+@pytest.mark.parametrize("name", ["messages", "bag", "mixed", "nested"])
+def test_many_late_members_are_chosen_from_those_that_are_there(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, name: str, longest: int
+) -> None:
+    looks(20)
+    monkeypatch.setattr(protocol, "LONGEST_CHAIN", longest)
+    assert counts(check(model_of(tmp_path, EXAMPLES[name]), engine="embedded")) == EXAMPLES[name].counts
 
 
 def test_more_ways_through_candidates_than_there_may_be_are_ways_through_members(

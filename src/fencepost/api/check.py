@@ -38,7 +38,7 @@ from fencepost.language.loading import expectation, find, set_up
 from fencepost.language.protocol import Protocol, unknown_name
 from fencepost.language.seam import Model, language_of
 from fencepost.language.truths import truth
-from fencepost.semantics import Deadline, LimitReached, Outgrown, State, Stepper
+from fencepost.semantics import BeginAgain, Deadline, LimitReached, Outgrown, State, Stepper
 
 SMALL_STATES = 10_000
 SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
@@ -139,7 +139,12 @@ def _checked(
             return _judge(stepper, engine, differs, options)
     with naming_extra(f"engine {engine}", engine):
         explorer = import_module(_module(engine, options))
-    return _judge(stepper, engine, _explored(explorer, stepper, options, report), options)
+    while True:
+        try:
+            return _judge(stepper, engine, _explored(explorer, stepper, options, report), options)
+        except BeginAgain:
+            protocol = language_of(protocol).settled(protocol, stepper)
+        stepper = _stepper(protocol, invariants, options, deadline)
 
 
 def _concluded(result: Result) -> Result:

@@ -132,6 +132,12 @@ class Language(ABC):
         found: Model = model
         return found
 
+    def settled(self, model: Any, stepper: Any) -> Model:
+        """The model as a search explores it that begins again (:class:`fencepost.semantics.BeginAgain`), after the one
+        by ``stepper``.
+        """
+        raise NotImplementedError
+
     def parts(self, model: Any, name: str) -> Sequence[str]:
         """The names of the declarations that are judged for the property ``name``."""
         return [name]

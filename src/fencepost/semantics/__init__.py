@@ -12,7 +12,7 @@ from fencepost.semantics.roots import (
     STEP_PROPERTIES,
     Root,
 )
-from fencepost.semantics.state import Outgrown, State, ValueTable
+from fencepost.semantics.state import BeginAgain, Outgrown, State, ValueTable
 from fencepost.semantics.stepper import Stepper
 from fencepost.semantics.symmetry import Symmetry
 from fencepost.semantics.trees import NO_BRANCH, Branch, Fork, Leaf, Outcome, Read, Rest
@@ -25,6 +25,7 @@ __all__ = [
     "START_PROPERTIES",
     "STEP_PREDICATE",
     "STEP_PROPERTIES",
+    "BeginAgain",
     "Branch",
     "Deadline",
     "FairnessCondition",

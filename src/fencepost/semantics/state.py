@@ -34,6 +34,12 @@ class Outgrown(BaseException):
         self.variable = variable
 
 
+class BeginAgain(BaseException):
+    """A search has met most members late. It is faster to begin again, with slots for all of them from the start. It is
+    a BaseException, so that evaluations do not catch it.
+    """
+
+
 class ValueTable:
     """The slots of a protocol, and the values seen in each, numbered from 0, the default.
 

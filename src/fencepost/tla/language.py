@@ -88,6 +88,9 @@ class Tla(Language):
         states, _ = layout.look(Stepper(model.whole, ["none"], deadline=stepper.deadline), layout.SECOND_LOOK)
         return model.whole.laid_out(layout.settled(layout.chosen(states, model.shapes, model.coarse), stepper.store))
 
+    def settled(self, model: TlaModel, stepper: Stepper) -> TlaModel:
+        return model.whole.laid_out(layout.settled(model.shapes, stepper.store))
+
     def parts(self, model: TlaModel, name: str) -> Sequence[str]:
         judged = [each.name for kind in JUDGED for each in model.declared(kind)]
         found = [each for each in judged if each == name or each.startswith((f"{name}:", f"{name}#"))]

@@ -487,6 +487,10 @@ def explained(where: str) -> Any:
 # -- choices -----------------------------------------------------------------------------------------------------------
 
 
+LONGEST_CHAIN = 100
+"""The most choices between what appeared late and what appeared later. Engines go through them by recursion."""
+
+
 def chooser(cursor: Cursor) -> Callable[[Sequence[Any]], Any]:
     """What compiled actions choose with. A tuple of numbers is the disjuncts of an action, a list the members of a
     set.
@@ -508,12 +512,16 @@ def chooser(cursor: Cursor) -> Callable[[Sequence[Any]], Any]:
             chosen = cursor.choose(Options(options.settled, others=True))
             if chosen.number < len(options.settled):
                 return options.take(options.settled[chosen.number])
-        number = 1
-        while (late := options.late(number)) is not None:
+        for number in range(1, LONGEST_CHAIN + 1):
+            late = options.late(number)
+            if late is None:
+                raise Disabled
             if not cursor.choose(Options([late], others=True)).number:
                 return options.take(late)
-            number += 1
-        raise Disabled
+        present = options.present(LONGEST_CHAIN)
+        if not present:
+            raise Disabled
+        return present[cursor.choose(Options(present)).number]
 
     return choose
 

@@ -214,6 +214,11 @@ class Candidates(Sequences[Value]):
         found = self._late(number)
         return found[number - 1][0] if number <= len(found) else None
 
+    def present(self, after: int) -> list[Value]:
+        """The late candidates after this number that are members."""
+        found = self._late(FROM_HERE)[after:]
+        return [value for value, slot in found if suppositions.is_there(self._of.cursor, slot)]
+
     def _late(self, place: int) -> Sequences[tuple[Value, Slot]]:
         return self._of.place.late_candidates(self._of.cursor, self._sieve, place)
 

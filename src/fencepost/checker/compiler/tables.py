@@ -23,12 +23,19 @@ from fencepost.language.context import FROM_HERE, Universe
 from fencepost.semantics import NO_BRANCH, Branch, Fork, Leaf, Outcome, Read, Rest, Stepper, Symmetry
 from fencepost.semantics.roots import MAPPING, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, reads_after, reads_of, slot_of_step
-from fencepost.semantics.state import LOW, Outgrown
+from fencepost.semantics.state import LOW, BeginAgain, Outgrown
 
 ENTRIES_AT_ONCE = 1 << 20
 """New outcomes are spread, see :meth:`Tables.spread`, in batches that add at most this many entries. Room is made
 before each.
 """
+
+
+MANY_LATE = 100
+"""The fewest members that appear late for which a search begins again."""
+
+STATES_PER_EVALUATION = 1_000
+"""About how many states are explored in the time of one evaluation."""
 
 
 class _Column:
@@ -143,6 +150,8 @@ class Tables:
         self.evaluations_by_root = [0] * roots
         self._marked: dict[tuple[int, int], list[int]] = {}
         """The nodes of master tries that read the marker of a universe, by root and test."""
+        self._settled = self.store.grown
+        """The number of slots in universes that exist in every state."""
         self._grown = 0
         """The number of slots in universes when the tries were last completed."""
         self._add_initial()
@@ -184,6 +193,14 @@ class Tables:
         if self._is_followed(root) and not read <= self.slots_read[root]:
             self._gained.setdefault(root, set()).update(read - self.slots_read[root])
             self.slots_read[root] |= read
+
+    def weigh_beginning_again(self, found: int) -> None:
+        """Begin again if most members have appeared late, unless it takes long to find ``found`` states again. Each
+        time there are twice as many. Raises :class:`BeginAgain`.
+        """
+        late = self.store.grown - self._settled
+        if late > max(MANY_LATE, self._settled) and found < self.stepper.evaluations * STATES_PER_EVALUATION:
+            raise BeginAgain
 
     def _is_followed(self, root: int) -> bool:
         """Whether outcomes have entries for a root by what it reads."""

@@ -197,7 +197,13 @@ class Embedded(Executor):
         return int(awaited(futures, self.shared.stop, self._watch)[0])
 
     def _complete(self) -> None:
-        self.workspace.complete(self._watch)
+        self.workspace.complete(self._between_answers)
+
+    def _between_answers(self) -> None:
+        self._watch()
+        if self.reader is None and not self.saved_depth:
+            found = self.search.result.distinct + self.workspace.discovered()
+            self.workspace.tables.weigh_beginning_again(found)
 
     def _watch(self) -> None:
         """Check the limits in the middle of a level, and report progress."""

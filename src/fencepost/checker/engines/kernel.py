@@ -855,8 +855,6 @@ def complete(c, g, levels, w, asks):
         waiting = False
         outside = False
         for e in range(c.start[outcome], c.middle[outcome]):
-            if waiting:
-                break
             ends = walk_or_ask(c, g, w, c.trie[e], np.int64(NO_STEP), cells, position, w.scratch, np.int64(0), asks)
             if ends < 0:
                 waiting = True
