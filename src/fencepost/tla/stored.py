@@ -447,4 +447,4 @@ def _changes(of: Value) -> Any:
     """What tells where a function may differ from the stored map."""
     if isinstance(of, LazyFunction):
         return of.replaced_at, suppositions.key_of(of.rule)
-    return suppositions.key_of(Set(tuple(of.changes))) if isinstance(of, UpdatedFunction) else None
+    return frozenset((type(each) is bool, each) for each in of.changes) if isinstance(of, UpdatedFunction) else None
