@@ -18,8 +18,11 @@ settings.load_profile("thorough" if os.environ.get("FENCEPOST_THOROUGH") else "e
 
 
 def pytest_runtest_setup() -> None:
-    """Ctrl-C interrupts each test. A shell's background process ignores it, and so does a command that has ended."""
+    """Ctrl-C interrupts each test, and a request to end ends it and the processes that it forks. A shell's background
+    process ignores the first, and a command that has ended may leave either handled otherwise.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
