@@ -10,6 +10,16 @@ from typing import Any
 from fencepost.language.values import Foreign, Map, ModelValue, Record, Set, Value
 
 
+class Permutation(dict[ModelValue, ModelValue]):
+    """A permutation, from model value to model value, without fixed points. ``images``: what a language keeps of the
+    images of values.
+    """
+
+    def __init__(self, of: Mapping[ModelValue, ModelValue]) -> None:
+        super().__init__(of)
+        self.images: dict[bytes, Any] = {}
+
+
 def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
     """The value with model values exchanged throughout, as ``swap`` maps them."""
     if isinstance(value, ModelValue):

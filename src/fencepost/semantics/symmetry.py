@@ -16,7 +16,7 @@ from copy import copy
 
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.language.constants import Symmetric
-from fencepost.language.contents import model_values_in, permute
+from fencepost.language.contents import Permutation, model_values_in, permute
 from fencepost.language.context import Slot
 from fencepost.language.protocol import unknown_name
 from fencepost.language.seam import Model, language_of
@@ -72,11 +72,13 @@ class Symmetry:
                 raise OptionError(f"symmetry takes at most {MOST_MEMBERS} members of {listed(self.names)}: give fewer")
             self.labelling = Labelling(members)
         self.permutations: list[Swap] = [
-            {
-                old: new
-                for old, new in zip(itertools.chain(*members), itertools.chain(*images), strict=True)
-                if old != new
-            }
+            Permutation(
+                {
+                    old: new
+                    for old, new in zip(itertools.chain(*members), itertools.chain(*images), strict=True)
+                    if old != new
+                }
+            )
             for images in (
                 itertools.product(*map(itertools.permutations, members))
                 if self.labelling is None

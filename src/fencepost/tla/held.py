@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from fencepost.language.contents import Permutation
 from fencepost.language.decoding import decode
 from fencepost.language.values import Foreign, Map, ModelValue, framed
 from fencepost.language.values import Set as PythonSet
@@ -60,7 +61,7 @@ class Held(Foreign):
         return printable(show(self.value))
 
     def permuted(self, swap: Mapping[ModelValue, ModelValue]) -> Held:
-        return Held(permuted(self.value, swap))
+        return Held(permuted(self.value, swap, swap.images if isinstance(swap, Permutation) else {}))
 
     def python(self) -> Any:
         value = self.value
@@ -97,17 +98,34 @@ def _unlabelled(values: Iterable[Value]) -> list[tuple[str, Any]]:
     return [("", part(each)) for each in values]
 
 
-def permuted(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
-    """A settled value with model values exchanged throughout."""
+MOST_IMAGES = 100_000
+"""The most images of values that are kept for one permutation."""
+
+
+def permuted(value: Value, swap: Mapping[ModelValue, ModelValue], known: dict[bytes, Value]) -> Value:
+    """A settled value with model values exchanged throughout. ``known``: the images of parts so far, by their code.
+    Parts that many values share have one image, which keeps its own code.
+    """
     if type(value) is ModelValue:
         return swap.get(value, value)
+    if not isinstance(value, Set | Sequence | Function):
+        return value
+    image = known.get(value.code())
+    if image is None:
+        if len(known) >= MOST_IMAGES:
+            known.clear()
+        image = known[value.code()] = _image(value, swap, known)
+    return image
+
+
+def _image(
+    value: Set | Sequence | Function, swap: Mapping[ModelValue, ModelValue], known: dict[bytes, Value]
+) -> Value:
     if isinstance(value, Set):
-        return Set([permuted(each, swap) for each in value.items])
+        return Set.of(frozenset(permuted(each, swap, known) for each in value.items), value)
     if isinstance(value, Sequence):
-        return Sequence([permuted(each, swap) for each in value.values])
-    if isinstance(value, Function):
-        return function({permuted(each, swap): permuted(of, swap) for each, of in value.mapping.items()})
-    return value
+        return Sequence([permuted(each, swap, known) for each in value.values])
+    return function({permuted(each, swap, known): permuted(of, swap, known) for each, of in value.mapping.items()})
 
 
 def decoded(content: bytes, named: Callable[[str, str], Any]) -> Held:
