@@ -368,7 +368,7 @@ def test_a_stored_set_is_like_any_other(first: Set, steps: list[tuple[str, Set, 
 KEYS = st.integers(0, 3)
 MAPS = st.dictionaries(KEYS, st.integers(0, 2)).map(function)
 ON_FUNCTIONS: dict[str, Callable[[Value, Value, Value], Value]] = {
-    "except": lambda of, other, key: values.updated(of, (key,), lambda old: old + 1),
+    "except": lambda of, other, key: values.updated(of, (key,), lambda old: old() + 1),
     "merged": lambda of, other, key: tlc.combined(of, other),
     "merged from the right": lambda of, other, key: tlc.combined(other, of),
     "changed": lambda of, other, key: LazyFunction(

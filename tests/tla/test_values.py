@@ -136,9 +136,9 @@ def test_members_come_in_the_order_of_tlc() -> None:
 
 def test_except_changes_one_place_and_nothing_outside_the_domain() -> None:
     nested = record(a=Sequence([1, 2]), b=0)
-    assert values.updated(nested, ("a", 2), lambda old: old + 5) == record(a=Sequence([1, 7]), b=0)
-    assert values.updated(nested, ("c",), lambda old: old.never) is nested
-    assert values.updated(nested, ("a", 3), lambda old: old.never) is nested
+    assert values.updated(nested, ("a", 2), lambda old: old() + 5) == record(a=Sequence([1, 7]), b=0)
+    assert values.updated(nested, ("c",), lambda old: old().never) is nested
+    assert values.updated(nested, ("a", 3), lambda old: old().never) is nested
 
 
 def test_sets_that_are_not_written_out_answer_without_enumeration() -> None:

@@ -198,6 +198,16 @@ class GrowingCursor(Cursor, Protocol):
         ...
 
 
+def slots_changed(after: Cursor, before: Cursor | None, path: tuple[Any, ...]) -> Sequence[Slot] | None:
+    """The slots below a path that a step changes, if that is known without reading. ``after`` and ``before`` are
+    cursors over the states after the step and before it. None for ``before`` stands for the one that belongs to
+    ``after``.
+    """
+    knows = getattr(after, "slots_changed", None)
+    found: Sequence[Slot] | None = None if knows is None else knows(before, path)
+    return found
+
+
 class Branching(GrowingCursor, Protocol):
     """A cursor over an initial state that is being set up."""
 

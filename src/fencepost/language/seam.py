@@ -154,6 +154,11 @@ class Language(ABC):
     exit_codes: ClassVar[Mapping[str, int]] = {}
     """The exit code of ``fencepost check`` for a violation, by its kind, where this language has another one."""
 
+    steps_know_changes = False
+    """Whether properties of steps know which slots a step changes. Then they read the others in one state alone, or
+    in none (:func:`fencepost.language.context.slots_changed`).
+    """
+
     has_trusted_symmetry = False
     """Whether a user answers for symmetry alone. If not, members are refused that constants or initial values tell
     apart.

@@ -55,6 +55,8 @@ class Recorder:
         self.path = path
         self.lane = lane
         self.seen: set[int] = set()
+        self._held: dict[int, Value] = {}
+        """What was read since the last write, by the id of the slot."""
         self.taken = 0
         """The number of choices so far."""
         self.options: list[Sequence[Value]] = [] if options is None else options
@@ -66,7 +68,12 @@ class Recorder:
         return Recorder(self.store, self.ids, (), Path(writes=dict(self.path.writes)))
 
     def read(self, slot: Slot) -> Value:
-        index = self.store.slot(slot)
+        held = self._held.get(id(slot), self)
+        if held is self:
+            held = self._held[id(slot)] = self._read(self.store.slot(slot))
+        return held
+
+    def _read(self, index: int) -> Value:
         if self.lane is None and index in self.path.writes:
             return self.store.values[index][self.path.writes[index]]
         number = int(self.ids[index]) if index < len(self.ids) else 0
@@ -83,7 +90,7 @@ class Recorder:
         if relied is None:
             sieves = None if sieve is None else {sieve.key: sieve}
             self.path.relied[id(known)] = Reliance(known, len(known.slots), sieves)
-        elif sieve is None or (relied.sieves is not None and sieve.key not in relied.sieves):
+        elif relied.sieves is not None and (sieve is None or sieve.key not in relied.sieves):
             relied.add(None if sieve is None else {sieve.key: sieve})
         return known.slots
 
@@ -98,6 +105,7 @@ class Recorder:
         # Reading the old value makes the effect on the fingerprint constant for the path.
         self.read(slot)
         self.path.writes[index] = self.store.intern(index, frozen)
+        self._held.clear()
 
     def choose(self, options: Sequence[Value]) -> Value:
         if self.read_only:

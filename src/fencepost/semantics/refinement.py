@@ -18,7 +18,17 @@ from typing import Any, NamedTuple
 
 from fencepost.errors import FencepostError, Misbehaved, OptionError
 from fencepost.language import refinement as spec
-from fencepost.language.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current
+from fencepost.language.context import (
+    FROM_HERE,
+    MAX_WAYS,
+    Cursor,
+    Disabled,
+    Event,
+    GrowingCursor,
+    Sieve,
+    Slot,
+    current,
+)
 from fencepost.language.declarations import Declared
 from fencepost.language.protocol import Protocol, constants_of
 from fencepost.language.seam import Model
@@ -418,11 +428,22 @@ class After:
 
     disabled = False
 
-    def __init__(self, store: ValueTable, change: Change, before: Cursor, after: Cursor) -> None:
+    def __init__(self, store: ValueTable, change: Change, before: GrowingCursor, after: Cursor) -> None:
         self._store = store
         self._change = change
         self._before = before
         self._after = after
+
+    def slots_changed(self, before: Cursor | None, path: tuple[Any, ...]) -> Sequence[Slot] | None:
+        """As :func:`fencepost.language.context.slots_changed`."""
+        if before is not None and before is not self._before:
+            return None
+        slots = (self._store.slots[number] for number in sorted(self._change.slots))
+        return [slot for slot in slots if slot.path[: len(path)] == path]
+
+    def universe(self, path: tuple[Any, ...], sieve: Sieve | None = None, place: int = FROM_HERE) -> Sequence[Slot]:
+        # What appears later is in no slot that the step changes, so it holds after the step what it does before.
+        return self._before.universe(path, sieve, place)
 
     def read(self, slot: Slot) -> Value:
         return (self._after if self._store.slot(slot) in self._change.slots else self._before).read(slot)

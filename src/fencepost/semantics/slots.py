@@ -2,14 +2,15 @@
 recorder writes them, tries store them, and the compiled loops read them.
 
 A root that reads one state reads slot ``i`` as ``i``. A root that reads a step, a **step property**, reads slot ``i``
-as ``2i`` in the state before the step and as ``2i + 1`` in the state after it. A refinement first reads :data:`CHANGE`,
-a pseudo-slot: the number of the step's change (see `refinement`).
+as ``2i`` in the state before the step and as ``2i + 1`` in the state after it. A refinement, and a property of a
+language whose steps know changes, first reads :data:`CHANGE`, a pseudo-slot: the number of the step's change (see
+`refinement`).
 """
 
 from __future__ import annotations
 
 CHANGE = (1 << 24) - 1
-"""A pseudo-slot that the trie of a refinement reads first: the number of the step's change."""
+"""A pseudo-slot that the trie of a root that knows changes reads first: the number of the step's change."""
 
 
 def reads_of(slot: int, of_step: bool) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import Explained, FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.language import refinement as spec
-from fencepost.language.context import MAX_WAYS, Disabled, Reliance, Slot, current
+from fencepost.language.context import MAX_WAYS, Cursor, Disabled, Reliance, Slot, current
 from fencepost.language.declarations import INITIALLY, JUDGED, TEMPORAL, Declared, FairSteps
 from fencepost.language.protocol import cursor_of
 from fencepost.language.seam import Model, language_of
@@ -377,6 +377,10 @@ class Stepper:
                 self._rely(root.index, path)
         return path
 
+    def knows_changes(self, root: Root) -> bool:
+        """Whether a root of steps first reads the number of the step's change."""
+        return root.kind == "refinement" or (root.reads_step and language_of(self.protocol).steps_know_changes)
+
     def _rely(self, root: int, path: Path) -> None:
         known = self.relied.setdefault(root, {})
         for universe, relied in path.relied.items():
@@ -394,8 +398,12 @@ class Stepper:
         if kind == "refinement":
             path.enabled = not self._refines(root, recorder, ids, after, change)
         elif after is not None:
-            later = self.protocol.bound_to(Recorder(self.store, after, (), path, lane=1))
-            path.enabled = truth(function(bound, later, **root.parameters)) is (kind == STEP_PREDICATE)
+            later: Cursor = Recorder(self.store, after, (), path, lane=1)
+            if change is not None:
+                path.trail.append(("read", CHANGE, change))
+                later = After(self.store, self.changes.known[change], recorder, later)
+            is_true = truth(function(bound, self.protocol.bound_to(later), **root.parameters))
+            path.enabled = is_true is (kind == STEP_PREDICATE)
         elif not recorder.read_only:
             _nothing(function(bound, **root.parameters))
             self._write_view(recorder, bound)

@@ -18,7 +18,7 @@ application: one that is given a variable to prime, or an action.
 from __future__ import annotations
 
 import ast as py
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -88,8 +88,11 @@ class ActionCompiler(Compiler):
         self.globals["variables"] = self.variables
         self.free: dict[Substituted, Variable] = {}
         """The variables of instances that have next values of their own inside ``ENABLED``."""
-        for each in (runtime.assign, runtime.pick, runtime.pick_subset, runtime.is_complete, runtime.enabled):
-            self.globals[each.__name__] = each
+        of_actions: tuple[Callable[..., Any], ...] = (
+            *(runtime.assign, runtime.pick, runtime.pick_subset, runtime.is_complete, runtime.enabled),
+            *(runtime.is_unchanged, runtime.are_kept, runtime.changes_at, runtime.may_be),
+        )
+        self.globals |= {each.__name__: each for each in of_actions}
         self.globals["in_domain"] = runtime.in_domain
         self.globals |= {"options": runtime.options, "between": runtime.between, "untupled": runtime.untupled}
         self._chooses: dict[Symbol, bool] = {}
@@ -702,6 +705,82 @@ class ActionWriter(Writer):
         if isinstance(node, ast.Tuple):
             return [statement for each in node.items for statement in self._unchanged_step((each, frame))]
         return self._require(self.unchanged((node, frame)), node.place)
+
+    def tested_first(self, conjuncts: list[Argument]) -> list[py.expr]:
+        """For a step that is only tested: what it does to variables often tells at once that another action took it.
+        An error of such a test counts where the conjunct stands.
+        """
+        tests = [test for each in conjuncts[1:] for test in self._tests_of_variables(*each)]
+        return [call("may_be", function([], test)) for test in tests]
+
+    def _tests_of_variables(self, node: ast.Expression, frame: Frame) -> list[py.expr]:
+        """The tests in a conjunct of what is given to variables as they are, or to parts of them."""
+        node = unlabelled(node)
+        if frame.is_initial or frame.is_primed or not isinstance(node, ast.Apply):
+            return []
+        found = called(node, frame.scope)
+        arguments = [(each, frame.within(scope)) for each, scope in found.arguments]
+        if _is_language(found.symbol, "UNCHANGED"):
+            return [self.unchanged(each) for each in self._variables_in(arguments[0])]
+        if not _is_language(found.symbol, "="):
+            return []
+        variable, value = self._target(*arguments[0]), unlabelled(arguments[1][0])
+        if variable is None or not isinstance(value, ast.Except):
+            return []
+        of, inside = value.function, arguments[1][1]
+        if self._variable(of, inside) != variable or not self._is_of_state(variable):
+            return []
+        places = tuple_of([self._step(each.path[0], inside) for each in value.updates])
+        return [call("changes_at", name(frame.now), name(frame.then), constant(variable.index), places)]
+
+    def _variables_in(self, one: Argument) -> list[Argument]:
+        """The variables in a tuple."""
+        node, frame = self._followed(*one)
+        if isinstance(node, ast.Tuple):
+            return [found for each in node.items for found in self._variables_in((each, frame))]
+        return [(node, frame)] if self._variable(node, frame) is not None else []
+
+    def unchanged(self, one: Argument) -> py.expr:
+        """Whether an expression has the same value in both states: variable by variable, where it is a tuple."""
+        node, frame = self._followed(*one)
+        if isinstance(node, ast.Tuple):
+            return python.every([self.unchanged((each, frame)) for each in node.items] or [constant(True)])
+        variable = self._variable(node, frame)
+        if variable is None:
+            return self._unchanged_expression(node, frame)
+        if not self._is_of_state(variable):
+            return super().unchanged(one)
+        made = call("is_unchanged", name(frame.now), name(frame.then), constant(variable.index))
+        return self.at(made, node.place)
+
+    def square(self, node: ast.Square, frame: Frame) -> py.expr:
+        """``[A]_v``. Where v is known to stay, the action is not evaluated."""
+        made = super().square(node, frame)
+        kept = self._kept(*self._followed(node.subscript, frame))
+        return made if kept is None else python.either([kept, made])
+
+    def _kept(self, node: ast.Expression, frame: Frame) -> py.expr | None:
+        """Whether an expression is known to stay the same without reading: all the variables do that it reads. None if
+        that is never known.
+        """
+        found = self.analysis.of(node, frame.scope)
+        if not found.reads or found.reads_next or found.is_impure or self._reads_otherwise(found.used, frame):
+            return None
+        variables = tuple_of([constant(each) for each in sorted(each.index for each in found.reads)])
+        return call("are_kept", name(frame.now), name(frame.then), variables)
+
+    def _is_of_state(self, variable: Variable) -> bool:
+        """Whether states have it. It may stand for an expression, inside ``ENABLED``."""
+        return variable.index < len(self.compiler.variables)
+
+    def _unchanged_expression(self, node: ast.Expression, frame: Frame) -> py.expr:
+        made, kept = super().unchanged((node, frame)), self._kept(node, frame)
+        return made if kept is None else python.either([kept, made])
+
+    def _reads_otherwise(self, used: Iterable[Symbol], frame: Frame) -> bool:
+        """Whether names may stand for what reads the state."""
+        entries = [frame.names.get(each) for each in used]
+        return any(not isinstance(each, Held) or each.how != "value" for each in entries)
 
     # -- operators ----------------------------------------------------------------------------------------------------
 

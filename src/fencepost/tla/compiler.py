@@ -27,6 +27,7 @@ from fencepost.tla import ast, facts, library, python, runtime, sets, suppositio
 from fencepost.tla.errors import SpecificationError
 from fencepost.tla.facts import AT, Analysis, Call, Itself, called, let_values, parameters_of, unlabelled
 from fencepost.tla.python import call, constant, function, name, tuple_of
+from fencepost.tla.stored import same
 from fencepost.tla.symbols import BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
 from fencepost.tla.values import EvaluationError, Interval, Set, Value, settled
 
@@ -95,7 +96,7 @@ Argument = tuple[ast.Expression, Frame]
 
 
 def _unequal(one: Value, other: Value) -> bool:
-    return not values.equal(one, other)
+    return not same(one, other)
 
 
 def _not_member(one: Value, other: Value) -> bool:
@@ -103,7 +104,7 @@ def _not_member(one: Value, other: Value) -> bool:
 
 
 _OPERATIONS: dict[str, Callable[..., Value]] = {
-    "=": values.equal,
+    "=": same,
     "/=": _unequal,
     "\\in": values.member,
     "\\notin": _not_member,
@@ -122,7 +123,8 @@ _RUNTIME: dict[str, Value] = {
     **{each: getattr(runtime, each) for each in "Lazy truth fail field products subsets functions records".split()},
     **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied only".split()},
     **{each: getattr(runtime, each) for each in "sifted in_set some every some_way every_way unknown".split()},
-    **{each: getattr(values, each) for each in "Set Sequence Function apply updated members equal".split()},
+    **{each: getattr(values, each) for each in "Set Sequence Function apply updated members".split()},
+    "same": same,
     "filtered": sets.filtered,
     "all_of": suppositions.all_of,
     "big_union": sets.big_union,
@@ -649,7 +651,13 @@ class Writer:
             return self.all_of(_conjuncts(node, frame.scope), frame)
         what = "this conjunct" if node.operator == "/\\" else "this disjunct"
         parts = [self.truth(each, frame, what) for each in node.items]
-        return python.every(parts) if node.operator == "/\\" else python.either(parts)
+        if node.operator == "\\/":
+            return python.either(parts)
+        return python.every([*self.tested_first([(each, frame) for each in node.items]), *parts])
+
+    def tested_first(self, conjuncts: list[Argument]) -> list[py.expr]:
+        """Conditions that are true where a conjunction is, and take less to find out."""
+        return []
 
     def _set_of(self, node: ast.SetOf, frame: Frame) -> py.expr:
         return call("Set", tuple_of(self.values(node.items, frame)))
@@ -683,7 +691,7 @@ class Writer:
         made = self.value(node.function, frame)
         for update in node.updates:
             old = self.variable("old")
-            change = function([old], self.value(update.value, frame.bind({AT: Held(old)})))
+            change = function([old], self.value(update.value, frame.bind({AT: Held(old, "lazy")})))
             path = tuple_of(self._step(step, frame) for step in update.path)
             made = self.at(call("updated", made, path, change), update.place)
         return made
@@ -1055,7 +1063,8 @@ class Writer:
     def _and(self, one: Argument, other: Argument) -> py.expr:
         if self._is_patient and one[1] == other[1]:
             return self.all_of([*_conjuncts(one[0], one[1].scope), *_conjuncts(other[0], other[1].scope)], one[1])
-        return python.every([self.truth(*one, "the left side of /\\"), self.truth(*other, "the right side of /\\")])
+        parts = [self.truth(*one, "the left side of /\\"), self.truth(*other, "the right side of /\\")]
+        return python.every([*self.tested_first([one, other]), *parts])
 
     def _or(self, one: Argument, other: Argument) -> py.expr:
         return python.either([self.truth(*one, "the left side of \\/"), self.truth(*other, "the right side of \\/")])
@@ -1091,9 +1100,10 @@ class Writer:
     def unchanged(self, one: Argument) -> py.expr:
         """Whether an expression has the same value in both states."""
         node, frame = one
-        return self.at(call("equal", self.value(node, frame), self.value(node, frame.primed())), node.place)
+        return self.at(call("same", self.value(node, frame), self.value(node, frame.primed())), node.place)
 
-    def _square(self, node: ast.Square, frame: Frame) -> py.expr:
+    def square(self, node: ast.Square, frame: Frame) -> py.expr:
+        """``[A]_v``, as a test."""
         action = self.truth(node.action, frame, "the action")
         return python.either([action, self.unchanged((node.subscript, frame))])
 
@@ -1153,7 +1163,7 @@ _SPECIAL: dict[str, Callable[..., py.expr]] = {
     "<=>": Writer._equivalent,
     "~": Writer._not,
     "'": Writer._prime,
-    "UNCHANGED": Writer.unchanged,
+    "UNCHANGED": lambda writer, one: writer.unchanged(one),
     "ENABLED": lambda writer, one: writer.enabled(one),
     "UNION": Writer._union,
 }
@@ -1187,7 +1197,7 @@ _WRITERS: dict[type, Callable[[Writer, Any, Frame], py.expr]] = {
     ast.Field: Writer._field,
     ast.Except: Writer._except,
     ast.At: Writer._at,
-    ast.Square: Writer._square,
+    ast.Square: lambda writer, node, frame: writer.square(node, frame),
     ast.Angle: Writer._angle,
     ast.Fairness: Writer._temporal,
     ast.Label: Writer._label,

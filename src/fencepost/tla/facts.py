@@ -24,14 +24,15 @@ NONE: Names = frozenset()
 @dataclass(frozen=True, slots=True)
 class Facts:
     """``strict`` is None for an expression whose value is never had, such as an endless recursion. ``reads`` and
-    ``reads_next`` say whether it reads a variable, and a primed variable. ``is_impure``: two evaluations may differ.
+    ``reads_next`` are the variables that it reads, and those that it reads primed. ``is_impure``: two evaluations may
+    differ.
     """
 
     used: Names = NONE
     strict: Names | None = NONE
     primed: Names = NONE
-    reads: bool = False
-    reads_next: bool = False
+    reads: frozenset[Variable] = frozenset()
+    reads_next: frozenset[Variable] = frozenset()
     is_impure: bool = False
 
     @property
@@ -76,8 +77,8 @@ def _joined(one: Facts, other: Facts, strict: Names | None) -> Facts:
         one.used | other.used,
         strict,
         one.primed | other.primed,
-        one.reads or other.reads,
-        one.reads_next or other.reads_next,
+        one.reads | other.reads,
+        one.reads_next | other.reads_next,
         one.is_impure or other.is_impure,
     )
 
@@ -381,7 +382,7 @@ class Analysis:
             arguments = all_of(self.of(*each) for each in call.arguments)
             itself = frozenset([symbol])
             return both(Facts(used=itself, strict=itself), arguments.maybe())
-        return Facts(reads=isinstance(symbol, Variable))
+        return Facts(reads=frozenset([symbol])) if isinstance(symbol, Variable) else NOTHING
 
     def _call(self, found: Facts, parameters: tuple[Local, ...], call: Call) -> Facts:
         """The arguments of a recursive call may have the names of the parameters."""
@@ -420,7 +421,7 @@ def _with_use(made: Facts, found: Facts, name: Symbol, argument: Facts) -> Facts
 
 
 def _primed(facts: Facts) -> Facts:
-    return replace(facts, primed=facts.used, reads=False, reads_next=facts.reads)
+    return replace(facts, primed=facts.used, reads=frozenset(), reads_next=facts.reads)
 
 
 def _in_both_states(facts: Facts) -> Facts:
@@ -428,7 +429,7 @@ def _in_both_states(facts: Facts) -> Facts:
 
 
 def _enabled(facts: Facts) -> Facts:
-    return replace(facts, strict=NONE, reads=facts.reads or facts.reads_next, reads_next=False)
+    return replace(facts, strict=NONE, reads=facts.reads | facts.reads_next, reads_next=frozenset())
 
 
 _RULES: dict[type, Callable[[Analysis, Any, Scope], Facts]] = {

@@ -118,9 +118,7 @@ def permuted(value: Value, swap: Mapping[ModelValue, ModelValue], known: dict[by
     return image
 
 
-def _image(
-    value: Set | Sequence | Function, swap: Mapping[ModelValue, ModelValue], known: dict[bytes, Value]
-) -> Value:
+def _image(value: Set | Sequence | Function, swap: Mapping[ModelValue, ModelValue], known: dict[bytes, Value]) -> Value:
     if isinstance(value, Set):
         return Set.of(frozenset(permuted(each, swap, known) for each in value.items), value)
     if isinstance(value, Sequence):

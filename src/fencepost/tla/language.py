@@ -29,6 +29,7 @@ class Tla(Language):
     counts_as_tlc = True
     exit_codes: ClassVar[Mapping[str, int]] = {"step_invariant": LIVENESS_VIOLATED, INITIALLY: LIVENESS_VIOLATED}
     has_trusted_symmetry = True
+    steps_know_changes = True
 
     def declarations(self, model: TlaModel) -> Mapping[str, Declared]:
         return {each.name: each for each in model.every_declaration}

@@ -24,7 +24,17 @@ from typing import Any, ClassVar, cast
 from fencepost.language.context import FROM_HERE, THROUGHOUT, UNSET, Cursor, GrowingCursor, Looking, Sieve, Slot
 from fencepost.language.fields import Shape
 from fencepost.tla.held import Held
-from fencepost.tla.stored import Loan, Stored, StoredFunction, StoredMap, StoredSet, UpdatedFunction, UpdatedSet
+from fencepost.tla.stored import (
+    Loan,
+    Stored,
+    StoredFunction,
+    StoredMap,
+    StoredSet,
+    UpdatedFunction,
+    UpdatedSet,
+    changed,
+    part_of,
+)
 from fencepost.tla.suppositions import is_there, key_of, read, refuse_without_reading, sieve_of, supposed
 from fencepost.tla.symbols import LEVEL
 from fencepost.tla.values import (
@@ -126,11 +136,19 @@ class _Divided(Place):
         self.loan = Loan()
 
     def get(self, cursor: GrowingCursor) -> Value:
-        for slot in cursor.universe(self._otherwise, place=THROUGHOUT):
+        for slot in self._others(cursor):
             held = read(cursor, slot)
             if held is not UNSET:
                 return held.value
         return self.stored(cursor)
+
+    def _others(self, cursor: GrowingCursor) -> Sequence[Slot]:
+        """The slot of a value that does not fit, if there ever was one."""
+        return cursor.universe(self._otherwise, place=THROUGHOUT)
+
+    def is_certain(self, cursor: GrowingCursor) -> bool:
+        """Whether the value lies in the parts in every state, as far as is known."""
+        return not self._others(cursor)
 
     def put(self, cursor: GrowingCursor, value: Value, writes: Writes) -> None:
         if self.fits(value):
@@ -141,7 +159,7 @@ class _Divided(Place):
             self.clear_parts(cursor, writes)
 
     def _make_room(self, cursor: GrowingCursor, writes: Writes) -> None:
-        writes += [(slot, UNSET) for slot in cursor.universe(self._otherwise, place=THROUGHOUT)]
+        writes += [(slot, UNSET) for slot in self._others(cursor)]
 
     def clear(self, cursor: GrowingCursor, writes: Writes) -> None:
         self._make_room(cursor, writes)
@@ -494,7 +512,7 @@ def numbered(shapes: Mapping[str, Variable]) -> tuple[Variable, ...]:
 class Reader:
     """The variables of one state, by number."""
 
-    __slots__ = ("_cursor", "_variables")
+    __slots__ = ("_cursor", "_known", "_variables")
 
     unread: ClassVar[str] = "state"
     """What it is in the key of a rule."""
@@ -502,9 +520,14 @@ class Reader:
     def __init__(self, variables: Sequence[Variable], cursor: GrowingCursor) -> None:
         self._variables = variables
         self._cursor = cursor
+        self._known: dict[Any, Value] = {}
 
     def __getitem__(self, variable: int) -> Value:
-        return self._variables[variable].layout.get(self._cursor)
+        return part_of(self._known, variable, self._variables[variable].layout, self._cursor)
+
+    def keeps(self, before: Reader, variable: int) -> bool:
+        """Whether a variable is known, without reading, to be as in the state ``before`` a step to this one."""
+        return changed(self._variables[variable].layout, self._cursor, before._cursor) == []
 
 
 class Writer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Numbers
 from contextlib import suppress
 from contextvars import copy_context
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from fencepost.tla.ast import Place
 from fencepost.tla.errors import pointed
 from fencepost.tla.sets import Functions, Records, Subsets, Tuples
-from fencepost.tla.stored import Candidates, StoredSet, same
+from fencepost.tla.stored import Candidates, StoredFunction, StoredSet, same
 from fencepost.tla.suppositions import attempt, key_of
 from fencepost.tla.values import (
     UNREAD,
@@ -326,6 +326,33 @@ def ways_through(run: Callable[[Choose], T]) -> Iterator[T]:
         with suppress(NoOption):
             yield run(script)
         script = script.following()
+
+
+def may_be(test: Callable[[], Value]) -> bool:
+    """Whether a test is not FALSE, so that it has to be asked again in its turn."""
+    try:
+        return test() is not False
+    except (EvaluationError, Reads):
+        return True
+
+
+def are_kept(now: Any, then: Any, variables: Iterable[int]) -> bool:
+    """Whether it is known without reading that a step changes none of these variables."""
+    keeps = getattr(then, "keeps", None)
+    return keeps is not None and all(keeps(now, each) for each in variables)
+
+
+def is_unchanged(now: Any, then: Any, variable: int) -> bool:
+    """``UNCHANGED x``, as a test."""
+    return are_kept(now, then, [variable]) or same(now[variable], then[variable])
+
+
+def changes_at(now: Any, then: Any, variable: int, arguments: Collection[Value]) -> bool:
+    """Whether a function changes for none but these arguments, as far as it is known what a step changes."""
+    before, after = now[variable], then[variable]
+    if not isinstance(before, StoredFunction) or not isinstance(after, StoredFunction):
+        return True
+    return all(same(before.apply(each), after.apply(each)) for each in after.changed_parts() if each not in arguments)
 
 
 def assign(state: Any, variable: int, value: Value) -> bool:

@@ -12,11 +12,12 @@ from collections.abc import Sequence as Sequences
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
-from fencepost.language.context import FROM_HERE, GrowingCursor, Sieve, Slot
+from fencepost.language.context import FROM_HERE, GrowingCursor, Sieve, Slot, slots_changed
 from fencepost.tla import suppositions
 from fencepost.tla.values import (
     UNREAD,
     Function,
+    FunctionValue,
     ImplicitFunction,
     LazyFunction,
     Sequence,
@@ -24,6 +25,7 @@ from fencepost.tla.values import (
     SetValue,
     Unread,
     Value,
+    code,
     equal,
     function,
     kind_of,
@@ -58,10 +60,12 @@ class Loan:
 class Part(Protocol):
     """Where a part of a value lies."""
 
+    path: tuple[Any, ...]
+
     def get(self, cursor: GrowingCursor) -> Value: ...
 
 
-class Parts(Protocol):
+class Parts(Part, Protocol):
     """Where the values of a function with one domain lie: :class:`fencepost.tla.places.FunctionPlace`."""
 
     domain: SetValue
@@ -73,7 +77,7 @@ class Parts(Protocol):
     def part(self, argument: Value) -> Part | None: ...
 
 
-class Members(Protocol):
+class Members(Part, Protocol):
     """Where values that come and go lie: :class:`fencepost.tla.places.Members`."""
 
     kinds: set[str]
@@ -107,6 +111,36 @@ class Stored:
     def lies_in(self, place: object, cursor: GrowingCursor) -> bool:
         """Whether it is the value of this place in the state of this cursor."""
         return self.place is place and self.cursor is cursor
+
+    def changed_since(self, other: Stored) -> Sequences[Slot] | None:
+        """The slots in which it differs from ``other``, if that is its value at the other end of a step and these slots
+        are known without reading.
+        """
+        return changed(self.place, self.cursor, other.cursor) if self.place is other.place else None
+
+
+def changed(place: Part, one: GrowingCursor, other: GrowingCursor | None) -> Sequences[Slot] | None:
+    """The slots of a place that a step changes, if that is known without reading. The cursors are over the two states
+    of the step, in any order.
+    """
+    found = slots_changed(one, other, place.path)
+    if found is None and other is not None:
+        found = slots_changed(other, one, place.path)
+    if found is not None:
+        suppositions.refuse_without_reading()  # another step changes other slots
+    return found
+
+
+def part_of(known: dict[Any, Value], key: Any, place: Part, cursor: GrowingCursor) -> Value:
+    """The value of a place. ``known``: values of one state, by ``key``. Those that lie there in every state are kept,
+    with what was read of them.
+    """
+    value = known.get(key)
+    if value is None:
+        value = place.get(cursor)
+        if isinstance(value, Stored) and value.place.is_certain(cursor):
+            known[key] = value
+    return value
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------
@@ -183,15 +217,26 @@ class StoredSet(Stored, _SetByCondition):
         suppositions.reads()
         return super().explicit()
 
+    def known(self) -> Set | None:
+        """The set written out, if that was done."""
+        return self.explicit() if hasattr(self, "_explicit") else None
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if not isinstance(other, SetValue):
             return False
-        members = other.explicit().in_order()
-        if not all(map(self.has, members)):
+        may_differ = _may_differ(self, other)
+        if may_differ is not None:
+            return all(self.has(value) == other.has(value) for value in may_differ)
+        whole = self.known()
+        if whole is not None:
+            return whole == other.explicit()
+        members = other.explicit()
+        if not all(map(self.has, members.in_order())):
             return False
-        return not self.without(frozenset(members)).some(lambda value: True)
+        apart = (slot for value, slot in self.candidates() if value not in members.items)
+        return not any(suppositions.is_there(self.cursor, slot) for slot in apart)
 
     __hash__ = SetValue.__hash__
 
@@ -239,6 +284,16 @@ class Candidates(Sequences[Value]):
         """Take this option, supposed that it is a member."""
         suppositions.suppose(self._of.cursor, self._of.place.slot(value))
         return value
+
+
+def _may_differ(one: StoredSet, other: SetValue) -> Sequences[Value] | None:
+    """The values that may be in one of two sets alone, if these are the ends of a step that is known."""
+    base = other.base if isinstance(other, UpdatedSet) else other
+    slots = one.changed_since(base) if isinstance(base, StoredSet) else None
+    if slots is None:
+        return None
+    moved = other.added.items | other.removed if isinstance(other, UpdatedSet) else ()
+    return [*(slot.path[-1].value for slot in slots), *sorted(moved, key=code)]
 
 
 def _sieve(rule: Condition | None) -> Sieve | None:
@@ -310,18 +365,26 @@ class FunctionInState(Stored, ImplicitFunction):
 class StoredFunction(FunctionInState):
     """A function with a place for each of its arguments."""
 
-    __slots__ = ()
+    __slots__ = ("_known",)
 
     place: Parts
+
+    def __init__(self, place: Parts, cursor: GrowingCursor) -> None:
+        super().__init__(place, cursor)
+        self._known: dict[Any, Value] = {}
 
     def apply(self, argument: Value) -> Value:
         part = self.place.part(argument)
         if part is not None and self.place.loan.is_of(argument):
             return self.place.loan.take()
-        return self.explicit().apply(argument) if part is None else part.get(self.cursor)
+        return self.explicit().apply(argument) if part is None else part_of(self._known, part, part, self.cursor)
 
     def domain(self) -> SetValue:
         return self.place.domain
+
+    def changed_parts(self) -> list[Value]:
+        """The arguments for which a step to this state writes something, if that is known."""
+        return [key for key, part in self.place.parts.items() if changed(part, self.cursor, None)]
 
     def is_defined_for(self, argument: Value) -> bool:
         return self.place.part(argument) is not None or self.explicit().is_defined_for(argument)
@@ -407,10 +470,61 @@ class UpdatedFunction(ImplicitFunction):
 
 
 def same(one: Value, other: Value) -> bool:
-    """``one = other``. Two functions that differ from one stored map are compared where they may differ from it.
+    """``one = other``. Two functions that differ from stored ones are compared where they may differ.
 
     Raises :class:`fencepost.tla.values.EvaluationError` where TLC refuses to compare.
     """
+    if not isinstance(one, FunctionValue) or not isinstance(other, FunctionValue):
+        return equal(one, other)
+    for stored, of in ((one, other), (other, one)):
+        if isinstance(stored, StoredFunction):
+            return _same_parts(stored, of)
+        if isinstance(stored, StoredMap):
+            keys = _may_differ_at(stored, of)
+            if keys is not None:
+                return all(_same_at(stored, of, key) for key in keys)
+    return _same_maps(one, other)
+
+
+def _same_parts(one: StoredFunction, other: FunctionValue) -> bool:
+    if not isinstance(other, Stored | UpdatedFunction | LazyFunction) or other.domain() is not one.domain():
+        return equal(one, other)
+    parts = [(key, part) for key, part in one.place.parts.items() if not _is_untouched(one, other, key, part)]
+    parts.sort(key=lambda each: not changed(each[1], one.cursor, None))  # it is these that differ, if any
+    return all(same(one.apply(key), other.apply(key)) for key, _ in parts)
+
+
+def _is_untouched(one: StoredFunction, other: FunctionValue, key: Value, part: Part) -> bool:
+    """Whether another function is known, without reading, to have the value of a stored one for an argument: it lies at
+    the other end of a step that does not change this part.
+    """
+    if isinstance(other, LazyFunction):
+        # What the rule gives back is the part in one of the two states.
+        return changed(part, one.cursor, None) == [] and other.keeps(one.place.loan, key)
+    base = other.base if isinstance(other, UpdatedFunction) else other
+    if not isinstance(base, StoredFunction) or base.place is not one.place:
+        return False
+    return not (base is not other and key in other.changes) and changed(part, one.cursor, base.cursor) == []  # type: ignore[attr-defined]
+
+
+def _may_differ_at(one: StoredMap, other: FunctionValue) -> Sequences[Value] | None:
+    """The arguments where two maps may differ, if these are the ends of a step that is known."""
+    base = other.base if isinstance(other, UpdatedFunction) else other
+    slots = one.changed_since(base) if isinstance(base, StoredMap) else None
+    if slots is None:
+        return None
+    keys = sorted(other.changes, key=code) if isinstance(other, UpdatedFunction) else ()
+    return [*(slot.path[-1].value for slot in slots), *keys]
+
+
+def _same_at(one: FunctionValue, other: FunctionValue, argument: Value) -> bool:
+    is_defined = one.is_defined_for(argument)
+    if is_defined != other.is_defined_for(argument):
+        return False
+    return not is_defined or same(one.apply(argument), other.apply(argument))
+
+
+def _same_maps(one: FunctionValue, other: FunctionValue) -> bool:
     domain, second = _domain_in_state(one), _domain_in_state(other)
     if domain is None or second is None or not domain.lies_in(second.place, second.cursor):
         return equal(one, other)

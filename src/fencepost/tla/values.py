@@ -963,19 +963,21 @@ def domain(function: Value) -> SetValue:
     raise EvaluationError(f"{described(function)} has no DOMAIN: it is not a function")
 
 
-def updated(function: Value, path: tuple[Value, ...], change: Callable[[Value], Value]) -> Value:
-    """``[function EXCEPT !path = change(@)]``. As in TLC, a path that leads outside a domain changes nothing, and
-    ``change`` is not called. Raises :class:`EvaluationError` if the path leads through what is not a function.
+def updated(function: Value, path: tuple[Value, ...], change: Callable[[Callable[[], Value]], Value]) -> Value:
+    """``[function EXCEPT !path = change(@)]``. ``change`` is given a function that works out ``@``. As in TLC, a path
+    that leads outside a domain changes nothing, and ``change`` is not called. Raises :class:`EvaluationError` if the
+    path leads through what is not a function.
     """
-    if not path:
-        return change(function)
     if not isinstance(function, FunctionValue):
         raise EvaluationError(f"EXCEPT cannot change {described(function)} at {shown(path[0])}: it is not a function")
     if not function.is_defined_for(path[0]):
         return function
-    old = function.apply(path[0])
+    argument = path[0]
+    if len(path) == 1:
+        return function.replaced(argument, change(lambda: function.apply(argument)))
+    old = function.apply(argument)
     new = updated(old, path[1:], change)
-    return function if new is old else function.replaced(path[0], new)
+    return function if new is old else function.replaced(argument, new)
 
 
 def set_of(value: Value, what: str) -> SetValue:

@@ -30,11 +30,11 @@ class Growing(NamedTuple):
     trie_known: Array
     """uint64[T, V]: bit set of the slots that a residual trie does not test, because its outcome fixes them."""
     trie_change: Array
-    """int32[T]: the change that a residual trie of a refinement is specialised to; 0 for any other trie."""
+    """int32[T]: the change that a residual trie is specialised to, if its root reads it; otherwise 0."""
     older: Array
     """int32[T]: the residual trie of a refinement that this one replaced, for states found before; or 0."""
-    refines: Array
-    """bool[R + 1]: whether a root is a refinement."""
+    knows_change: Array
+    """bool[R + 1]: whether a root first reads the change of a step."""
     residual_keys: Array
     """uint64[a power of two]: keys of the hash table of residual tries: what each is specialised to."""
     residual_tries: Array
@@ -50,7 +50,7 @@ class Growing(NamedTuple):
     changed: Array
     """uint64[O, V]: bit set of the slots that an outcome writes."""
     change: Array
-    """int32[O]: the number of the change that refinements see in an outcome."""
+    """int32[O]: the number of an outcome's change, for roots that read it."""
     like: Array
     """int32[O]: the first outcome that writes the same slots and leaves the same values known; may be itself."""
     drop: Array

@@ -333,7 +333,7 @@ def residual_for(g, outcome, root, step):
         elif has_bit(g.root_slots[root], slot):
             part = (np.uint64(slot) << np.uint64(32)) ^ np.uint64(g.known_new[k])
             key ^= mixed(part, np.uint64(0xA0761D6478BD642F))
-    change = g.change[outcome] if step and g.refines[root] else np.int32(0)
+    change = g.change[outcome] if step and g.knows_change[root] else np.int32(0)
     if change:
         key ^= mixed(np.uint64(change), np.uint64(0xE7037ED1A0B428DB))
     trie = residual_of(g.residual_keys, g.residual_tries, g.tries, g.trie_root, g.trie_known, key, root)
@@ -424,7 +424,7 @@ def renew(g, is_renewed):
     for n in range(g.entries[0]):
         outcome, trie = g.entry_outcome[n], g.entry_trie[n]
         root = np.int64(g.trie_root[trie])
-        if is_renewed[outcome] and g.refines[root]:
+        if is_renewed[outcome] and g.knows_change[root]:
             now, new = residual_for(g, np.int64(outcome), root, np.bool_(True))
             if new:
                 g.older[now] = trie

@@ -102,6 +102,7 @@ class Tables:
         # With step properties, even a step that changes nothing has to be checked. Refinements need no such check: the
         # step changes nothing that they map. A predicate is false of such a step.
         quiet = (self.refines | self.is_predicate)[:-1]
+        self.knows_change = np.array([stepper.knows_changes(r) for r in stepper.roots] + [False])
         self.keeps_loops = bool(((self.root_kind == encoding.STEP_PROPERTY) & ~quiet).any())
         for column in COLUMNS:
             for name in column.names:
@@ -272,10 +273,10 @@ class Tables:
             self._put(cell, node)
 
     def _note_changes(self) -> None:
-        """Number the changes of new outcomes, as refinements see them. Renumber the change of an outcome that writes a
-        slot which a mapping has begun to read.
+        """Number the changes of new outcomes, as roots that know changes see them. Renumber the change of
+        an outcome that writes a slot which a mapping has begun to read.
         """
-        if not self.refines.any():
+        if not self.knows_change.any():
             return
         for outcome in range(max(self.spread_outcomes, 1), self.outcomes):
             self.change[outcome] = self._number_of_change(outcome)
@@ -291,13 +292,15 @@ class Tables:
             renewed[outcome] = number != self.change[outcome]
             self.change[outcome] = number
         if renewed.any():
-            self._make_room(int(renewed.sum()) * int(self.refines.sum()))
+            self._make_room(int(renewed.sum()) * int(self.knows_change.sum()))
             native.renew(self.growing(), renewed)
             self._linked = None
 
     def _number_of_change(self, outcome: int) -> int:
         written = self.write_slot[self.write_start[outcome] : self.write_start[outcome + 1]]
-        return self.stepper.changes.number(int(self.outcome_root[outcome]), frozenset(written.tolist()))
+        # Only a refinement asks which action it was.
+        action = int(self.outcome_root[outcome]) if self.refines.any() else -1
+        return self.stepper.changes.number(action, frozenset(written.tolist()))
 
     def _insert(
         self,
@@ -615,7 +618,7 @@ class Tables:
         record the path. Raises :class:`fencepost.ProtocolRaised`.
         """
         after = self.successor(ids, step) if step >= 0 else None
-        change = int(self.change[step]) if self.refines[root] else None
+        change = int(self.change[step]) if self.knows_change[root] else None
         self._grow()
         recorded = _Recorded(self, root, ids) if root in self.forks and not self.stepper.checking else None
         self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change, recorded), ids, after)
