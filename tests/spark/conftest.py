@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from virtual_machines import QUICK
+from virtual_machines import QUICK, without_archive
 
 from fencepost.checker.engines import lanes
 from fencepost.spark import cluster, engine, simulate, stages
@@ -84,11 +84,12 @@ def walking_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A session on two cores of this machine. Engines find and use it."""
     started = cluster.Cluster("local[2]", conf={"spark.sql.shuffle.partitions": "4"})
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("JDK_JAVA_OPTIONS", QUICK)
+        patched.setenv("SPARK_HOME", str(without_archive(tmp_path_factory.mktemp("home"))))
         session = started.session
     yield session
     started.close()
