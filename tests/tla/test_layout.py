@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tla import files
-from tla.layouts import BAG, EXAMPLES, MESSAGES, MIXED, Example
+from tla.layouts import ALL, BAG, EXAMPLES, LARGE, MESSAGES, MIXED, Example
 
 from fencepost import Result, check
 from fencepost.checker.compiler import tables
@@ -26,6 +27,8 @@ from fencepost.tla.places import FunctionPlace, Leaf, MapPlace, Place, SetPlace,
 from fencepost.tla.protocol import TlaModel
 from fencepost.tla.stored import StoredFunction, StoredMap, StoredSet
 from fencepost.tla.values import LazyFunction, Set, Value, function, record
+
+NAMES = [*EXAMPLES, *campaign_if(bool, LARGE)]
 
 
 def model_of(folder: Path, example: Example) -> Model:
@@ -55,13 +58,13 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @pytest.mark.parametrize("engine", ["auto", "embedded"])
 @pytest.mark.parametrize("most", [20, 100, 2_000])
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_specification_has_the_states_that_tlc_finds_however_it_is_laid_out(
     tmp_path: Path, looks: Callable[[int], None], name: str, most: int, engine: str
 ) -> None:
     looks(most)
-    result = check(model_of(tmp_path, EXAMPLES[name]), engine=engine)
-    assert counts(result) == EXAMPLES[name].counts
+    result = check(model_of(tmp_path, ALL[name]), engine=engine)
+    assert counts(result) == ALL[name].counts
     assert not result.violations and result.complete
 
 
@@ -112,9 +115,9 @@ def test_more_ways_through_candidates_than_there_may_be_are_ways_through_members
     assert counts(check(model_of(tmp_path, EXAMPLES["messages"]), engine="auto")) == EXAMPLES["messages"].counts
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_plain_layout_has_them_too(tmp_path: Path, name: str) -> None:
-    assert counts(check(model_of(tmp_path, EXAMPLES[name]), engine="reference")) == EXAMPLES[name].counts
+    assert counts(check(model_of(tmp_path, ALL[name]), engine="reference")) == ALL[name].counts
 
 
 def test_a_specification_is_laid_out_in_parts(tmp_path: Path) -> None:
@@ -129,10 +132,10 @@ def test_a_specification_is_laid_out_in_parts(tmp_path: Path) -> None:
     assert voted is Leaf, "it has few values"
 
 
-@pytest.mark.parametrize(("name", "times"), [("messages", 3), ("twice", 20)])
+@pytest.mark.parametrize(("name", "times"), [("messages", 3), ("twice", 4), *campaign_if(bool, [("twice-of-six", 20)])])
 def test_parts_make_evaluations_rare(tmp_path: Path, name: str, times: int) -> None:
-    found = check(model_of(tmp_path, EXAMPLES[name]), engine="embedded")
-    plain = check(model_of(tmp_path, EXAMPLES[name]), engine="reference")
+    found = check(model_of(tmp_path, ALL[name]), engine="embedded")
+    plain = check(model_of(tmp_path, ALL[name]), engine="reference")
     assert found.evaluations * times < plain.evaluations
 
 
@@ -217,7 +220,7 @@ Next == Put \/ Take \/ Turn \/ Stop
     assert counts(check(model, engine=engine)) == example.counts
 
 
-@pytest.mark.parametrize("most", [20, 2_000])
+@pytest.mark.parametrize("most", [20, *campaign_if(bool, [2_000])])
 def test_temporal_properties_are_judged_with_members_that_appear_late(
     tmp_path: Path, looks: Callable[[int], None], most: int
 ) -> None:
