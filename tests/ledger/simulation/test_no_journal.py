@@ -25,12 +25,22 @@ from fencepost.simulation.disk import SimDisk
 SEEDS = range(1, 41)
 
 
-def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are killed, serving, marking and copying; they end in order; they lose directories, and marks; and they
-    differ in what is in their journals.
-    """
-    happened: Counter[str] = Counter()
-    lose_mark = BootingBookie.lose_mark
+class Seen:
+    """What has happened in the runs of all seeds."""
+
+    def __init__(self) -> None:
+        self.happened: Counter[str] = Counter()
+        self.lacking: list[tuple[int, int]] = []
+        """How many bookies lacked something when another was gone, and the ack quorum."""
+        self.killed: list[tuple[Run | None, bool]] = []
+        """How a bookie without its adds in the journal ran that was killed, and whether anything was only in memory."""
+        self.violated: list[int] = []
+
+
+@pytest.fixture(scope="module")
+def seen() -> Seen:
+    seen = Seen()
+    lose_mark, gone = BootingBookie.lose_mark, Cluster.bookie_gone
     crash, ended, lose, repaired, copy = (
         BootingBookie.crash,
         BootingBookie._ended,
@@ -52,33 +62,48 @@ def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch)
             )
             if when == "booting" and self.repair is not None and self.repair.marking is not None:
                 when = "marking"
-            happened[f"crash while {when}"] += 1
+            seen.happened[f"crash while {when}"] += 1
+        if self.alive and not self.journals:
+            seen.killed.append((self.of_entries.run, bool(self.in_memory())))
         assert isinstance(self.environment, Cluster)
         bookies = self.environment.bookies.values()
         running = {bookie.journals for bookie in bookies if isinstance(bookie, BootingBookie)}
-        happened["bookies differ"] += len(running) == 2
+        seen.happened["bookies differ"] += len(running) == 2
         crash(self, power)
+
+    def is_gone(self: Cluster, name: str) -> None:
+        seen.lacking.append((sum(each.lacking for each in self.bookies.values()), self.case.ack_quorum))
+        gone(self, name)
 
     def counts(what: str, original: Callable[..., None]) -> Callable[..., None]:
         def counted(self: BootingBookie, *arguments: Any, **keywords: Any) -> None:
-            happened[what] += 1
+            seen.happened[what] += 1
             original(self, *arguments, **keywords)
 
         return counted
 
     def loses_mark(self: BootingBookie, directory: Directory, mark: str) -> None:
-        happened[f"loss of a mark: {mark}"] += 1
+        seen.happened[f"loss of a mark: {mark}"] += 1
         lose_mark(self, directory, mark)
 
-    monkeypatch.setattr(BootingBookie, "crash", crashes)
-    monkeypatch.setattr(BootingBookie, "_ended", counts("end", ended))
-    monkeypatch.setattr(BootingBookie, "lose", counts("loss of directories", lose))
-    monkeypatch.setattr(BootingBookie, "lose_mark", loses_mark)
-    monkeypatch.setattr(BootingBookie, "_repaired", counts("repair", repaired))
-    monkeypatch.setattr(BootingBookie, "store_entry", counts("copy", copy))
-    for seed in SEEDS:
-        assert simulate(drawn(seed, "no-journal")).violation is None
-    assert set(happened) == {
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "bookie_gone", is_gone)
+        patch.setattr(BootingBookie, "crash", crashes)
+        patch.setattr(BootingBookie, "_ended", counts("end", ended))
+        patch.setattr(BootingBookie, "lose", counts("loss of directories", lose))
+        patch.setattr(BootingBookie, "lose_mark", loses_mark)
+        patch.setattr(BootingBookie, "_repaired", counts("repair", repaired))
+        patch.setattr(BootingBookie, "store_entry", counts("copy", copy))
+        seen.violated = [seed for seed in SEEDS if simulate(drawn(seed, "no-journal")).violation is not None]
+    return seen
+
+
+def test_everything_happens_to_bookies_that_can(seen: Seen) -> None:
+    """They are killed, serving, marking and copying; they end in order; they lose directories, and marks; and they
+    differ in what is in their journals.
+    """
+    assert seen.violated == []
+    assert set(seen.happened) == {
         *(f"crash while {when}" for when in ("serving", "booting", "marking", "repairing", "ending")),
         "bookies differ",
         "end",
@@ -88,40 +113,21 @@ def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch)
         "repair",
         "copy",
     }
-    assert all(count > 1 for count in happened.values()), happened
+    assert all(count > 1 for count in seen.happened.values()), seen.happened
 
 
-def test_no_more_bookies_lack_something_at_once_than_the_protocol_tolerates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_bookies_lack_something_at_once_than_the_protocol_tolerates(seen: Seen) -> None:
     most: dict[int, int] = {}
-    gone = Cluster.bookie_gone
-
-    def counted(self: Cluster, name: str) -> None:
-        lacking = sum(each.lacking for each in self.bookies.values())
-        assert lacking < self.case.ack_quorum
-        most[self.case.ack_quorum] = max(lacking, most.get(self.case.ack_quorum, 0))
-        gone(self, name)
-
-    monkeypatch.setattr(Cluster, "bookie_gone", counted)
-    for seed in SEEDS:
-        simulate(drawn(seed, "no-journal"))
+    for lacking, ack_quorum in seen.lacking:
+        assert lacking < ack_quorum
+        most[ack_quorum] = max(lacking, most.get(ack_quorum, 0))
     assert most[2] == 1 and most[3] == 2
 
 
-def test_a_bookie_is_killed_with_what_only_its_memory_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bookie_is_killed_with_what_only_its_memory_had(seen: Seen) -> None:
     """Otherwise nothing would be tried."""
-    lost: Counter[bool] = Counter()
-    crash = BootingBookie.crash
-
-    def crashes(self: BootingBookie, power: bool) -> None:
-        if self.alive and not self.journals:
-            assert self.of_entries.run == Run(journals_adds=False)
-            lost[bool(self.in_memory())] += 1
-        crash(self, power)
-
-    monkeypatch.setattr(BootingBookie, "crash", crashes)
-    for seed in SEEDS:
-        simulate(drawn(seed, "no-journal"))
-    assert lost[True] > 10
+    assert all(run == Run(journals_adds=False) for run, _ in seen.killed)
+    assert sum(had for _, had in seen.killed) > 10
 
 
 def test_a_note_that_is_lost_must_not_pass_for_a_clean_end(monkeypatch: pytest.MonkeyPatch) -> None:
