@@ -45,7 +45,7 @@ from fencepost.checker.engines.interface import Exploration
 from fencepost.checker.engines.options import SimulationOptions
 from fencepost.checker.liveness.graph import Terms
 from fencepost.language.loading import shipped
-from fencepost.semantics import Branch, Fork, Leaf, Outcome, Read, Stepper
+from fencepost.semantics import Branch, Fork, Leaf, Outcome, Read, Stepper, deadline
 from fencepost.semantics.state import LOW
 
 Row = tuple[int, ...]
@@ -293,7 +293,7 @@ def told(exploration: Exploration) -> Any:
     return found, str(exploration.raised), None if exploration.limit is None else counts
 
 
-@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize("fixed", [False, *campaign_if(bool, [True])])
 def test_workers_and_lanes_change_nothing(fixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(**options: Any) -> Any:
         walks = 10_000 if fixed else 30_000
@@ -563,7 +563,8 @@ def test_one_walk_is_shown() -> None:
 def test_time_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """After some walks, five seconds pass at once."""
     now = [0.0]
-    monkeypatch.setattr(simulate, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for module in (simulate, deadline):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(simulate, "TICK", 0.0)
 
     def report(progress: Any) -> None:
