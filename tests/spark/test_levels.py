@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
+from campaigns import campaign_if, campaigns_but_every
 from checker.engines.compare import answer, by_embedded, by_reference, disagreement
 from checker.engines.random_protocols import seeded
 from spark.conftest import Here
@@ -53,7 +53,7 @@ def test_agrees_on_random_protocols(part: int) -> None:
         assert found is None, f"{seed} {options}: {found}\n{random!r}"
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", campaigns_but_every(3, SHIPPED))
 def test_agrees_on_every_shipped_protocol(name: str) -> None:
     invariants = [declared.name for declared in shipped(name)().declared("invariant")]
 
@@ -66,7 +66,7 @@ def test_agrees_on_every_shipped_protocol(name: str) -> None:
     assert explored(engine.explore, max_depth=depth, handover=10) == explored(embedded.explore, max_depth=depth)
 
 
-@pytest.mark.parametrize("bits", [64, 128])
+@pytest.mark.parametrize("bits", [64, *campaign_if(bool, [128])])
 def test_agrees_on_a_shipped_protocol(bits: int) -> None:
     options = {"handover": 500, "bits": bits}
     protocol = shipped("bookkeeper-4.13")
@@ -83,7 +83,7 @@ def test_the_same_counterexample() -> None:
     assert expected["found"] and by_spark(build(), handover=5000) == expected
 
 
-@pytest.mark.parametrize("bits", [64, 128])
+@pytest.mark.parametrize("bits", [64, *campaign_if(bool, [128])])
 def test_owners_that_get_too_much_are_split(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "FULL_OWNER", 150)
     options: dict[str, Any] = {"bits": bits, "keep_going": True, "max_depth": 14}
@@ -116,7 +116,8 @@ def test_executors_that_come_later_get_work(tmp_path: Path, monkeypatch: pytest.
     assert Growing.seen[-1][2] >= 20
 
 
-@pytest.mark.parametrize("bits", [64, *campaign_if(bool, [128])])
+@pytest.mark.campaign
+@pytest.mark.parametrize("bits", [64, 128])
 def test_a_search_goes_on_from_any_level(tmp_path: Path, bits: int) -> None:
     def build() -> Protocol:
         return shipped("bookkeeper-4.13")(**{**SMALL, "ack_quorum": 2}, recovery_reads_fence=False)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
 from checker.engines.compare import answer, by_embedded, by_reference, disagreement
 from checker.engines.random_protocols import seeded
 from pyspark import SparkContext
@@ -34,17 +33,13 @@ def by_spark(protocol: Protocol, report: Any = None, **options: Any) -> dict[str
     return answer(stepper, explored)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("name", "constants", "handover", "bits"),
     [
         ("bookkeeper-4.13", {**SMALL, "recovery_reads_fence": True}, 800, 64),
-        *campaign_if(
-            bool,
-            [
-                ("bookkeeper-4.13", {**SMALL, "recovery_reads_fence": True}, 900, 128),
-                ("ledger-chaining", {"clients": 2}, 100, 64),
-            ],
-        ),
+        ("bookkeeper-4.13", {**SMALL, "recovery_reads_fence": True}, 900, 128),
+        ("ledger-chaining", {"clients": 2}, 100, 64),
     ],
 )
 def test_agrees_on_shipped_protocols(name: str, constants: dict[str, Any], handover: int, bits: int) -> None:
@@ -53,6 +48,7 @@ def test_agrees_on_shipped_protocols(name: str, constants: dict[str, Any], hando
     assert by_spark(shipped(name)(**constants), handover=handover, **options) == expected
 
 
+@pytest.mark.campaign
 def test_the_same_counterexample() -> None:
     def build() -> Protocol:
         return shipped("bookkeeper-4.13")(**{**SMALL, "ack_quorum": 2}, recovery_reads_fence=False)

@@ -181,12 +181,12 @@ def test_a_cluster_that_is_not_there_is_noticed_at_once_and_nothing_is_lost(
         patched.setattr(session, "running", lambda: None)
         patched.setattr(cluster, "threading", SimpleNamespace(Thread=AtOnce))
         options = SparkOptions(workers=1, master="spark://127.0.0.1:1", checkpoint=place)
-        result = check(shipped("ledger-chaining")(), engine="spark", options=options)
+        result = check(shipped("ledger-chaining")(clients=1), engine="spark", options=options)
         assert result.verdict == "failed" and "no Spark master answers at spark://127.0.0.1:1" in str(result.failure)
         assert result.distinct_states > 0
         patched.setattr(engine, "Cluster", Here)
-        resumed = engine.explore(Stepper(shipped("ledger-chaining")()), SparkOptions(workers=1, resume=place))
-    whole = check(shipped("ledger-chaining")(), engine="embedded")
+        resumed = engine.explore(Stepper(shipped("ledger-chaining")(clients=1)), SparkOptions(workers=1, resume=place))
+    whole = check(shipped("ledger-chaining")(clients=1), engine="embedded")
     assert (
         resumed.complete and resumed.distinct == whole.distinct_states and resumed.generated == whole.generated_states
     )

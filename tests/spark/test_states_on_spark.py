@@ -116,6 +116,7 @@ def spilled(directory: Path) -> list[str]:
 class TestHere:
     """With levels cut into many small tasks, in this process."""
 
+    @pytest.mark.campaign
     @pytest.mark.parametrize(("fence", "edges"), [(True, True), (False, False)])
     def test_the_same_table_of_a_shipped_protocol(self, fence: bool, edges: bool, tmp_path: Path) -> None:
         def space(name: str) -> StateSpace:

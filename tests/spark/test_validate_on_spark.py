@@ -49,6 +49,7 @@ def validated(paths: list[str], request: Request) -> Any:
         return validate.validated(cluster, paths, request)
 
 
+@pytest.mark.campaign
 def test_spark_comes_to_the_same_verdicts(spark: object, tmp_path: Path) -> None:
     write_runs(tmp_path / "good.parquet", range(1, 6), "everything")
     write_runs(tmp_path / "bad.parquet", range(11, 14), "everything", without="write_back_before_close")

@@ -60,11 +60,12 @@ def at_once(spark: object, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- on Spark ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
     ("name", "constants", "walks", "violated"),
     [
-        *campaign_if(bool, [("bookkeeper-4.13", {"recovery_reads_fence": False}, 30_000, True)]),
+        ("bookkeeper-4.13", {"recovery_reads_fence": False}, 30_000, True),
         ("ledger-chaining", {}, 10_000, False),
     ],
 )
@@ -180,7 +181,10 @@ def test_walks_are_divided_once_and_evenly() -> None:
 
 @pytest.mark.parametrize(
     ("java", "says"),
-    [("/nonexistent", "Spark needs Java 17 or newer"), (None, "no Spark master answers at spark://127.0.0.1:1")],
+    [
+        *campaign_if(bool, [("/nonexistent", "Spark needs Java 17 or newer")]),
+        (None, "no Spark master answers at spark://127.0.0.1:1"),
+    ],
 )
 def test_without_spark(java: str | None, says: str) -> None:
     words = ["check", "ledger-chaining", "--engine", "simulate", "--walks", "5", "--master", "spark://127.0.0.1:1"]
