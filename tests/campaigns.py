@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.api.check import SMALL_STATES
 
-MANY_STATES = 50_000
+MANY_STATES = 20_000
 """A larger state space takes a second or longer."""
 
 

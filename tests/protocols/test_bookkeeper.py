@@ -167,7 +167,13 @@ def test_every_named_configuration_is_checked() -> None:
     assert set(BookKeeper.configurations) == {*CONFIGURATIONS, "published"}
 
 
-@pytest.mark.parametrize("name", campaign_if(lambda name: CONFIGURATIONS[name] > MANY_STATES, CONFIGURATIONS))
+FOUND_LATE = {"any-stripes", "frozen-lac", "reads-move-on"}
+"""Configurations that are violated after many states."""
+
+
+@pytest.mark.parametrize(
+    "name", campaign_if(lambda name: CONFIGURATIONS[name] > MANY_STATES or name in FOUND_LATE, CONFIGURATIONS)
+)
 def test_named_configurations(name: str) -> None:
     expected = BookKeeper.configurations[name].expect
     result = result_of(BookKeeper.configured(name))

@@ -109,7 +109,13 @@ def test_every_action_of_requests_is_taken() -> None:
     assert asking - taken == {"administrator_gives_up"}, "another test takes that"
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in LARGE])
+@pytest.mark.parametrize(
+    "name",
+    campaign_if(
+        {"add-lost", "leave-lost", "leave-after-election"}.__contains__,
+        [name for name in CONFIGURATIONS if name not in LARGE],
+    ),
+)
 def test_plain_python_agrees(name: str) -> None:
     options = SearchOptions(workers=1, max_depth=7)
     plain, compiled = (check(KRaftJoin.configured(name), engine=e, options=options) for e in ("reference", "embedded"))

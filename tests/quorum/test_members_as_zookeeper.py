@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from campaigns import campaign_if
 from metadata.workload import Run, read
 from quorum.members import Members
 
 OTHERS = Path(__file__).parents[1] / "metadata"
 
 
-@pytest.mark.parametrize("role", ["leader", "follower"])
+@pytest.mark.parametrize("role", ["follower", *campaign_if(bool, ["leader"])])
 def test_every_answer_and_event_is_zookeepers(tmp_path: Path, role: str) -> None:
     members = Members(tmp_path, 3, tickTime=500, minSessionTimeout=1_000)
     members.be_patient()

@@ -161,6 +161,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert complaint in said and "Traceback" not in said
 
 
+@pytest.mark.campaign
 def test_one_service_grows_to_three_while_it_serves(tmp_path: Path, quorum: Quorum) -> None:
     processes: dict[int, subprocess.Popen[str]] = {}
     ports: dict[int, int] = {}

@@ -54,9 +54,16 @@ SLOW = {
     "logs-not-compared",
     "logs-not-matched",
     "votes-forgotten",
+    "votes-twice",
     "crash",
     "snapshots-and-crash",
     "addition",
+    "first-election",
+    "losses",
+    "moved",
+    "observer",
+    "resignation",
+    "snapshots",
 }
 """These need many evaluations of the role."""
 

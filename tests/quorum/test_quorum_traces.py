@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from campaigns import campaign_if
 from quorum.test_planted_quorum import PLANTED, UNSEEN, Planted, plant
 
 from fencepost import check
@@ -253,7 +254,7 @@ def test_the_command_writes_traces_and_validates_them(tmp_path: Path, capsys: py
     assert "lose_leader" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["default", "restart", "adding", "removal"])
+@pytest.mark.parametrize("name", ["default", "restart", "adding", *campaign_if(bool, ["removal"])])
 def test_the_protocol_holds(name: str) -> None:
     assert check(RunningQuorum, configuration=name).holds
 

@@ -145,6 +145,7 @@ reads and writes back are part of the steps that cause them.
 """
 
 
+@pytest.mark.campaign
 def test_every_action_is_taken() -> None:
     found = [a for name in ("default", "reader", "note-lost") for a in result_of(name).actions]
     assert {a.name for a in found} - {a.name for a in found if a.taken} == OF_STORE_ALONE

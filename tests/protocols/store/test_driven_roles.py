@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from campaigns import campaign_if, campaigns_but_every
+from campaigns import campaign_if
 
 from fencepost import ModelValue, check, errors, sometimes
 from fencepost.checker.engines.options import SearchOptions
@@ -63,10 +63,10 @@ def every_transition(directory: Path, **constants: Any) -> tuple[DriveResult, in
 @pytest.mark.parametrize(
     "constants",
     [
-        ONE_BOOKIE,
         *campaign_if(
             bool,
             [
+                ONE_BOOKIE,
                 ONE_BOOKIE | LOSSLESS | TWO_ENTRIES,
                 ONE_BOOKIE | AT_ONCE | {"metadata_answers_lost": True, "mark_answers_lost": True},
             ],
@@ -302,9 +302,13 @@ FAULTS: list[tuple[ModuleType | type, str, Callable[..., Any], str, dict[str, An
 ]  # fmt: skip
 
 
+FOUND_LATE = {"the LAC goes on in a recovery", "recovery starts at the LAC"}
+DAILY = [(m, r, f, c, v) for m, r, f, name, c, v in FAULTS[::3] if name not in FOUND_LATE]
+
+
 @pytest.mark.parametrize(
     ("module", "rule", "fault", "constants", "variable"),
-    campaigns_but_every(3, [(m, r, f, c, v) for m, r, f, _, c, v in FAULTS]),
+    campaign_if(lambda row: row not in DAILY, [(m, r, f, c, v) for m, r, f, _, c, v in FAULTS]),
     ids=[row[3] for row in FAULTS],
 )
 def test_faults_in_roles_are_found(

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from campaigns import campaign_if, campaigns_but_every
+from campaigns import campaign_if
 
 from fencepost import Options, Protocol, check
 from fencepost.protocols.bookkeeper.current import BookKeeper
@@ -89,7 +89,9 @@ NOTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("original", "constants", "states"), campaigns_but_every(3, ORIGINAL), ids=[next(iter(row[0])) for row in ORIGINAL]
+    ("original", "constants", "states"),
+    campaign_if(lambda row: row not in (ORIGINAL[0], ORIGINAL[4]), ORIGINAL),
+    ids=[next(iter(row[0])) for row in ORIGINAL],
 )
 def test_the_original_is_too_narrow(original: dict[str, Any], constants: dict[str, Any], states: int) -> None:
     (constant,) = original

@@ -7,7 +7,7 @@ from collections import defaultdict
 from functools import cache
 
 import pytest
-from campaigns import MANY_STATES, campaign_if, campaigns_but_every, engine_for
+from campaigns import MANY_STATES, campaign_if, engine_for
 from ledger.simulation.test_planted import PLANTED, plant
 from protocols.store.test_roles_reached import listed, noted
 
@@ -96,10 +96,20 @@ def test_every_configuration_that_holds_has_its_counts() -> None:
     assert COUNTS.keys() == {name for name, one in StoreRoles.configurations.items() if one.expect == "holds"}
 
 
+DAILY = {
+    "a ledger is closed one entry short",
+    "a write whose answer was lost is taken for done",
+    "recovery leaves a ledger to who recovers it already",
+    "the last of several adds is not stored",
+    "what is left of a batch is sent from its beginning",
+}
+"""Faults that are found early."""
+
+
 @pytest.mark.parametrize(
     ("fault", "name", "violated"),
-    campaigns_but_every(
-        3,
+    campaign_if(
+        lambda row: row[0] not in DAILY,
         [
             ("a fenced bookie refuses recovery adds too", "recovered", "recoveries_keep_entries"),
             ("an ack quorum is one bookie too many", "default", "who_waits_is_answered"),
