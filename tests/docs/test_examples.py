@@ -220,6 +220,7 @@ def test_configurations_do_what_they_say(given: str) -> None:
 LONG = {
     "engine.md", "simulator.md", "kraft-kip-853.md", "store.md", "ledger-chaining.md", "bookkeeper-4.13.md",
     "bookkeeper.md", "bookkeeper-boot.md", "validate.md", "log.md", "quorum.md", "command-line.md",
+    "tutorial.md", "bookkeeper-limbo.md",
 }  # fmt: skip
 """Pages whose commands take seconds, because they explore the protocols they describe."""
 

@@ -17,6 +17,7 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from campaigns import campaign_if
 from checker.engines.random_protocols import seeded
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,13 +104,14 @@ def signed(fingerprint: int) -> int:
     return int(np.array([fingerprint & LOW], np.uint64).view(np.int64)[0])
 
 
-def test_every_state_value_by_value(tmp_path: Path) -> None:
+@pytest.mark.parametrize("levels", [7, *campaign_if(bool, [8])])
+def test_every_state_value_by_value(tmp_path: Path, levels: int) -> None:
     def build() -> Protocol:
         return shipped("bookkeeper-4.13")(**SMALL)
 
-    space = written(build(), tmp_path / "space", max_depth=8)
+    space = written(build(), tmp_path / "space", max_depth=levels)
     by_fingerprint = {row["fingerprint"]: row for row in rows(space, "states")}
-    expected = list(states(build(), max_depth=9))
+    expected = list(states(build(), max_depth=levels + 1))
     assert len(by_fingerprint) == len(expected) == space.manifest.states > 300
     for fingerprint, depth, one, link in expected:
         row = by_fingerprint[signed(fingerprint)]

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from patience import PATIENCE, until
 
 import fencepost
@@ -122,13 +123,18 @@ def test_an_action_that_never_returns_is_named_with_its_parameters_and_its_state
 @pytest.mark.parametrize(
     ("protocol", "what", "held"),
     [
-        (Endless(where="assumption"), "assumption sound", None),
         (Endless(where="domain"), "what the domains of action add are drawn from", None),
-        (Endless(where="initial"), "initial state start", {"count": 0}),
         (Endless(where="invariant"), "invariant small", {"count": 3}),
-        (EndlessView(where="view"), "action add(size=", None),
+        *campaign_if(
+            bool,
+            [
+                (Endless(where="assumption"), "assumption sound", None),
+                (Endless(where="initial"), "initial state start", {"count": 0}),
+                (EndlessView(where="view"), "action add(size=", None),
+            ],
+        ),
     ],
-    ids=["assumption", "domain", "initial", "invariant", "view"],
+    ids=["domain", "invariant", "assumption", "initial", "view"],
 )
 def test_whatever_the_author_wrote_is_ended(protocol: Protocol, what: str, held: Any) -> None:
     for engine in ("auto", "embedded"):

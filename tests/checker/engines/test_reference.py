@@ -98,7 +98,7 @@ def test_agrees_with_the_naive_explorer(keep_going: bool, random: RandomProtocol
     assert difference(random, keep_going, deadlock=True) is None
 
 
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", campaign_if(lambda part: part != 1, range(5)))
 def test_agrees_with_the_naive_explorer_on_evenly_distributed_protocols(part: int) -> None:
     for seed in range(part * SEEDS // 5, (part + 1) * SEEDS // 5):
         random, keep_going, deadlock = seeded(seed), seed % 3 != 0, seed % 2 == 0

@@ -123,7 +123,7 @@ SPACES: dict[str, tuple[Callable[[], Protocol], dict[str, Any]]] = {
     "shipped": (shipped("ledger-chaining"), {"max_depth": 6}),
 }
 """Each space with its options."""
-EVERYDAY = ("violation", "raised", "witnesses", "symmetry", "messages")
+EVERYDAY = ("violation", "messages")
 
 
 @contextmanager
