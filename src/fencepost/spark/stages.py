@@ -150,7 +150,7 @@ def tables_of(shared: level.Shared) -> tuple[Compiled, Growing]:
         unused = ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")
         none: dict[str, Array] = {name: np.zeros(1, np.int32) for name in unused}
         none |= {name: np.zeros((1, 1), np.uint64) for name in ("changed", "root_slots")}
-        none |= {"residual_keys": np.zeros(1, np.uint64), "refines": np.zeros(1, np.bool_)}
+        none |= {"residual_keys": np.zeros(1, np.uint64), "knows_change": np.zeros(1, np.bool_)}
         known = {name: arrays[name] for name in Growing._fields if name in arrays}
         growing = Growing(**{**none, "top": top, "tries": top, "entries": top, **known})
         _tables[shared.id] = (Compiled(**{name: arrays[name] for name in Compiled._fields}), growing)
