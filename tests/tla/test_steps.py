@@ -17,7 +17,7 @@ from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model
 from fencepost.tla import layout, runtime, stored
 from fencepost.tla.language import Tla
-from fencepost.tla.values import Set
+from fencepost.tla.values import EvaluationError, Reads, Set
 
 SPECIFICATION = r"""
 EXTENDS Naturals
@@ -194,6 +194,14 @@ def plant(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
             monkeypatch.setattr(runtime, "may_be", lambda test: test() is False)
         case "kept":
             monkeypatch.setattr(runtime, "are_kept", lambda now, then, variables: True)
+
+
+@pytest.mark.parametrize("error", [Reads(), EvaluationError("no function")])
+def test_a_test_that_fails_decides_nothing_before_its_turn(error: Exception) -> None:
+    def fails() -> bool:
+        raise error
+
+    assert runtime.may_be(fails) and runtime.may_be(lambda: True) and not runtime.may_be(lambda: False)
 
 
 def test_computed_parts_are_not_read_where_a_step_does_not_touch_them(

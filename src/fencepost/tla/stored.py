@@ -501,10 +501,10 @@ def _is_untouched(one: StoredFunction, other: FunctionValue, key: Value, part: P
     if isinstance(other, LazyFunction):
         # What the rule gives back is the part in one of the two states.
         return changed(part, one.cursor, None) == [] and other.keeps(one.place.loan, key)
-    base = other.base if isinstance(other, UpdatedFunction) else other
+    base, changes = (other.base, other.changes) if isinstance(other, UpdatedFunction) else (other, {})
     if not isinstance(base, StoredFunction) or base.place is not one.place:
         return False
-    return not (base is not other and key in other.changes) and changed(part, one.cursor, base.cursor) == []  # type: ignore[attr-defined]
+    return key not in changes and changed(part, one.cursor, base.cursor) == []
 
 
 def _may_differ_at(one: StoredMap, other: FunctionValue) -> Sequences[Value] | None:

@@ -273,8 +273,8 @@ class Tables:
             self._put(cell, node)
 
     def _note_changes(self) -> None:
-        """Number the changes of new outcomes, as roots that know changes see them. Renumber the change of
-        an outcome that writes a slot which a mapping has begun to read.
+        """Number the changes of new outcomes, as roots that know changes see them. Renumber the change of an outcome
+        that writes a slot which a mapping has begun to read.
         """
         if not self.knows_change.any():
             return
