@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.compiler.arrays import Array, Compiled, Growing
 from fencepost.checker.engines.kernel import Arena
 from fencepost.checker.engines.recording import list_truths, steps_of, truths_of
 from fencepost.checker.engines.workspace import Workspace
@@ -195,18 +195,22 @@ class FileRecording:
 
         search = workspace.search
 
-        def ask(root: int, position: int) -> None:
-            try:
-                workspace.tables.ask(root, workspace.tables.ids(cells[position]))
-            except ProtocolRaised as error:
-                at = (int(lows[position]), int(highs[position]))
-                search.result.raised_at = search.found("raised", error.where, at)
-                raise
+        def ask(questions: Array) -> None:
+            for root, position in questions.tolist():
+                try:
+                    workspace.tables.ask(root, workspace.tables.ids(cells[position]))
+                except ProtocolRaised as error:
+                    at = (int(lows[position]), int(highs[position]))
+                    search.result.raised_at = search.found("raised", error.where, at)
+                    raise
 
         order = np.lexsort((highs, lows))
         truths = np.empty((len(order), terms.truth_words), np.uint64)
-        tables = workspace.tables
-        truths[order] = truths_of(terms, lambda: (tables.compiled(), arena), workspace.work[0], order, ask)
+
+        def tables() -> tuple[Compiled, Growing, Arena]:
+            return workspace.tables.compiled(), workspace.tables.growing(), arena
+
+        truths[order] = truths_of(terms, tables, workspace.work[0], order, ask)
         workspace.fit()
         patched = {}
         at = 0

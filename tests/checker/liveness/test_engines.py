@@ -11,7 +11,8 @@ from campaigns import campaign_if
 from checker.engines import compare
 from checker.engines.random_protocols import RandomProtocol, seeded
 
-from fencepost import Protocol, Result, check
+from fencepost import Protocol, Result, action, check, leads_to, one_of, require, state
+from fencepost.checker.compiler.tables import Tables
 from fencepost.checker.engines import embedded, reference
 from fencepost.checker.liveness.graph import Graph
 from fencepost.semantics import Stepper
@@ -80,3 +81,31 @@ def test_engines_make_the_same_graph() -> None:
             for name in ("fingerprints", "levels", "starts", "targets", "kinds", "enabled", "truths"):
                 assert np.array_equal(getattr(one, name), getattr(other, name)), (name, random)
     assert judged > 5
+
+
+class Stairs(Protocol):
+    """Each of 2,000 states answers a predicate of its own."""
+
+    step: int = state(0)
+    foot: int = state(0)
+    up: bool = state(False)
+
+    @action
+    def begin(self) -> None:
+        require(not self.up)
+        self.up = True
+        self.step = one_of(range(1, 51))
+        self.foot = one_of(range(1, 41))
+
+    @leads_to
+    def climbs(self) -> tuple[bool, bool]:
+        return self.up, self.step + self.foot > 1
+
+
+def test_the_predicates_of_a_level_are_asked_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out = []
+    compiled = Tables.compiled
+    monkeypatch.setattr(Tables, "compiled", lambda *given, **named: laid_out.append(1) or compiled(*given, **named))
+    result = check(Stairs())
+    assert result.holds and result.distinct_states == 2_001
+    assert len(laid_out) < 40

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fencepost.checker.compiler import encoding
-from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.compiler.arrays import Array, Compiled, Growing
 from fencepost.checker.compiler.layout import unpacked
 from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.profile import exploding
@@ -34,7 +34,7 @@ from fencepost.checker.engines.checkpoint import (
     slot_entries,
 )
 from fencepost.checker.engines.interface import Exploration, Report, TableWriter
-from fencepost.checker.engines.kernel import LINE, TURNS, Shared
+from fencepost.checker.engines.kernel import LINE, TURNS, Arena, Shared
 from fencepost.checker.engines.links import Links
 from fencepost.checker.engines.options import EmbeddedOptions
 from fencepost.checker.engines.recording import record_level, steps_of
@@ -356,19 +356,22 @@ class Embedded(Executor):
         """Record the level just expanded, for liveness."""
         workspace, begin = self.workspace, time.monotonic()
         order = self.order[: self.search.queue]
-        record_level(
-            recording, lambda: (workspace.compiled, workspace.old), workspace.work[0], order, self._ask_of_frontier
-        )
+
+        def tables() -> tuple[Compiled, Growing, Arena]:
+            return workspace.compiled, workspace.tables.growing(), workspace.old
+
+        record_level(recording, tables, workspace.work[0], order, self._ask_of_frontier)
         workspace.seconds["record"] = workspace.seconds.get("record", 0.0) + time.monotonic() - begin
 
-    def _ask_of_frontier(self, root: int, position: int) -> None:
-        """Evaluate a temporal predicate in Python, in a state of the level just expanded."""
+    def _ask_of_frontier(self, questions: Array) -> None:
+        """Evaluate temporal predicates in Python, in states of the level just expanded."""
         workspace = self.workspace
-        try:
-            workspace.tables.ask(root, workspace.tables.ids(workspace.old.cells[position]))
-        except ProtocolRaised as error:
-            self.search.result.raised_at = self.search.found("raised", error.where, ~position)
-            raise
+        for root, position in questions.tolist():
+            try:
+                workspace.tables.ask(root, workspace.tables.ids(workspace.old.cells[position]))
+            except ProtocolRaised as error:
+                self.search.result.raised_at = self.search.found("raised", error.where, ~position)
+                raise
         workspace.fit()
         workspace.compiled = workspace.tables.compiled()
 

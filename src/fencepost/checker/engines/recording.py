@@ -10,27 +10,31 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fencepost.checker.compiler.arrays import Array, Compiled
-from fencepost.checker.compiler.encoding import meta_end, meta_first, span_count, span_end, span_first
+from fencepost.checker.compiler.arrays import Array, Compiled, Growing
+from fencepost.checker.compiler.encoding import ASKED, NO_STEP, meta_end, meta_first, span_count, span_end, span_first
 from fencepost.checker.compiler.instructions import load
 from fencepost.checker.compiler.native import inner, njit, set_bit
-from fencepost.checker.engines.kernel import Arena, Work, ends_in, is_cut
+from fencepost.checker.engines.kernel import Arena, Work, ends_in, is_cut, walk_or_ask
 from fencepost.checker.liveness.graph import Recording, Terms
+from fencepost.errors import READ_OTHERWISE, SystemFailure
+
+QUESTIONS = 4096
+"""Evaluations that are asked of Python at once."""
 
 
 def record_level(
     recording: Recording,
-    tables: Callable[[], tuple[Compiled, Arena]],
+    tables: Callable[[], tuple[Compiled, Growing, Arena]],
     work: Work,
     order: Array,
-    ask: Callable[[int, int], None],
+    ask: Callable[[Array], None],
 ) -> None:
-    """Add a level that has been expanded. ``order``: the positions of its states, sorted by fingerprint. ``ask(root,
-    position)`` has Python evaluate a predicate for which no path is known yet. Afterwards ``tables`` must be called
-    again.
+    """Add a level that has been expanded. ``order``: the positions of its states, sorted by fingerprint. ``ask`` has
+    Python evaluate predicates for which no path is known yet: a row for each, the root and the position. Afterwards
+    ``tables`` must be called again.
     """
     terms = recording.terms
-    compiled, arena = tables()
+    compiled, _, arena = tables()
     counts, children, kinds, enabled = steps_of(compiled, arena, work, order, terms.kind_of, terms.masks)
     marks = marks_of(terms, compiled, arena, work, order, counts, children)
     truths = truths_of(terms, tables, work, order, ask)
@@ -69,21 +73,25 @@ def marks_of(
 
 def truths_of(
     terms: Terms,
-    tables: Callable[[], tuple[Compiled, Arena]],
+    tables: Callable[[], tuple[Compiled, Growing, Arena]],
     work: Work,
     order: Array,
-    ask: Callable[[int, int], None],
+    ask: Callable[[Array], None],
 ) -> Array:
     """The predicates that are true in each of the states at ``order``, as bits. ``ask``: see :func:`record_level`."""
     roots = np.array([root.index for root in terms.predicates], np.int64)
     truths = np.zeros((len(order), terms.truth_words), np.uint64)
+    asks = np.zeros((QUESTIONS, 3), np.int64)
     begin = 0
     while True:
-        begin = list_truths(*tables(), work, order, begin, roots, truths)
+        compiled, growing, arena = tables()
+        begin = list_truths(compiled, arena, work, order, begin, roots, truths)
         if begin == len(order) * len(roots):
             return truths
-        place, predicate = divmod(begin, len(roots))
-        ask(int(roots[predicate]), int(order[place]))
+        questions = ask_truths(compiled, growing, arena, work, order, begin, roots, asks)
+        if not questions:
+            raise SystemFailure(f"a predicate of a temporal property {READ_OTHERWISE}", "checking")
+        ask(asks[:questions, :2])
 
 
 @njit
@@ -174,3 +182,18 @@ def list_truths(c, arena, w, order, begin, roots, truths):
         if ends > 0:
             set_bit(truths[k], x)
     return order.size * roots.size
+
+
+@njit
+def ask_truths(c, g, arena, w, order, begin, roots, asks):
+    """Fill ``asks`` with the evaluations from number ``begin`` on that have no known path. Returns how many. Asking for
+    them one by one would have all tables laid out anew for each.
+    """
+    w.counts[ASKED] = 0
+    for at in range(begin, order.size * roots.size):
+        position, root = order[at // roots.size], roots[at % roots.size]
+        cells = arena.cells[position]
+        walk_or_ask(c, g, w, root, np.int64(NO_STEP), cells, position, w.scratch, np.int64(0), asks)
+        if w.counts[ASKED] == asks.shape[0]:
+            break
+    return w.counts[ASKED]
