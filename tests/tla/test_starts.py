@@ -95,3 +95,104 @@ def test_too_many_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(stepper, "MAX_STARTS", 20)
     with pytest.raises(ProtocolRaised, match="more than 20 initial states"):
         Stepper(model(tmp_path, SPECIFICATION)).initial_states()
+
+
+# -- all combinations of values, and what must be true of them ---------------------------------------------------------
+
+INDUCTIVE = r"""---- MODULE Spec ----
+EXTENDS Integers, TLC
+CONSTANT P
+VARIABLES pc, num, seen
+Types == /\ pc \in [P -> {"away", "asks", "in"}]
+         /\ num \in [P -> 0..3]
+         /\ seen \in [P -> SUBSET P]
+Inv == /\ Types
+       /\ \A p \in P : pc[p] = "away" => num[p] = 0
+       /\ \A p \in P : num[p] = 0 \/ 6 \div num[p] > 2
+       /\ \A p \in P : pc[p] = "in" => \A q \in P \ seen[p] : q = p \/ num[q] = 0
+Ask(p) == /\ pc[p] = "away"
+          /\ pc' = [pc EXCEPT ![p] = "asks"]
+          /\ \E n \in 0..3 : num' = [num EXCEPT ![p] = n]
+          /\ UNCHANGED seen
+Next == \E p \in P : Ask(p)
+Few == \A p \in P : num[p] < 3
+Symmetry == Permutations(P)
+===="""
+INDUCTIVELY = "CONSTANT P = {p1, p2}\nINIT Inv\nNEXT Next\nCHECK_DEADLOCK FALSE\n"
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few combinations are many."""
+    monkeypatch.setattr("fencepost.tla.starts.MANY", 1)
+    monkeypatch.setattr("fencepost.checker.engines.starts.BLOCK_ROWS", 100)
+
+
+def counts(result: Any) -> tuple[Any, ...]:
+    return (
+        result.verdict,
+        result.distinct_states,
+        result.generated_states,
+        result.depth,
+        [len(each.trace.states) for each in result.violations],
+    )
+
+
+@pytest.mark.usefixtures("many")
+def test_combinations_are_in_the_order_of_their_ways(tmp_path: Path) -> None:
+    made = model(tmp_path, INDUCTIVE, INDUCTIVELY)
+    assert Stepper(made).combines
+    assert starts(made, checking=False) == starts(made, checking=True)
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("more", ["", "INVARIANT Few\n", "INVARIANT Types\nSYMMETRY Symmetry\n"])
+def test_combinations_that_are_initial_states(tmp_path: Path, more: str) -> None:
+    made = model(tmp_path, INDUCTIVE, INDUCTIVELY + more)
+    assert Stepper(made).combines
+    found = check(made, engine="embedded", workers=2, keep_going=True)
+    assert counts(found) == counts(check(made, engine="reference", checking=True, keep_going=True))
+    assert found.distinct_states > 100
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize(
+    ("was", "instead", "combines"),
+    [
+        ("Next ==", "Others == P \\ Nat\nNext ==", True),
+        ("SUBSET P]", "SUBSET P] /\\ seen = seen", True),
+        ("num \\in [P -> 0..3]", "num \\in {f \\in [P -> 0..3] : TRUE}", False),
+        ("seen \\in [P -> SUBSET P]", "seen \\in [P -> {q \\in P : pc[q] = pc[q]}]", False),
+        ("seen \\in [P -> SUBSET P]", "seen = [p \\in P |-> {}]", False),
+    ],
+)
+def test_what_combines(tmp_path: Path, was: str, instead: str, combines: bool) -> None:
+    made = model(tmp_path, INDUCTIVE.replace(was, instead), INDUCTIVELY)
+    assert Stepper(made).combines == combines
+    assert counts(check(made, engine="embedded")) == counts(check(made, engine="reference", checking=True))
+
+
+@pytest.mark.usefixtures("many")
+def test_a_condition_that_fails_is_told_with_its_place(tmp_path: Path) -> None:
+    made = model(tmp_path, INDUCTIVE.replace("num[p] = 0 \\/ 6", "6"), INDUCTIVELY)
+    errors = {str(check(made, engine=engine).error) for engine in ("embedded", "reference")}
+    errors.add(str(check(made, engine="reference", checking=True).error))
+    assert len(errors) == 1 and "Spec.tla:10:" in errors.pop()
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("more", ["", "SYMMETRY Symmetry\n"])
+def test_a_resumed_search_numbers_combinations_again(tmp_path: Path, more: str) -> None:
+    made = model(tmp_path, INDUCTIVE.replace("Few ==", 'Never == \\A p \\in P : pc[p] # "asks"\nFew =='), INDUCTIVELY)
+    Path(made.file.path).with_suffix(".cfg").write_text(INDUCTIVELY + more + "INVARIANT Few\n")
+    made = configured(find(made.file.path), None, [])
+    whole = check(made, engine="embedded", keep_going=True)
+    begun = check(made, engine="embedded", keep_going=True, max_depth=1, checkpoint=str(tmp_path / "kept"))
+    assert begun.limit
+    assert counts(check(made, keep_going=True, resume=str(tmp_path / "kept"))) == counts(whole)
+
+
+def test_processes_with_other_hash_seeds_have_the_same_layout(tmp_path: Path) -> None:
+    made = model(tmp_path, INDUCTIVE, INDUCTIVELY + "INVARIANT Inv\n")
+    for engine in ("reference", "embedded"):
+        assert check(made, engine=engine, checking=True).error is None

@@ -134,9 +134,10 @@ def _checked(
         from fencepost.checker.engines.hashseeds import compare
 
         with _limited(deadline, options):
-            differs = compare(protocol, invariants, options.timeout, deadline)
-        if differs is not None:
-            return _judge(stepper, engine, differs, options)
+            found = compare(protocol, invariants, options.timeout, deadline)
+        if found is not None:
+            of, differs = found
+            return _judge(of, engine, differs, options)
     with naming_extra(f"engine {engine}", engine):
         explorer = import_module(_module(engine, options))
     while True:

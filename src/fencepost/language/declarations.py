@@ -32,6 +32,10 @@ class Declared:
     name: str = ""
     starts: Callable[[Any], Iterator[Any]] | None = None
     """Gives a recorder for each initial state, in the order of the choices. None: the function is run for each."""
+    factors: Callable[[Any], Iterator[Sequence[Any]]] | None = None
+    """For an initial predicate of very many combinations: gives recorders in groups. An initial state has the writes of
+    one recorder of each group, if all declarations of the kind ``start`` are true of it.
+    """
 
     @property
     def doc(self) -> str:

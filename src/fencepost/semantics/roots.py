@@ -19,6 +19,8 @@ START_PROPERTIES = (INITIALLY, "refinement")
 """The kinds of what is judged in initial states, besides the properties of every state."""
 PREDICATE, STEP_PREDICATE = "predicate", "step_predicate"
 """The kinds of what temporal formulas and fairness conditions are made of: truths of a state, and of a step."""
+START = "start"
+"""The kind of conditions on combinations of values: an initial state is one of which they are true."""
 MAPPING = "mapping"
 """The kind of the computed parts of a refinement's mapping. They are evaluated in every state, and always hold."""
 
@@ -28,8 +30,8 @@ class Root:
     """An action or a property with its parameters bound, evaluated in every state.
 
     ``index`` orders roots: constraints, invariants, ``sometimes`` properties, computed parts of refinements, step
-    constraints, step invariants, refinements, actions, temporal properties, conditions on initial states, then
-    predicates, each in order of declaration.
+    constraints, step invariants, refinements, actions, temporal properties, conditions on initial states, predicates,
+    then what tells initial states among combinations, each in order of declaration.
     ``part``: the index of this root in the pair of a leads-to property.
     """
 
@@ -41,7 +43,7 @@ class Root:
     @property
     def kind(self) -> str:
         """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint``,
-        ``refinement``, ``mapping``, ``initially``, ``predicate``, ``step_predicate`` or a temporal kind.
+        ``refinement``, ``mapping``, ``initially``, ``predicate``, ``step_predicate``, ``start`` or a temporal kind.
         """
         return self.declared.kind
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.errors import Explained, FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.language import refinement as spec
@@ -31,6 +32,7 @@ from fencepost.semantics.roots import (
     MAPPING,
     PREDICATE,
     PROPERTIES,
+    START,
     STEP_PREDICATE,
     STEP_PROPERTIES,
     Root,
@@ -44,6 +46,7 @@ from fencepost.semantics.views import picked_parts
 if TYPE_CHECKING:
     from fencepost.semantics.guard import Guard
 
+T = TypeVar("T")
 
 FEW_STARTS = 10_000
 """The most initial states that are kept."""
@@ -94,6 +97,14 @@ class Stepper:
         self._fair = self._fair_predicates() if self.promises else []
         self.view = next(iter(protocol.declared("view")), None)
         """The view, unless it only selects parts of the state."""
+        setups = protocol.declared("initial")
+        self._setup = setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared")
+        self.combines = self._setup.factors is not None and not checking and self.view is None
+        """Whether the initial states are those combinations of :meth:`factors` that satisfy all roots of the kind
+        ``start``.
+        """
+        if self.combines:
+            self._add_roots(START, None)
         self._view_slot = Slot(("view()",), None, constant=False)  # no variable can have this name
         self._project()
 
@@ -168,14 +179,11 @@ class Stepper:
         """Every initial state, or ``most`` of them, in the order of its choices, without duplicates."""
         if self._initial is not None:
             return self._initial[:most]
-        blank: list[int] = []
-        setups = self.protocol.declared("initial")
-        root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
         states: dict[tuple[int, ...], State] = {}
         self.starts = 0
-        for writes in self._starts(root):
+        for row in self._start_rows():
             self.starts += 1
-            state = State(self.store, self._apply(blank, writes))
+            state = State(self.store, self.store.normal(row))
             states.setdefault(state.ids, state)
             if len(states) == most:
                 return list(states.values())
@@ -183,6 +191,25 @@ class Stepper:
         if len(found) <= FEW_STARTS:
             self._initial = found
         return found[:]
+
+    def factors(self) -> list[list[dict[int, int]]]:
+        """What is written for the values of each variable. A combination has the writes of one value of each."""
+        root, recorder = Root(-1, self._setup, {}), Recorder(self.store, [], (), Path())
+        assert self._setup.factors is not None
+        every = self._setup.factors(self.protocol.bound_to(recorder))
+        found = iter(lambda: self._next_start(root, recorder, every), None)
+        return [[each.path.writes for each in group] for group in found]
+
+    def _start_rows(self) -> Iterator[Sequence[int]]:
+        """Each initial state, as often as there are ways to it."""
+        if not self.combines:
+            yield from (self._apply([], writes) for writes in self._starts(Root(-1, self._setup, {})))
+            return
+        conditions = self.of_kind(START)
+        for combination in product(*self.factors()):
+            row = self._apply([], {slot: number for writes in combination for slot, number in writes.items()})
+            if all(self.outcomes(root, row) for root in conditions):
+                yield row
 
     def _starts(self, root: Root) -> Iterator[dict[int, int]]:
         """What is written to each initial state."""
@@ -198,7 +225,7 @@ class Stepper:
             yield found.path.writes
         raise self._raised(root, [], f"gives more than {MAX_STARTS:,} initial states: is a set infinite?")
 
-    def _next_start(self, root: Root, recorder: Recorder, every: Iterator[Recorder]) -> Recorder | None:
+    def _next_start(self, root: Root, recorder: Recorder, every: Iterator[T]) -> T | None:
         self.evaluations += 1
         self.deadline.begin(root, self.store)
         token = current.set(recorder)
@@ -410,7 +437,7 @@ class Stepper:
         elif kind in TEMPORAL:
             path.enabled = _temporal_truth(root, function(bound, **root.parameters))
         else:
-            path.enabled = truth(function(bound, **root.parameters)) is (kind in ("sometimes", PREDICATE))
+            path.enabled = truth(function(bound, **root.parameters)) is (kind in ("sometimes", PREDICATE, START))
 
     def _explained(self, root: Root, ids: Sequence[int], error: BaseException) -> ProtocolRaised | SystemFailure:
         """The error to raise for an exception of the author's code."""

@@ -210,7 +210,7 @@ class FileRecording:
         def tables() -> tuple[Compiled, Growing, Arena]:
             return workspace.tables.compiled(), workspace.tables.growing(), arena
 
-        truths[order] = truths_of(terms, tables, workspace.work[0], order, ask)
+        truths[order] = truths_of(terms.predicates, tables, workspace.work[0], order, ask)
         workspace.fit()
         patched = {}
         at = 0

@@ -401,14 +401,15 @@ class Compiler:
         if key not in self._constants:
             if self._is_plain(node, frame.scope):
                 self._constants[key] = self._value_now(self._unit_of(node, frame.scope))
-            elif self._is_closed(node, frame.scope):
+            elif self.is_closed(node, frame.scope):
                 self._constants[key] = self._value_later(self._unit_of(node, frame.scope))
         return copy(self._constants.get(key))
 
     def _unit_of(self, node: ast.Expression, scope: Scope) -> str:
         return self.unit("constant", node.place, (), lambda writer: writer.written(node, Frame(scope, {})))
 
-    def _is_closed(self, node: ast.Expression, scope: Scope) -> bool:
+    def is_closed(self, node: ast.Expression, scope: Scope) -> bool:
+        """Whether an expression is the same in every state, whatever is around it."""
         found = self.analysis.of(node, scope)
         return found.is_constant and not found.used
 

@@ -52,14 +52,16 @@ class Tla(Language):
         return _words(model, os.path.abspath)
 
     def packed(self, model: TlaModel) -> bytes:
-        return pickle.dumps((self.words(model), order.known(), pickle.dumps(model.shapes)))
+        laid_out = None if model is model.whole else model.shapes
+        return pickle.dumps((self.words(model), order.known(), pickle.dumps(laid_out)))
 
     def unpacked(self, content: bytes) -> Model:
         words, known, variables = pickle.loads(content)
         order.use(known)  # before there are values to be sorted
         model = loading.given(words)
         assert isinstance(model, TlaModel)
-        return model.laid_out(pickle.loads(variables))
+        laid_out = pickle.loads(variables)
+        return model if laid_out is None else model.laid_out(laid_out)
 
     def for_search(self, model: TlaModel, deadline: Any) -> TlaModel:
         if "" in model.coarse:

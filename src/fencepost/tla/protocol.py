@@ -36,7 +36,7 @@ from fencepost.tla.modules import load
 from fencepost.tla.places import Blank, Reader, Variable, Writer, numbered, whole
 from fencepost.tla.reading import gives
 from fencepost.tla.runtime import PlacedError
-from fencepost.tla.starts import Start, Starts
+from fencepost.tla.starts import Combinations, Start, Starts, combinations
 from fencepost.tla.stored import Candidates
 from fencepost.tla.suppositions import attempt, reads
 from fencepost.tla.symbols import LEVEL, Scope
@@ -153,11 +153,7 @@ class TlaModel(Model):
         made.whole = self.whole
         made._shapes = dict(variables)
         example = Reader(numbered(variables), Blank())
-        for formula, kind in [*((each, "invariant") for each in self.setup.invariants)]:
-            place = next(n for n, each in enumerate(made._declared) if (each.kind, each.name) == (kind, formula.name))
-            rules = splitting.parts(formula.node, formula.scope, self.setup.compiler, example)
-            made._declared = [*made._declared]
-            made._declared[place] = InParts(kind, formula, rules)
+        made._declared = [each.laid_out(self.setup.compiler, example) for each in made._declared]
         return made
 
     @property
@@ -210,6 +206,10 @@ class TlaDeclared(Declared):
     def excerpt(self) -> tuple[str, ...]:
         return () if self.at is None else tuple(excerpt_of(self.at).splitlines())
 
+    def laid_out(self, compiler: ActionCompiler, example: Reader) -> TlaDeclared:
+        """The same for another layout. ``example`` is a state that has it."""
+        return self
+
     def check_call(self, states: int) -> None:
         return None
 
@@ -242,11 +242,29 @@ class TlaAction(TlaDeclared):
             _finish(then, root.action.variables, [(root.node, root.scope)], "'")
 
 
-class InParts(TlaDeclared):
-    """An invariant in parts, which are judged one by one."""
+class Conjuncts(TlaDeclared):
+    """Conjuncts that are judged of a state. ``whose``: what they belong to, in errors."""
 
-    def __init__(self, kind: str, formula: Formula, rules: Sequence[splitting.Rule]) -> None:
-        super().__init__(kind, formula.name, self._holds, formula.at, formula.comment)
+    def __init__(self, kind: str, name: str, of: Sequence[Formula], whose: str, compiler: ActionCompiler) -> None:
+        super().__init__(kind, name, self._hold, of[0].at, of[0].comment)
+        self.whose = whose
+        self._of = of
+        self._rules = [compiler.expression(each.node, each.scope) for each in of]
+
+    def _hold(self, bound: Bound) -> bool:
+        with explained(f"while evaluating {self.whose}"):
+            return all(truth(rule(bound.reader, None), each) for rule, each in zip(self._rules, self._of, strict=True))
+
+    def laid_out(self, compiler: ActionCompiler, example: Reader) -> TlaDeclared:
+        return InParts(self, splitting.parts([(each.node, each.scope) for each in self._of], compiler, example))
+
+
+class InParts(TlaDeclared):
+    """Conjuncts in parts, which are judged one by one."""
+
+    def __init__(self, of: Conjuncts, rules: Sequence[splitting.Rule]) -> None:
+        super().__init__(of.kind, of.name, self._holds, of.at, of.comment)
+        self._whose = of.whose
         self._rules = rules
 
     def parameters(self, protocol: Any) -> list[dict[str, Any]]:
@@ -256,15 +274,15 @@ class InParts(TlaDeclared):
         return self.name
 
     def _holds(self, bound: Bound, part: int) -> bool:
-        with explained(f"while evaluating {self.kind} {self.name}"):
+        with explained(f"while evaluating {self._whose}"):
             return self._rules[part](bound.reader, None)
 
 
 def _declarations(setup: Setup) -> list[TlaDeclared]:
     compiler = setup.compiler
-    found = [_initial(setup)]
+    found = _initial(setup)
     found += _actions(setup)
-    found += [_judged(compiler, "invariant", each) for each in setup.invariants]
+    found += [_invariant(compiler, each) for each in setup.invariants]
     found += [_judged(compiler, "constraint", each) for each in setup.constraints]
     found += [_step(compiler, each) for each in setup.action_constraints]
     found += [part for each in setup.properties for part in _property(setup, each)]
@@ -274,10 +292,10 @@ def _declarations(setup: Setup) -> list[TlaDeclared]:
     return found
 
 
-def _initial(setup: Setup) -> TlaDeclared:
+def _initial(setup: Setup) -> list[TlaDeclared]:
     predicates = initial_predicates(setup)
     if not predicates:
-        return TlaDeclared("initial", "nothing", _no_state, None)
+        return [TlaDeclared("initial", "nothing", _no_state, None)]
     name = name_of_formula(predicates[0][0], "Init")
     *first, last = [setup.compiler.initial(node, scope, name) for node, scope in predicates]
 
@@ -293,9 +311,26 @@ def _initial(setup: Setup) -> TlaDeclared:
             _finish(now, setup.compiler.variables, predicates, "")
 
     made = TlaDeclared("initial", name, function, predicates[0][0].place, setup.comment(name))
-    if not setup.asks_level:
-        made.starts = _starts(setup, predicates, name, last)
-    return made
+    if setup.asks_level:
+        return [made]
+    made.starts = _starts(setup, predicates, name, last)
+    combined = combinations(setup.compiler, predicates, len(setup.specification.variables))
+    if combined is None:
+        return [made]
+    made.factors = _factors(combined)
+    conditions = [Formula(name, *each, each[0].place) for each in combined.conditions]
+    return [made, *([Conjuncts("start", name, conditions, "the initial states", setup.compiler)] if conditions else [])]
+
+
+def _factors(combined: Combinations) -> Callable[[Bound], Iterator[list[Branching]]]:
+    """Writes the values of each variable."""
+
+    def factors(bound: Bound) -> Iterator[list[Branching]]:
+        with explained("while evaluating the initial states"):
+            for group in combined.groups(bound.shapes, cast("Branching", cursor_of(bound))):
+                yield [start.written() for start in group]
+
+    return factors
 
 
 def _starts(
@@ -410,6 +445,10 @@ def _fairness(setup: Setup, actions: Iterable[Declared]) -> Iterator[Fairness]:
 
 def _is_one_of(actions: frozenset[tuple[str, tuple[Held, ...]]], name: str, parameters: Mapping[str, Held]) -> bool:
     return (name, tuple(parameters.values())) in actions
+
+
+def _invariant(compiler: ActionCompiler, formula: Formula) -> TlaDeclared:
+    return Conjuncts("invariant", formula.name, [formula], f"invariant {formula.name}", compiler)
 
 
 def _judged(compiler: ActionCompiler, kind: str, formula: Formula) -> TlaDeclared:

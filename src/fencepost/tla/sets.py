@@ -60,6 +60,15 @@ class _Formed(SetValue):
             return False
 
 
+def quick_size(of: SetValue) -> int:
+    """The number of members, if it is known without going through them. Raises :class:`EvaluationError` otherwise, and
+    for a set that is infinite.
+    """
+    if not isinstance(of, Set | Interval | _Formed):
+        raise EvaluationError(f"the members of {of.text()} have to be counted")
+    return of.size()
+
+
 # -- infinite sets -----------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ An error in a part counts only if the formula as a whole has one: ``x # Nil /\\ 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,11 +44,11 @@ class _Piece:
     names: Mapping[Local, Value] = field(default_factory=dict)
 
 
-def parts(node: ast.Expression, scope: Scope, compiler: Compiler, example: Any) -> list[Rule]:
-    """The parts of an invariant: it is true where all of them are. ``example`` is a state in which nothing has a value
-    yet, but which tells stored sets from others.
+def parts(of: Sequence[tuple[ast.Expression, Scope]], compiler: Compiler, example: Any) -> list[Rule]:
+    """The parts of an invariant, or of several conjuncts: it is true where all of them are. ``example`` is a state in
+    which nothing has a value yet, but which tells stored sets from others.
     """
-    return _Splitter(compiler, example).parts(_Piece(node, scope))
+    return _Splitter(compiler, example).parts([_Piece(*each) for each in of])
 
 
 class _Splitter:
@@ -58,10 +58,14 @@ class _Splitter:
         self._compiled: dict[tuple[ast.Expression, Scope, tuple[Local, ...]], Compiled] = {}
         self._number = 0
 
-    def parts(self, piece: _Piece) -> list[Rule]:
-        whole = self._formula(piece)
+    def parts(self, pieces: Sequence[_Piece]) -> list[Rule]:
+        formulas = [*map(self._formula, pieces)]
+
+        def whole(now: Any, then: Any) -> bool:
+            return all(formula(now, then) for formula in formulas)
+
         try:
-            return [_checked(each, whole) for each in self._split(piece)]
+            return [_checked(each, whole) for piece in pieces for each in self._split(piece)]
         except _TooMany:
             return [whole]
 

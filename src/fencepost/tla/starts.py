@@ -1,25 +1,34 @@
 """Goes through an initial predicate conjunct by conjunct, so that each way through the first conjuncts is gone once.
 
 As an action, an initial predicate would be run from its beginning for each of its ways. Often there are very many: an
-inductive invariant is checked from all states of their types.
+inductive invariant is checked from all states of their types. Then the conjuncts with the types are kept apart from the
+others, so that an engine may make all combinations of values, and judge them as it judges states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from fencepost.language.context import Branching
 from fencepost.tla import ast, roots
 from fencepost.tla.actions import Action, ActionCompiler
 from fencepost.tla.facts import called, unlabelled
 from fencepost.tla.places import Variable, Writer
+from fencepost.tla.questions import NO_STATE
 from fencepost.tla.reading import variable_of
 from fencepost.tla.runtime import Choose, options, ways_through
-from fencepost.tla.symbols import BuiltIn, Scope
-from fencepost.tla.values import EvaluationError, Value
+from fencepost.tla.sets import quick_size
+from fencepost.tla.symbols import BuiltIn, Defined, Scope
+from fencepost.tla.values import EvaluationError, Value, set_of
 
 Predicate = tuple[ast.Expression, Scope]
+
+MANY = 10_000
+MOST = 1 << 24
+"""The fewest and the most combinations of values that an engine makes and judges."""
 
 
 class Start(Writer):
@@ -58,6 +67,52 @@ class Start(Writer):
             self.put(self._own, written)
             self._written = written
         return self._written
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """The values of each variable, and the conjuncts that must be true of their combinations."""
+
+    values: Mapping[int, Sequence[Value]]
+    conditions: Sequence[Predicate]
+
+    def groups(self, variables: Sequence[Variable], cursor: Branching) -> Iterator[list[Start]]:
+        """The starts with a value of one variable, for each variable."""
+        nothing = Start(variables, cursor)
+        for variable, values in self.values.items():
+            group = [nothing.branch() for _ in values]
+            for start, value in zip(group, values, strict=True):
+                start.assign(variable, value)
+            yield group
+
+
+def combinations(compiler: ActionCompiler, formulas: Sequence[Predicate], variables: int) -> Combinations | None:
+    """An initial predicate that begins with ``x \\in S`` for each variable, where each ``S`` is a constant.
+    None for others, and for those with few combinations.
+    """
+    found = [each for formula in formulas for each in roots.conjuncts(*formula)]
+    given = [_membership(*each) for each in found[:variables]]
+    names = {each[0] for each in given if each is not None}
+    if len(names) < variables or not all(each and _is_given(compiler, *each[1]) for each in given):
+        return None
+    try:
+        sets = {variable: compiler.expression(*of)(NO_STATE, NO_STATE) for variable, of in filter(None, given)}
+        if not MANY <= prod(quick_size(set_of(of, "\\in")) for of in sets.values()) <= MOST:
+            return None
+        values = {variable: options(of) for variable, of in sets.items()}
+    except EvaluationError:
+        return None
+    return Combinations(values, found[variables:])
+
+
+def _is_given(compiler: ActionCompiler, node: ast.Expression, scope: Scope) -> bool:
+    """Whether a set is the same in every state, and has been written so that its members need not be asked for."""
+    node = unlabelled(node)
+    if isinstance(node, ast.Name | ast.Qualified):
+        symbol = called(node, scope).symbol
+        if isinstance(symbol, Defined) and isinstance(symbol.body, ast.Expression):
+            return _is_given(compiler, symbol.body, symbol.scope)
+    return not isinstance(node, ast.Filter | ast.Collect) and compiler.is_closed(node, scope)
 
 
 class Starts:

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.language.context import MAX_WAYS
 from fencepost.language.declarations import INITIALLY, TEMPORAL
-from fencepost.semantics.roots import MAPPING, PREDICATE, STEP_PREDICATE
+from fencepost.semantics.roots import MAPPING, PREDICATE, START, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, reads_after, slot_after, slot_before, slot_of_step
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ KIND = {
     "refinement": STEP_PROPERTY,
     STEP_PREDICATE: STEP_PROPERTY,
     PREDICATE: TEMPORAL_PROPERTY,
+    START: TEMPORAL_PROPERTY,
     INITIALLY: TEMPORAL_PROPERTY,
     **dict.fromkeys(TEMPORAL, TEMPORAL_PROPERTY),
 }

@@ -623,7 +623,7 @@ class Tables:
         recorded = _Recorded(self, root, ids) if root in self.forks and not self.stepper.checking else None
         self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change, recorded), ids, after)
 
-    def rows(self, states: Sequence[Sequence[int]]) -> Array:
+    def rows(self, states: Sequence[Sequence[int]] | Array) -> Array:
         """States, as value numbers slot by slot, packed into rows."""
         return packed(np.array(states, np.int64), self.places, self.layout.words)
 

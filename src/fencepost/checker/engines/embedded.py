@@ -431,9 +431,7 @@ class Embedded(Executor):
         workspace.fit()
         for block in reader.fingerprints():
             lows, highs = (block[::2].copy(), block[1::2].copy()) if workspace.wide else (block, block)
-            for t, work in enumerate(workspace.work):
-                kernel.make_room(work, workspace.wide, int(work.counts[encoding.USED]) + len(lows))
-                kernel.insert_all(work.table, work.counts, lows, highs, t, workspace.workers, workspace.wide)
+            workspace.insert(lows, highs)
         if sum(int(w.counts[encoding.USED]) for w in workspace.work) != sum(kept.levels):
             raise SystemFailure(
                 f"the checkpoint in {reader.directory} is damaged: it holds a state twice; start again without it"
@@ -443,13 +441,12 @@ class Embedded(Executor):
         self.new_numbers = reserve(workspace.region * workspace.workers, np.int64)
         search.restore(kept.kept(workspace.decode(kept.found)))
         step = max(1, BLOCK_ROWS // max(1, workspace.tables.permutations))
-        slots = [slot for slot, _ in columns]
         for numbers, rows in reader.frontier():
             for begin in range(0, len(rows), step):
                 ids = np.zeros((len(rows[begin : begin + step]), len(search.stepper.store.slots)), np.uint32)
                 for column, (slot, values) in enumerate(columns):
                     ids[:, slot] = np.array(values, np.uint32)[rows[begin : begin + step, column]]
-                self.new_numbers[workspace.lay_out_ids(ids, slots)] = numbers[begin : begin + step]
+                self.new_numbers[workspace.lay_out_ids(ids)] = numbers[begin : begin + step]
             # Block by block: the first blocks teach the tables nearly every path, and have few rows.
             self._complete()
         self._forget_failed()

@@ -108,9 +108,9 @@ class Sample:
 
 def compare(
     protocol: Model, invariants: Sequence[str] | None, timeout: float | None, deadline: Deadline
-) -> Exploration | None:
+) -> tuple[Stepper, Exploration] | None:
     """Evaluate the first states here and under other hash seeds. If they differ, returns an exploration that ends at
-    the first difference.
+    the first difference, and the stepper whose states it is about.
 
     ``timeout``: the most seconds for the other processes. ``deadline`` ends an evaluation here that does not return.
 
@@ -122,21 +122,22 @@ def compare(
     if request is None:
         return None
     others = [_started(seed, request) for seed in SEEDS]
+    stepper = Stepper(protocol, invariants, True, deadline)
     try:
-        here = Sample(Stepper(protocol, invariants, True, deadline)).explore()
+        here = Sample(stepper).explore()
         if here.raised is not None:
             key, error = here.raised
             # Python may keep a value that the author's code has changed, so the search might not notice it.
-            return _ended(here, key, error, began) if isinstance(error.__cause__, Misbehaved) else None
+            return (stepper, _ended(here, key, error, began)) if isinstance(error.__cause__, Misbehaved) else None
         late = began + min(PATIENCE, timeout or PATIENCE)
         for other in others:
             evaluated = _answer(other, late)
             difference = None if evaluated is None else _difference(here, evaluated)
             if difference is not None:
-                return _ended(here, *_differs(here, *difference), began)
+                return stepper, _ended(here, *_differs(here, *difference), began)
         return None
     except ProtocolRaised as error:
-        return Exploration(raised=error)
+        return stepper, Exploration(raised=error)
     finally:
         for other in others:
             other.kill()

@@ -189,7 +189,7 @@ class Interpreted(Reference):
     def begin(self) -> None:
         """Build the level of the initial states, unless they are too many."""
         most = None if self.limits is None else self.limits.queued
-        if most is not None and len(self.stepper.initial_states(most)) >= most:
+        if most is not None and (self.stepper.combines or len(self.stepper.initial_states(most)) >= most):
             self.search.result.limit = _too_many(most)
         else:
             super().begin()

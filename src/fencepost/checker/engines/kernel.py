@@ -282,11 +282,11 @@ def insert(table, counts, fp, high, wide):
 
 
 @njit
-def insert_all(table, counts, lows, highs, worker, workers, wide):
-    """Add the fingerprints that a worker owns, out of many."""
+def insert_all(table, counts, lows, highs, worker, workers, wide, new):
+    """Add the fingerprints that a worker owns, out of many. Writes to ``new`` which of these were new."""
     for i in range(lows.size):
         if owner(lows[i], workers) == worker:
-            insert(table, counts, lows[i], highs[i], wide)
+            new[i] = insert(table, counts, lows[i], highs[i], wide)
 
 
 @njit

@@ -6,7 +6,7 @@ every step by its constant delta, as expanding did. One walk of each temporal pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fencepost.checker.compiler.native import inner, njit, set_bit
 from fencepost.checker.engines.kernel import Arena, Work, ends_in, is_cut, walk_or_ask
 from fencepost.checker.liveness.graph import Recording, Terms
 from fencepost.errors import READ_OTHERWISE, SystemFailure
+from fencepost.semantics import Root
 
 QUESTIONS = 4096
 """Evaluations that are asked of Python at once."""
@@ -37,7 +38,7 @@ def record_level(
     compiled, _, arena = tables()
     counts, children, kinds, enabled = steps_of(compiled, arena, work, order, terms.kind_of, terms.masks)
     marks = marks_of(terms, compiled, arena, work, order, counts, children)
-    truths = truths_of(terms, tables, work, order, ask)
+    truths = truths_of(terms.predicates, tables, work, order, ask)
     recording.add(arena.fp[order], counts, children, kinds, enabled, truths, marks)
 
 
@@ -72,15 +73,17 @@ def marks_of(
 
 
 def truths_of(
-    terms: Terms,
+    predicates: Sequence[Root],
     tables: Callable[[], tuple[Compiled, Growing, Arena]],
     work: Work,
     order: Array,
     ask: Callable[[Array], None],
 ) -> Array:
-    """The predicates that are true in each of the states at ``order``, as bits. ``ask``: see :func:`record_level`."""
-    roots = np.array([root.index for root in terms.predicates], np.int64)
-    truths = np.zeros((len(order), terms.truth_words), np.uint64)
+    """Which of these predicates are true in each of the states at ``order``, as bits. ``ask``: see
+    :func:`record_level`.
+    """
+    roots = np.array([root.index for root in predicates], np.int64)
+    truths = np.zeros((len(order), len(roots) // 64 + 1), np.uint64)
     asks = np.zeros((QUESTIONS, 3), np.int64)
     begin = 0
     while True:
@@ -90,7 +93,7 @@ def truths_of(
             return truths
         questions = ask_truths(compiled, growing, arena, work, order, begin, roots, asks)
         if not questions:
-            raise SystemFailure(f"a predicate of a temporal property {READ_OTHERWISE}", "checking")
+            raise SystemFailure(f"a predicate {READ_OTHERWISE}", "checking")
         ask(asks[:questions, :2])
 
 

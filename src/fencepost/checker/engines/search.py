@@ -256,9 +256,12 @@ class Search:
     def initial_states(self) -> Iterator[State]:
         """The initial states. Counts each as generated."""
         states = self.stepper.initial_states()
-        as_tlc = language_of(self.stepper.protocol).counts_as_tlc
-        self.earlier.generated += self.stepper.starts if as_tlc else len(states)
+        self.count_starts(self.stepper.starts, len(states))
         yield from states
+
+    def count_starts(self, ways: int, states: int) -> None:
+        """Count the ways to begin, or the initial states."""
+        self.earlier.generated += ways if language_of(self.stepper.protocol).counts_as_tlc else states
 
     def take(self, level: Level) -> None:
         """Make a complete level the frontier."""

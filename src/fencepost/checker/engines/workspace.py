@@ -15,8 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from fencepost.checker.compiler import canonical, encoding
-from fencepost.checker.compiler.arrays import Array, Compiled
-from fencepost.checker.compiler.layout import packed
+from fencepost.checker.compiler.arrays import Array, Compiled, Growing
 from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.native import STACK_WORDS, move_fields
 from fencepost.checker.compiler.profile import profile
@@ -24,10 +23,13 @@ from fencepost.checker.compiler.tables import Tables
 from fencepost.checker.engines import kernel
 from fencepost.checker.engines.interface import Found
 from fencepost.checker.engines.kernel import Arena, Levels, Work
+from fencepost.checker.engines.recording import truths_of
 from fencepost.checker.engines.resources import memory_limit, physical_memory
 from fencepost.checker.engines.search import TICK, Raised, Search, StatePath, Step, Tally
+from fencepost.checker.engines.starts import Starts, combinations
+from fencepost.checker.liveness.graph import mask
 from fencepost.errors import READ_OTHERWISE, ProtocolRaised, SystemFailure
-from fencepost.semantics import START_PROPERTIES, Root, State
+from fencepost.semantics import START, START_PROPERTIES, Root, State
 from fencepost.semantics.state import LOW, SEED
 
 T = TypeVar("T")
@@ -89,7 +91,7 @@ class Workspace:
         self.labels = [canonical.scratch() if labelled else None for _ in range(self.workers)]
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled: Compiled = self.tables.compiled()
-        self.starts: list[State] = []
+        self.starts = Starts(self.stepper.store)
         """The initial states up to symmetry, in the order of their numbers."""
         self.failed = [0] * self.workers
         self.raised: tuple[int, int, ProtocolRaised] | None = None
@@ -203,31 +205,79 @@ class Workspace:
 
     def place_initial(self) -> None:
         """Lay out the initial states, parked, in the level being built, and judge them by what holds in them alone."""
-        for state in self.search.initial_states():
-            position = self._place(state)
-            if position is not None:
-                self._judge_initial(state, position)
+        is_judged = bool(self.stepper.of_kind(*START_PROPERTIES))
+        for rows, ways in self._initial():
+            self.search.count_starts(ways, len(rows))
+            lows, highs, images = self._identify(rows)
+            new = self.insert(lows, highs)
+            some = None if images is None else images[:, new]
+            positions = self.lay_out(lows[new], highs[new], self.tables.rows(rows[new]), some)
+            numbers = range(len(self.starts), len(self.starts) + len(positions))
+            self.new.ref[positions] = [encoding.pack_reference(number, encoding.INITIAL) for number in numbers]
+            self.starts.add(rows[new])
+            for number, position in zip(numbers, positions.tolist(), strict=True) if is_judged else ():
+                self._judge_initial(self.starts[number], position)
 
     def number_initial(self) -> None:
         """Number the initial states as :meth:`place_initial` does, for paths that begin with them."""
-        found: dict[tuple[int, int], State] = {}
-        for state in self.stepper.initial_states():
-            low, high, _ = self._identify(state)
-            found.setdefault((low, high if self.wide else 0), state)
-        self.starts = list(found.values())
+        found: set[tuple[int, int]] = set()
+        for rows, _ in self._initial():
+            lows, highs, _ = self._identify(rows)
+            keys = zip(lows.tolist(), highs.tolist() if self.wide else [0] * len(rows), strict=True)
+            firsts = {key: number for number, key in reversed(list(enumerate(keys))) if key not in found}
+            found.update(firsts)
+            self.starts.add(rows[sorted(firsts.values())])
 
-    def _place(self, state: State) -> int | None:
-        """Lay out an initial state. Returns its position, or None if it was there already."""
+    def _initial(self) -> Iterator[tuple[Array, int]]:
+        """The initial states as value numbers (one row a state, one column a slot), some at a time, each with the
+        number of ways to them.
+        """
+        if self.stepper.combines:
+            for rows in combinations(self.stepper):
+                found = self._among(rows)
+                if len(found):
+                    yield found, len(found)
+            return
+        states = self.stepper.initial_states()
+        ways = self.stepper.starts
+        for begin in range(0, len(states), MANY_ROWS):
+            yield self._numbers(states[begin : begin + MANY_ROWS]), ways
+            ways = 0
+
+    def _numbers(self, states: Sequence[State]) -> Array:
         self.fit()
-        low, high, images = self._identify(state)
-        t = int(kernel.owner(np.uint64(low), self.workers))
-        if not kernel.insert(self.work[t].table, self.work[t].counts, np.uint64(low), np.uint64(high), self.wide):
-            return None
-        lows, highs = np.array([[low], [high]], np.uint64)
-        position = int(self.lay_out(lows, highs, self.tables.rows([state.ids]), images)[0])
-        self.new.ref[position] = encoding.pack_reference(len(self.starts), encoding.INITIAL)
-        self.starts.append(state)
-        return position
+        rows = np.zeros((len(states), len(self.stepper.store.slots)), np.int64)
+        for row, state in zip(rows, states, strict=True):
+            row[: len(state.ids)] = state.ids
+        return rows
+
+    def _among(self, rows: Array) -> Array:
+        """The combinations of values that are initial states."""
+        conditions = self.stepper.of_kind(START)
+
+        def tables() -> tuple[Compiled, Growing, Arena]:
+            self.fit()
+            arena = self.old._replace(cells=self.tables.rows(rows))
+            return self.tables.compiled(), self.tables.growing(), arena
+
+        def ask(questions: Array) -> None:
+            for root, position in questions.tolist():
+                self.tables.ask(root, rows[position].tolist())
+
+        if not conditions:
+            self.fit()
+            return rows
+        truths = truths_of(conditions, tables, self.work[0], np.arange(len(rows)), ask)
+        are_true: Array = (truths == mask(range(len(conditions)), truths.shape[1])).all(axis=1)
+        return rows[are_true]
+
+    def insert(self, lows: Array, highs: Array) -> Array:
+        """Add fingerprints to the tables of their workers. Returns which of them were new (bool)."""
+        new = np.zeros(len(lows), np.bool_)
+        for t, work in enumerate(self.work):
+            kernel.make_room(work, self.wide, int(work.counts[encoding.USED]) + len(lows))
+            kernel.insert_all(work.table, work.counts, lows, highs, t, self.workers, self.wide, new)
+        return new
 
     def _judge_initial(self, state: State, position: int) -> None:
         """Judge an initial state by what holds in initial states alone."""
@@ -268,29 +318,22 @@ class Workspace:
             work.counts[encoding.PARKS] += len(mine)
         return positions
 
-    def lay_out_ids(self, ids: Array, slots: list[int]) -> Array:
-        """Lay out states given as value numbers (one row a state, one column a slot). Only ``slots`` may differ from
-        the default. Returns their positions.
-        """
-        store = self.stepper.store
-        images = None
+    def lay_out_ids(self, ids: Array) -> Array:
+        """Lay out states given as value numbers (one row a state, one column a slot). Returns their positions."""
+        lows, highs, images = self._identify(ids)
+        return self.lay_out(lows, highs, self.tables.rows(ids), images)
+
+    def _identify(self, ids: Array) -> tuple[Array, Array, Array | None]:
+        """Both halves of the fingerprints of states. With symmetry, those of their orbits' keys, and their images."""
         if self.symmetry is not None:
             images = self._images(ids)
-            lows, highs = self._keys(ids, images)
-        else:
-            lows, highs = (np.full(len(ids), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
-            for slot in slots:
-                lows ^= np.array([h & LOW for h in store.hashes[slot]], np.uint64)[ids[:, slot]]
-                highs ^= np.array([h >> 64 for h in store.hashes[slot]], np.uint64)[ids[:, slot]]
-        return self.lay_out(lows, highs, packed(ids, self.tables.places, self.tables.layout.words), images)
-
-    def _identify(self, state: State) -> tuple[int, int, Array | None]:
-        """Both halves of a state's fingerprint. With symmetry, those of its orbit's key, and its images."""
-        if self.symmetry is None:
-            fingerprint = state.fingerprint
-            return fingerprint & LOW, fingerprint >> 64, None
-        key = self.symmetry.key(state.ids)
-        return key & LOW, key >> 64, self._images(np.array([state.ids], np.int64))
+            return *self._keys(ids, images), images
+        store = self.stepper.store
+        lows, highs = (np.full(len(ids), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
+        for slot in np.flatnonzero(ids.any(axis=0)).tolist():
+            lows ^= np.array([h & LOW for h in store.hashes[slot]], np.uint64)[ids[:, slot]]
+            highs ^= np.array([h >> 64 for h in store.hashes[slot]], np.uint64)[ids[:, slot]]
+        return lows, highs, None
 
     def _images(self, ids: Array) -> Array:
         """The fingerprints of every image of these states: by half, state and permutation."""
@@ -306,7 +349,7 @@ class Workspace:
         lows, highs = (np.empty(len(ids), np.uint64) for _ in range(2))
         self.compiled = self.tables.compiled()
         if self.compiled.colours.size:
-            cells, work = packed(ids, self.tables.places, self.tables.layout.words), self.work[0]
+            cells, work = self.tables.rows(ids), self.work[0]
             work.counts[encoding.INEXACT] += not canonical.labelled_keys(
                 self.compiled, self.labels[0], cells, lows, highs, self.wide
             )
@@ -398,10 +441,10 @@ class Workspace:
         """Violations and witnesses for a checkpoint: kind, name, number of the initial state, outcomes."""
         if not found:
             return []
-        numbers = {id(state): n for n, state in enumerate(self.starts)}
         outcomes = {self.step(o): o for o in range(1, self.tables.outcomes)}
+        number = self.starts.number
         return [
-            (f.kind, f.name, numbers[id(f.initial)], [outcomes[root, tuple(choices)] for root, choices in f.path])
+            (f.kind, f.name, number(f.initial), [outcomes[root, tuple(choices)] for root, choices in f.path])
             for f in found
         ]
 
