@@ -135,8 +135,13 @@ def counts(result: Any) -> tuple[Any, ...]:
         result.distinct_states,
         result.generated_states,
         result.depth,
-        [len(each.trace.states) for each in result.violations],
+        [len(each) for each in behaviours(result)],
     )
+
+
+def behaviours(result: Any) -> list[list[Any]]:
+    """The states of the counterexamples."""
+    return [each.trace.states for each in result.violations]
 
 
 def way_by_way(monkeypatch: pytest.MonkeyPatch, folder: Path, *text: str) -> Any:
@@ -169,8 +174,8 @@ def test_combinations_that_are_initial_states(tmp_path: Path, monkeypatch: pytes
     found = [check(made, engine=engine, keep_going=True) for engine in ("embedded", "reference")]
     expected = way_by_way(monkeypatch, tmp_path, INDUCTIVE, INDUCTIVELY + more)
     assert [counts(each) for each in found] == [counts(expected)] * 2 and expected.distinct_states > 100
-    for violation in found[0].violations:
-        assert ["3" in state.variables()["num"].shown() for state in violation.trace.states] == [False, True]
+    for states in behaviours(found[0]):
+        assert ["3" in state.variables()["num"].shown() for state in states] == [False, True]
 
 
 @pytest.mark.usefixtures("many")
@@ -211,7 +216,7 @@ def test_a_resumed_search_numbers_combinations_again(tmp_path: Path, more: str) 
     assert begun.limit
     resumed = check(made, keep_going=True, resume=str(tmp_path / "kept"))
     assert counts(resumed) == counts(whole)
-    states, again = ([s.fingerprint for v in one.violations for s in v.trace.states] for one in (whole, resumed))
+    states, again = ([[s.fingerprint for s in each] for each in behaviours(one)] for one in (whole, resumed))
     assert states == again
 
 
