@@ -120,24 +120,26 @@ def _checked(
     if engine != "reference" and getattr(options, "states", None) is None:
         with _limited(deadline, options):
             protocol = language_of(protocol).for_search(protocol, deadline)
+    stepper = None
     if engine == "auto":
         assert isinstance(options, EmbeddedOptions)
         if _may_be_small(options):
-            stepper = _stepper(protocol, invariants, options, deadline)
-            small = _try_small(stepper, options)
+            first = _stepper(protocol, invariants, options, deadline)
+            small = _try_small(first, options)
             if small is not None:
                 return small
-            protocol = language_of(protocol).after_search(protocol, stepper)
+            found = language_of(protocol).after_search(protocol, first)
+            stepper = first if found is protocol else None
+            protocol = found
         engine = "embedded"
-    stepper = _stepper(protocol, invariants, options, deadline)
+    stepper = stepper or _stepper(protocol, invariants, options, deadline)
     if options.checking:
         from fencepost.checker.engines.hashseeds import compare
 
         with _limited(deadline, options):
-            found = compare(protocol, invariants, options.timeout, deadline)
-        if found is not None:
-            of, differs = found
-            return _judge(of, engine, differs, options)
+            differs = compare(protocol, invariants, options.timeout, deadline)
+        if differs is not None:
+            return _judge(differs[0], engine, differs[1], options)
     with naming_extra(f"engine {engine}", engine):
         explorer = import_module(_module(engine, options))
     while True:

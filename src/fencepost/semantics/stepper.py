@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Generator, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fencepost.errors import Explained, FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.language import refinement as spec
@@ -55,6 +55,18 @@ MAX_STARTS = 1 << 24
 """The most ways through the choices of the initial states."""
 
 
+class Kept(NamedTuple):
+    """An evaluation: the number of its root, its tree, and the state (for a step property, also that after the step).
+    ``grown``: the slots in universes at that time.
+    """
+
+    root: int
+    tree: Branch
+    ids: tuple[int, ...]
+    after: Sequence[int] | None
+    grown: int
+
+
 class Stepper:
     """The roots of a protocol, its value table, and the evaluation of one root in one state.
 
@@ -80,6 +92,9 @@ class Stepper:
         self.starts = 0
         """The number of ways to begin. Several may lead to one initial state."""
         self._initial: list[State] | None = None  # all of them, unless there are many
+        self.keeps = False
+        """Whether evaluations are kept, for an engine that takes over."""
+        self._kept: list[Kept] = []
         self.roots: list[Root] = []
         self.relied: dict[int, dict[int, Reliance]] = {}
         """What each root has relied on, by the root's index and the universe's id."""
@@ -256,9 +271,19 @@ class Stepper:
         """
         paths = list(self._paths(root, ids, after, change, recorded))
         try:
-            return tree_of(paths, 0, ids)
+            tree = tree_of(paths, 0, ids)
         except FencepostError as error:
             raise self._raised(root, ids, str(error)) from None
+        if self.keeps and (after is not None) == root.reads_step:  # a refinement is judged of initial states, too
+            self._kept.append(Kept(root.index, tree, tuple(ids), after and tuple(after), self.store.grown))
+        return tree
+
+    def take_kept(self) -> list[Kept]:
+        """The evaluations that were kept, without those from before a universe grew: they are not right about states
+        with what appeared.
+        """
+        kept, self._kept, self.keeps = self._kept, [], False
+        return [each for each in kept if each.grown == self.store.grown]
 
     def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
         """Every outcome of ``root`` in this state, in the order of its choices. For a property, the list is empty if it

@@ -89,7 +89,8 @@ class Tla(Language):
         if model.whole is model:
             return model
         states, _ = layout.look(Stepper(model.whole, ["none"], deadline=stepper.deadline), layout.SECOND_LOOK)
-        return model.whole.laid_out(layout.settled(layout.chosen(states, model.shapes, model.coarse), stepper.store))
+        shapes = layout.settled(layout.chosen(states, model.shapes, model.coarse), stepper.store)
+        return model if pickle.dumps(shapes) == pickle.dumps(model.shapes) else model.whole.laid_out(shapes)
 
     def settled(self, model: TlaModel, stepper: Stepper) -> TlaModel:
         return model.whole.laid_out(layout.settled(model.shapes, stepper.store))

@@ -156,6 +156,7 @@ class Tables:
         self._grown = 0
         """The number of slots in universes when the tries were last completed."""
         self._add_initial()
+        self._take_over()
 
     # -- growing ------------------------------------------------------------------------------------------------------
 
@@ -172,6 +173,12 @@ class Tables:
                 self.entry_outcome[n], self.entry_trie[n] = encoding.INITIAL, root
                 self.entries[0] = n + 1
                 self.drop[encoding.INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
+
+    def _take_over(self) -> None:
+        """Record what another engine has had evaluated."""
+        for each in self.stepper.take_kept():
+            self.record(each.root, each.tree, each.ids, each.after)
+        self.fit()
 
     def recall(self, outcomes: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Number outcomes as an earlier exploration did, so that its links can be read. They are used for nothing

@@ -40,6 +40,7 @@ class Limits:
 def explore(stepper: Stepper, options: SearchOptions, limits: Limits | None = None) -> Exploration:
     """As :func:`fencepost.checker.engines.reference.explore`, with the same result, within the limits ``limits``."""
     search = Search(stepper, options)
+    stepper.keeps = limits is not None
     search.run(Interpreted(search, limits))
     return conclusion.conclude(search)
 
@@ -97,6 +98,8 @@ class Interpreted(Reference):
         self.properties = [*self.constraints, *self.judged, *self.mapped]
         self.stepwise = bool(self.step_constraints or self.step_invariants)
         self.reached: dict[int, _Reached] = {}
+        self.changed: tuple[Sequence[int] | None, int] = None, 0
+        """The state after the last step that was judged, and the number of its change."""
 
     # -- the cache ----------------------------------------------------------------------------------------------------
 
@@ -115,8 +118,18 @@ class Interpreted(Reference):
     def _outcomes(
         self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
     ) -> list[Outcome]:
+        if after is not None and change is None and self.stepper.knows_changes(root):
+            change = self._change(row, after)
         evaluation = self._remembered(root, row, after, change) or self._evaluated(root, row, after, change)
         return [step.outcome for step in evaluation.steps]
+
+    def _change(self, row: Sequence[int], after: Sequence[int]) -> int:
+        """The number of a step's change, where it does not matter which action it is of."""
+        if self.changed[0] is not after:
+            before = [*row, *[0] * (len(after) - len(row))]
+            slots = frozenset(slot for slot, held in enumerate(after) if held != before[slot])
+            self.changed = after, self.stepper.changes.number(-1, slots)
+        return self.changed[1]
 
     def _remembered(
         self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
