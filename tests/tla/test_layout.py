@@ -69,6 +69,17 @@ def test_a_specification_has_the_states_that_tlc_finds_however_it_is_laid_out(
     assert not result.violations and result.complete
 
 
+@pytest.mark.parametrize("calls", [10, 60, 400])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_one_engine_had_evaluated_is_right_for_the_next(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, name: str, calls: int
+) -> None:
+    looks(20)
+    monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": calls, "queued": 1 << 20, "orbits": 1 << 20})
+    monkeypatch.setattr(Tla, "after_search", lambda self, model, stepper: model)
+    assert counts(check(model_of(tmp_path, ALL[name]))) == ALL[name].counts
+
+
 @pytest.mark.parametrize(("engine", "most"), [("auto", 12), ("embedded", 3)])
 def test_a_search_that_outgrows_its_layout_begins_again(
     tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, most: int, engine: str

@@ -145,9 +145,11 @@ def untold(seed: int) -> dict[str, int]:
         return lengths(check(model_of(Path(folder), formulas(40, seed)), engine="reference", keep_going=True))
 
 
-def told(folder: Path, seed: int) -> dict[str, int]:
+def told(folder: Path, seed: int, engine: str = "embedded") -> dict[str, int]:
     """The same where they know what a step changes."""
-    return lengths(check(model_of(folder, formulas(40, seed)), engine="embedded", keep_going=True))
+    found = check(model_of(folder, formulas(40, seed)), engine=engine, keep_going=True)
+    assert found.engine == ("interpreted" if engine == "auto" else engine)
+    return lengths(found)
 
 
 @pytest.mark.parametrize("most", [20, 2_000])
@@ -158,6 +160,15 @@ def test_what_is_known_of_steps_changes_no_answer(
     plain = untold(seed)
     fine(most)
     assert told(tmp_path, seed) == plain and 10 < len(plain) < 40
+
+
+def test_the_interpreted_engine_knows_it_too(
+    tmp_path: Path, fine: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = untold(1)
+    fine(2_000)
+    monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": 1 << 20, "queued": 1 << 20, "orbits": 1})
+    assert told(tmp_path, 1, engine="auto") == plain
 
 
 @pytest.mark.parametrize("name", ["changed", "slots", "moved", "keys", "rule", "may be", "kept"])

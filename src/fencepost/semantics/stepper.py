@@ -274,7 +274,7 @@ class Stepper:
             tree = tree_of(paths, 0, ids)
         except FencepostError as error:
             raise self._raised(root, ids, str(error)) from None
-        if self.keeps and (after is not None) == root.reads_step:  # a refinement is judged of initial states, too
+        if self.keeps:
             self._kept.append(Kept(root.index, tree, tuple(ids), after and tuple(after), self.store.grown))
         return tree
 

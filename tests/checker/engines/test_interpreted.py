@@ -184,3 +184,44 @@ def test_a_space_with_large_levels_is_left_to_the_compiled_engine_early() -> Non
         stepper, SearchOptions(), limits=interpreted.Limits(calls=5_000, queued=300, orbits=1)
     )
     assert explored.limit == "the limit of 300 states in one level" and explored.distinct < 1_000
+
+
+class Grid(Protocol):
+    x: int = state(0)
+    y: int = state(0)
+
+    @action
+    def right(self) -> None:
+        require(self.x < 120)
+        self.x += 1
+
+    @action
+    def up(self) -> None:
+        require(self.y < 100)
+        self.y += 1
+
+    @invariant
+    def inside(self) -> bool:
+        return self.x + self.y < 1000
+
+
+def test_the_compiled_engine_goes_on_where_the_interpreted_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": 300, "queued": 2_000, "orbits": 1})
+    whole, found = check(Grid(), engine="embedded"), check(Grid())
+    assert found.engine == "embedded" and found.distinct_states == whole.distinct_states == 121 * 101
+    assert found.evaluations == whole.evaluations
+
+
+@pytest.mark.parametrize("calls", [5, 40])
+def test_what_it_had_evaluated_is_right_for_random_protocols(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": calls, "queued": 1 << 20, "orbits": 1 << 20})
+    taken = 0
+    for number in range(SEEDS):
+        random = seeded(90_000 + number, temporal=number % 2 == 0)
+        expected, found = check(random.build(), engine="reference", max_states=CAP), check(random.build())
+        if not expected.complete or expected.error is not None:
+            continue
+        taken += found.engine == "embedded"
+        for one in ("verdict", "distinct_states", "generated_states", "depth"):
+            assert getattr(found, one) == getattr(expected, one), (one, random)
+    assert taken
