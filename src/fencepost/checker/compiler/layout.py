@@ -91,14 +91,14 @@ class Layout:
             self._free[size].append((word, shift + size))
         return word, shift
 
-    def numbers(self, row: Array, slots: int) -> list[int]:
-        """The value numbers of one row, for the first ``slots`` slots of the current layout."""
+    def numbers(self, rows: Array, slots: int) -> list[list[int]]:
+        """The value numbers of rows, for the first ``slots`` slots of the current layout."""
         if self._parts[0] != (self.version, slots):
             places = self.places(slots)
             masks = (np.uint64(1) << place_bits(places).astype(np.uint64)) - np.uint64(1)
             self._parts = (self.version, slots), (place_word(places), place_shift(places).astype(np.uint64), masks)
         words, shifts, masks = self._parts[1]
-        found: list[int] = (row[words] >> shifts & masks).tolist()
+        found: list[list[int]] = (rows[:, words] >> shifts & masks).tolist()
         return found
 
     def places(self, slots: int) -> Array:

@@ -636,7 +636,11 @@ class Tables:
 
     def ids(self, row: Array) -> list[int]:
         """The value numbers of a state, slot by slot."""
-        return self.layout.numbers(row, len(self.store.slots))
+        return self.ids_of(row[np.newaxis])[0]
+
+    def ids_of(self, rows: Array) -> list[list[int]]:
+        """The value numbers of states, slot by slot."""
+        return self.layout.numbers(rows, len(self.store.slots))
 
     def successor(self, ids: Sequence[int], outcome: int) -> list[int]:
         """The value numbers after an outcome, slot by slot."""

@@ -366,9 +366,10 @@ class Embedded(Executor):
     def _ask_of_frontier(self, questions: Array) -> None:
         """Evaluate temporal predicates in Python, in states of the level just expanded."""
         workspace = self.workspace
-        for root, position in questions.tolist():
+        rows = workspace.tables.ids_of(workspace.old.cells[questions[:, 1]])
+        for (root, position), ids in zip(questions.tolist(), rows, strict=True):
             try:
-                workspace.tables.ask(root, workspace.tables.ids(workspace.old.cells[position]))
+                workspace.tables.ask(root, ids)
             except ProtocolRaised as error:
                 self.search.result.raised_at = self.search.found("raised", error.where, ~position)
                 raise

@@ -387,8 +387,9 @@ class Workspace:
                     raise SystemFailure(f"an action or a property {READ_OTHERWISE}", "checking")
                 break
             asked = time.monotonic()
-            for root, position, step in questions:
-                self._ask(root, position, step)
+            rows = self.tables.ids_of(self.new.cells[[position for _, position, _ in questions]])
+            for (root, position, step), ids in zip(questions, rows, strict=True):
+                self._ask(root, position, step, ids)
             self.fit()
             python += time.monotonic() - asked
             watch()
@@ -400,9 +401,9 @@ class Workspace:
         self.seconds["python"] += python
         self.seconds["complete"] += time.monotonic() - begin - python
 
-    def _ask(self, root: int, position: int, step: int) -> None:
+    def _ask(self, root: int, position: int, step: int, ids: list[int]) -> None:
         try:
-            self.tables.ask(root, self.tables.ids(self.new.cells[position]), step)
+            self.tables.ask(root, ids, step)
         except ProtocolRaised as error:
             self._raise(position, error)
 
