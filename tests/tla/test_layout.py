@@ -69,7 +69,7 @@ def test_a_specification_has_the_states_that_tlc_finds_however_it_is_laid_out(
     assert not result.violations and result.complete
 
 
-@pytest.mark.parametrize("calls", [10, 60, 400])
+@pytest.mark.parametrize("calls", [60, *(pytest.param(each, marks=pytest.mark.campaign) for each in (10, 400))])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_one_engine_had_evaluated_is_right_for_the_next(
     tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, name: str, calls: int

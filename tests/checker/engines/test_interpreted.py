@@ -212,7 +212,7 @@ def test_the_compiled_engine_goes_on_where_the_interpreted_one_ended(monkeypatch
     assert found.evaluations == whole.evaluations
 
 
-@pytest.mark.parametrize("calls", [5, 40])
+@pytest.mark.parametrize("calls", [40, pytest.param(5, marks=pytest.mark.campaign)])
 def test_what_it_had_evaluated_is_right_for_random_protocols(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": calls, "queued": 1 << 20, "orbits": 1 << 20})
     taken = 0
