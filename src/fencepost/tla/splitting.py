@@ -18,7 +18,7 @@ from fencepost.tla import ast, suppositions
 from fencepost.tla.compiler import Compiled, Compiler
 from fencepost.tla.facts import Call, Itself, called, parameters_of, unlabelled
 from fencepost.tla.runtime import truth
-from fencepost.tla.stored import StoredFunction, StoredSet
+from fencepost.tla.stored import StoredFunction, StoredSet, UpdatedSet
 from fencepost.tla.symbols import BuiltIn, Defined, Local, Scope, Substituted
 from fencepost.tla.values import EvaluationError, Reads, Set, SetValue, Value, apply, equal, member, members, set_of
 
@@ -147,11 +147,10 @@ class _Splitter:
                 yield from self._members(outer, others, _with(body, name, each))
             return
         get = self._getter(of)
-        stored = self._stored(get)
-        if stored is None:
+        known = self._known_members(get)
+        if known is None:
             yield from self._one(self._rest(get, SetValue.every, outer, bounds, body))
             return
-        known = [each for each, _ in stored.place.settled]
         for each in known:
             for rule in self._members(outer, others, _with(body, name, each)):
                 yield _within(get, each, rule)
@@ -188,12 +187,19 @@ class _Splitter:
             lambda value: inside(now, then, (*values, value))
         )
 
-    def _stored(self, get: Getter) -> StoredSet | None:
+    def _known_members(self, get: Getter) -> list[Value] | None:
+        """The values that are known to become members of a set that lies in the state, perhaps without some values.
+        None for another set.
+        """
         try:
             found = get(self._example, self._example)
         except (EvaluationError, AttributeError, Reads):
             return None
-        return found if isinstance(found, StoredSet) else None
+        if isinstance(found, StoredSet):
+            return [value for value, _ in found.place.settled]
+        if isinstance(found, UpdatedSet) and not found.added.items:
+            return [value for value, _ in found.base.place.settled if value not in found.removed]
+        return None
 
     # -- members ------------------------------------------------------------------------------------------------------
 
@@ -251,15 +257,14 @@ class _Splitter:
 
     def _subset(self, get: Getter, of: _Piece) -> Iterator[Rule]:
         right = self._getter(of)
-        stored = self._stored(get)
-        if stored is None:
+        known = self._known_members(get)
+        if known is None:
             yield from self._one(
                 lambda now, then: set_of(get(now, then), "\\subseteq").every(
                     lambda value: member(value, right(now, then))
                 )
             )
             return
-        known = [value for value, _ in stored.place.settled]
         for each in known:
             for rule in self._one(_contains(right, each)):
                 yield _within(get, each, rule)
@@ -331,7 +336,7 @@ def _within(get: Getter, value: Value, rule: Rule) -> Rule:
 
 
 def _without(of: SetValue, apart: frozenset[Value]) -> SetValue:
-    return of.without(apart) if isinstance(of, StoredSet) else of
+    return of.without(apart) if isinstance(of, StoredSet | UpdatedSet) else of
 
 
 def _applied(get: Getter, key: Value) -> Getter:

@@ -179,10 +179,23 @@ def key_of(part: Any) -> Any:
     if isinstance(part, FunctionType):
         cells = part.__closure__ or ()
         return (part.__code__, *(key_of(each.cell_contents) for each in cells), *map(key_of, part.__defaults__ or ()))
-    if part is None or isinstance(part, bool | int | str | ModelValue | Set | Interval | Sequence | Function):
+    if part is None or _is_read(part):
         return (type(part), part)
+    if isinstance(part, Sequence):
+        return (Sequence, *map(key_of, part.values))
+    if isinstance(part, Function):
+        return (Function, *((key_of(each), key_of(of)) for each, of in part.items()))
     unread = getattr(part, "unread", None)
     return Unknown() if unread is None else unread
+
+
+def _is_read(part: Any) -> bool:
+    """Whether no part of a value lies in a state, or is to be computed: to compare it reads nothing."""
+    if isinstance(part, Sequence):
+        return all(map(_is_read, part.values))
+    if isinstance(part, Function):
+        return all(map(_is_read, part.mapping.values()))
+    return isinstance(part, bool | int | str | ModelValue | Set | Interval)
 
 
 def _is_open(entry: _Entry) -> bool:
