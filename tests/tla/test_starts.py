@@ -12,7 +12,7 @@ from tla.layouts import EXAMPLES
 from fencepost import ProtocolRaised, check
 from fencepost.checker.engines.starts import combinations
 from fencepost.language.loading import configured
-from fencepost.semantics import Stepper, stepper
+from fencepost.semantics import LimitReached, Stepper, stepper
 from fencepost.tla.protocol import find
 
 SPECIFICATION = r"""---- MODULE Spec ----
@@ -164,6 +164,16 @@ def test_rows_of_combinations_are_in_the_order_of_their_ways(tmp_path: Path) -> 
     one = Stepper(model(tmp_path, INDUCTIVE, INDUCTIVELY.replace("INIT Inv", "INIT Types")))
     rows = [one.store.normal(row) for block in combinations(one) for row in block.tolist()]
     assert rows == [state.ids for state in one.initial_states()]
+
+
+@pytest.mark.usefixtures("many")
+def test_a_limit_ends_combinations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Stepper(model(tmp_path, INDUCTIVE, INDUCTIVELY))
+    blocks = combinations(one)
+    next(blocks)
+    monkeypatch.setattr(one.deadline, "_refuses", True)
+    with pytest.raises(LimitReached):
+        next(blocks)
 
 
 @pytest.mark.usefixtures("many")

@@ -145,10 +145,10 @@ def untold(seed: int) -> dict[str, int]:
         return lengths(check(model_of(Path(folder), formulas(40, seed)), engine="reference", keep_going=True))
 
 
-def told(folder: Path, seed: int, engine: str = "embedded") -> dict[str, int]:
-    """The same where they know what a step changes."""
+def told(folder: Path, seed: int, engine: str = "embedded", by: str = "embedded") -> dict[str, int]:
+    """The same where they know what a step changes. ``by``: the engine that answers."""
     found = check(model_of(folder, formulas(40, seed)), engine=engine, keep_going=True)
-    assert found.engine == ("interpreted" if engine == "auto" else engine)
+    assert found.engine == by
     return lengths(found)
 
 
@@ -168,6 +168,17 @@ def test_the_interpreted_engine_knows_it_too(
     plain = untold(1)
     fine(2_000)
     monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": 1 << 20, "queued": 1 << 20, "orbits": 1})
+    assert told(tmp_path, 1, engine="auto", by="interpreted") == plain
+
+
+@pytest.mark.parametrize("calls", [100, 400])
+def test_the_compiled_engine_takes_it_over(
+    tmp_path: Path, fine: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    plain = untold(1)
+    fine(20)
+    monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": calls, "queued": 1 << 20, "orbits": 1})
+    monkeypatch.setattr(Tla, "after_search", lambda self, model, stepper: model)
     assert told(tmp_path, 1, engine="auto") == plain
 
 

@@ -39,11 +39,11 @@ from fencepost.checker.compiler.encoding import (
 from fencepost.checker.compiler.layout import packed, unpacked
 from fencepost.checker.engines import simulate, walks
 from fencepost.checker.engines.interface import Exploration, Report
+from fencepost.checker.engines.kernel import QUESTIONS
 from fencepost.checker.engines.lanes import arena_for, lanes_for, walkers_for, work_for
 from fencepost.checker.engines.options import SimulationOptions
 from fencepost.checker.engines.resources import uncollected
 from fencepost.checker.engines.walks import LEAF_ROOM, Plan, Walkers
-from fencepost.checker.engines.workspace import QUESTIONS
 from fencepost.semantics import Stepper
 from fencepost.spark import loops, stages
 from fencepost.spark.cluster import TICK, Broadcast, Cluster, Job

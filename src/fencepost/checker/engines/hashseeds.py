@@ -121,8 +121,8 @@ def compare(
     request = _request(protocol, invariants)
     if request is None:
         return None
-    others = [_started(seed, request) for seed in SEEDS]
     stepper = Stepper(protocol, invariants, True, deadline)
+    others = [_started(seed, request) for seed in SEEDS]
     try:
         here = Sample(stepper).explore()
         if here.raised is not None:

@@ -96,6 +96,8 @@ PART_BITS, BUCKET_BITS = 13, 9
 PART_HEADS, BUCKET_HEADS = (1 << PART_BITS) + 1, (1 << BUCKET_BITS) + 1
 PARK_LIMIT = 512
 """Parked states of one worker at which a level pauses, so that the driver completes them."""
+QUESTIONS = 4096
+"""Evaluations that are asked of Python before states are looked at again."""
 
 
 class Arena(NamedTuple):

@@ -32,14 +32,14 @@ from fencepost.checker.engines import walks
 from fencepost.checker.engines.announcing import announced, compiling
 from fencepost.checker.engines.conclusion import without_states
 from fencepost.checker.engines.interface import Exploration, Found, Progress, Report, Walks
-from fencepost.checker.engines.kernel import Work
+from fencepost.checker.engines.kernel import QUESTIONS, Work
 from fencepost.checker.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
 from fencepost.checker.engines.options import SimulationOptions
 from fencepost.checker.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
 from fencepost.checker.engines.search import TICK, end_recorded
 from fencepost.checker.engines.walks import Plan, Temporal, Walkers
 from fencepost.checker.engines.witnesses import reported_as, sought
-from fencepost.checker.engines.workspace import QUESTIONS, awaited
+from fencepost.checker.engines.workspace import awaited
 from fencepost.checker.liveness.graph import Terms
 from fencepost.errors import NOT_REPLAYED, ProtocolRaised, SystemFailure
 from fencepost.language.declarations import TEMPORAL

@@ -17,12 +17,13 @@ BLOCK_ROWS = 1 << 16
 
 def combinations(stepper: Stepper) -> Iterator[Array]:
     """The combinations of values for initial states, in the order of their choices, as value numbers (one row a state,
-    one column a slot), some rows at a time.
+    one column a slot), some rows at a time. Raises :class:`fencepost.semantics.LimitReached` at a limit.
     """
     groups = stepper.factors()
     factors = [_columns(group) for group in groups]
     total, width = prod(map(len, groups)), len(stepper.store.slots)
     for begin in range(0, total, BLOCK_ROWS):
+        stepper.deadline.check()
         left = np.arange(begin, min(begin + BLOCK_ROWS, total))
         rows = np.zeros((len(left), width), np.int64)
         for slots, numbers in reversed(factors):

@@ -22,7 +22,7 @@ from fencepost.checker.compiler.profile import profile
 from fencepost.checker.compiler.tables import Tables
 from fencepost.checker.engines import kernel
 from fencepost.checker.engines.interface import Found
-from fencepost.checker.engines.kernel import Arena, Levels, Work
+from fencepost.checker.engines.kernel import QUESTIONS, Arena, Levels, Work
 from fencepost.checker.engines.recording import truths_of
 from fencepost.checker.engines.resources import memory_limit, physical_memory
 from fencepost.checker.engines.search import TICK, Raised, Search, StatePath, Step, Tally
@@ -43,8 +43,6 @@ When that room is used up, both levels have to be copied.
 ROOM = 1 << 26
 """The most candidates of a worker for one owner in one round."""
 FIRST_CAPACITY = 1 << 20
-QUESTIONS = 4096
-"""Evaluations that are asked of Python before parked states are tried again."""
 NO_ORDER: tuple[Array, Array] = (np.zeros(0, np.int64), np.zeros(0, np.uint64))
 
 
