@@ -18,12 +18,12 @@ import socket
 import stat
 import struct
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 from fencepost.behaviours.path import Move
+from fencepost.checker.engines.resources import forked
 from fencepost.errors import SystemFailure
 from fencepost.explorer.session import Node, Session
 
@@ -171,14 +171,10 @@ class Copy(dict[int, Node]):
 
 
 def _forked() -> int:
-    with warnings.catch_warnings():
-        # Python warns about forking a process with threads: the copy may wait for a lock that one of them holds. The
-        # threads here run only Python and code that Python compiles, and Python resets its own locks in the copy.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        try:
-            return os.fork()
-        except OSError as error:
-            raise SystemFailure(f"no process can be started: {error.strerror}") from None
+    try:
+        return forked()
+    except OSError as error:
+        raise SystemFailure(f"no process can be started: {error.strerror}") from None
 
 
 def _release_sockets(keep: int) -> None:

@@ -7,7 +7,7 @@ outcomes. Where an earlier evaluation recorded some of the combinations, only th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
@@ -87,6 +87,38 @@ class Recorded(Protocol):
         """Choices, by number, that no way recorded so far begins with: the first after these. None if there are
         none.
         """
+
+
+def packed(branch: Branch) -> tuple[Any, ...]:
+    """A tree as tuples, for another process. What only people are shown of an outcome is left out."""
+    reads = []
+    while isinstance(branch, Read):
+        reads.append((branch.slot, branch.value))
+        branch = branch.then
+    if isinstance(branch, Leaf):
+        return reads, [(each.choices, each.writes) for each in branch.outcomes]
+    if isinstance(branch, Fork):
+        return reads, [packed(each) for each in branch.branches], branch.branch_of
+    return reads, {option: packed(each) for option, each in branch.branches.items()}, branch.options
+
+
+def unpacked(tree: tuple[Any, ...], numbers: Mapping[tuple[int, int], int]) -> Branch:
+    """The tree that was packed. ``numbers``: those of its values that have another number here, by slot and number."""
+    reads, end, *rest = tree
+    branch: Branch
+    if not rest:
+        branch = Leaf([Outcome(choices, (), _numbered(writes, numbers)) for choices, writes in end])
+    elif isinstance(end, list):
+        branch = Fork([unpacked(each, numbers) for each in end], rest[0])
+    else:
+        branch = Rest(rest[0], {option: unpacked(each, numbers) for option, each in end.items()})
+    for slot, value in reversed(reads):
+        branch = Read(slot, value, branch)
+    return branch
+
+
+def _numbered(writes: dict[int, tuple[int, int]], numbers: Mapping[tuple[int, int], int]) -> dict[int, tuple[int, int]]:
+    return {slot: (old, numbers.get((slot, new), new)) for slot, (old, new) in writes.items()}
 
 
 def outcome_of(path: Path, ids: Sequence[int]) -> Outcome:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from fencepost.checker.compiler.arrays import Array, Compiled, Growing
+from fencepost.checker.compiler.tables import Question
 from fencepost.checker.engines.kernel import Arena
 from fencepost.checker.engines.recording import list_truths, steps_of, truths_of
 from fencepost.checker.engines.workspace import Workspace
@@ -198,7 +199,7 @@ class FileRecording:
         def ask(questions: Array) -> None:
             for root, position in questions.tolist():
                 try:
-                    workspace.tables.ask(root, workspace.tables.ids(cells[position]))
+                    workspace.tables.ask(Question(root, workspace.tables.ids(cells[position])))
                 except ProtocolRaised as error:
                     at = (int(lows[position]), int(highs[position]))
                     search.result.raised_at = search.found("raised", error.where, at)

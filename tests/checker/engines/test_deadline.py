@@ -316,7 +316,7 @@ def test_limits_are_looked_at_while_tables_are_built(monkeypatch: pytest.MonkeyP
     built = tables.Tables(stepper)
     row = stepper.initial_states()[0].ids
     for root in stepper.of_kind("action"):
-        built.record(root.index, stepper.evaluate(root, row), row)
+        built.record(tables.Question(root.index, row), stepper.evaluate(root, row))
     with stepper.deadline.limits(lambda: "the limit"):
         until(lambda: stepper.deadline.reached, "the limit")
         time.sleep(2 * deadline.LOOK)

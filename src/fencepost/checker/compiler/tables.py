@@ -8,7 +8,7 @@ choices, so that a path can be reported afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -36,6 +36,16 @@ MANY_LATE = 100
 
 STATES_PER_EVALUATION = 1_000
 """About how many states are explored in the time of one evaluation."""
+
+
+class Question(NamedTuple):
+    """What a root comes to in a state, or for the step ``step`` (an outcome) out of it. ``ids``: the value numbers of
+    the state, slot by slot.
+    """
+
+    root: int
+    ids: Sequence[int]
+    step: int = encoding.NO_STEP
 
 
 class _Column:
@@ -177,7 +187,7 @@ class Tables:
     def _take_over(self) -> None:
         """Record what another engine has had evaluated."""
         for each in self.stepper.take_kept():
-            self.record(each.root, each.tree, each.ids, each.after)
+            self._record(each.root, each.tree, each.ids, each.after)
         self.fit()
 
     def recall(self, outcomes: Sequence[tuple[int, Sequence[int]]]) -> None:
@@ -189,11 +199,8 @@ class Tables:
             self.outcome_root[self.outcomes - 1] = root
         self.spread_outcomes = self.outcomes
 
-    def record(self, root: int, branch: Branch, ids: Sequence[int], after: Sequence[int] | None = None) -> None:
-        """Add Python's recorded evaluation of a root in one state (for a step property, one step) to its master trie.
-
-        Call :meth:`spread` before the tables are used: it works out the consequences for the outcomes of other roots.
-        """
+    def _record(self, root: int, branch: Branch, ids: Sequence[int], after: Sequence[int] | None) -> None:
+        """Add the evaluation of a root in one state (for a step property, one step) to its master trie."""
         self.evaluations_by_root[root] += 1
         self._grow()
         read: set[int] = set()
@@ -620,15 +627,29 @@ class Tables:
         """The current places of all slots."""
         return self.layout.places(len(self.store.slots))
 
-    def ask(self, root: int, ids: Sequence[int], step: int = encoding.NO_STEP) -> None:
-        """Have the author's Python evaluate a root in a state, or for the step ``step`` (an outcome) out of it, and
-        record the path. Raises :class:`fencepost.ProtocolRaised`.
+    def ask(self, question: Question) -> None:
+        """Have the author's Python answer a question, and record the answer. Raises
+        :class:`fencepost.ProtocolRaised`.
         """
+        self.record(question, self.evaluated(question))
+
+    def evaluated(self, question: Question) -> Branch:
+        """The answer of the author's Python to a question, without the ways through choices that are recorded. Raises
+        :class:`fencepost.ProtocolRaised`.
+        """
+        root, ids, step = question
         after = self.successor(ids, step) if step >= 0 else None
         change = int(self.change[step]) if self.knows_change[root] else None
         self._grow()
         recorded = _Recorded(self, root, ids) if root in self.forks and not self.stepper.checking else None
-        self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change, recorded), ids, after)
+        return self.stepper.evaluate(self.stepper.roots[root], ids, after, change, recorded)
+
+    def record(self, question: Question, tree: Branch) -> None:
+        """Record the answer to a question. Call :meth:`spread` before the tables are used: it works out the
+        consequences for the outcomes of other roots.
+        """
+        root, ids, step = question
+        self._record(root, tree, ids, self.successor(ids, step) if step >= 0 else None)
 
     def rows(self, states: Sequence[Sequence[int]] | Array) -> Array:
         """States, as value numbers slot by slot, packed into rows."""

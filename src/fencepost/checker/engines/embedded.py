@@ -20,6 +20,7 @@ from fencepost.checker.compiler.arrays import Array, Compiled, Growing
 from fencepost.checker.compiler.layout import unpacked
 from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.profile import exploding
+from fencepost.checker.compiler.tables import Question
 from fencepost.checker.engines import conclusion, kernel
 from fencepost.checker.engines.announcing import announced, compiling
 from fencepost.checker.engines.audit import audit
@@ -42,7 +43,7 @@ from fencepost.checker.engines.resources import uncollected
 from fencepost.checker.engines.search import SAMPLE, Evidence, Executor, Level, Search, StatePath, Tally
 from fencepost.checker.engines.workspace import ROOM, Workspace, awaited
 from fencepost.checker.liveness.graph import Recording
-from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.errors import SystemFailure
 from fencepost.language.seam import language_of
 from fencepost.semantics import Stepper
 
@@ -367,12 +368,12 @@ class Embedded(Executor):
         """Evaluate temporal predicates in Python, in states of the level just expanded."""
         workspace = self.workspace
         rows = workspace.tables.ids_of(workspace.old.cells[questions[:, 1]])
-        for (root, position), ids in zip(questions.tolist(), rows, strict=True):
-            try:
-                workspace.tables.ask(root, ids)
-            except ProtocolRaised as error:
+        in_states = [Question(root, ids) for root, ids in zip(questions[:, 0].tolist(), rows, strict=True)]
+        raised = list(workspace.evaluators.ask(in_states))
+        for position, error in zip(questions[:, 1].tolist(), raised, strict=True):
+            if error is not None:
                 self.search.result.raised_at = self.search.found("raised", error.where, ~position)
-                raise
+                raise error
         workspace.fit()
         workspace.compiled = workspace.tables.compiled()
 

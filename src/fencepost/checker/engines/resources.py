@@ -1,10 +1,11 @@
-"""The cores and memory that this process may use, and the memory that it occupies."""
+"""The cores and memory that this process may use, the memory that it occupies, and copies of it."""
 
 from __future__ import annotations
 
 import gc
 import os
 import resource
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -44,6 +45,18 @@ def limit_reached(deadline: Deadline, timeout: float | None, memory: int | None)
     if memory is not None and resident_memory() >= memory:
         return f"the memory limit of {memory:,} bytes"
     return None
+
+
+def forked() -> int:
+    """Fork this process. Returns 0 in the copy, where only this thread runs, and the copy's number here.
+
+    Raises OSError if no process can be started.
+    """
+    with warnings.catch_warnings():
+        # Python warns about forking a process with threads: the copy may wait for a lock that one of them holds. The
+        # threads here run only Python and code that Python compiles, and Python resets its own locks in the copy.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def resident_memory() -> int:

@@ -27,7 +27,7 @@ from fencepost.checker.compiler.arrays import Array
 from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.native import move_fields
 from fencepost.checker.compiler.profile import exploding, profile
-from fencepost.checker.compiler.tables import Tables
+from fencepost.checker.compiler.tables import Question, Tables
 from fencepost.checker.engines import walks
 from fencepost.checker.engines.announcing import announced, compiling
 from fencepost.checker.engines.conclusion import without_states
@@ -145,7 +145,7 @@ class Simulation:
         self.control = np.zeros(encoding.CONTROLS, np.int64)
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled = self.tables.compiled()
-        self.questions: list[tuple[int, list[int], int]] = []
+        self.questions: list[Question] = []
         self.raised: tuple[int, int] | None = None
 
     def close(self) -> None:
@@ -340,7 +340,7 @@ class Simulation:
             while self.questions:
                 # If it raises, the walks that need the answer stay parked until no other questions are left.
                 with contextlib.suppress(ProtocolRaised):
-                    self.tables.ask(*self.questions[-1])
+                    self.tables.ask(self.questions[-1])
                 self.questions.pop()
                 self.watch()
                 if self.result.limit is not None and not patient:
@@ -352,7 +352,9 @@ class Simulation:
                 n = walks.complete_walks(
                     self.compiled, self.tables.growing(), self.arena, work, walkers, self.plan, self.control, asks
                 )
-                self.questions += [(int(r), self.tables.ids(self.arena.cells[p]), int(s)) for r, p, s in asks[:n]]
+                self.questions += [
+                    Question(int(r), self.tables.ids(self.arena.cells[p]), int(s)) for r, p, s in asks[:n]
+                ]
             if not self.questions:
                 break
         for work, walkers in groups:

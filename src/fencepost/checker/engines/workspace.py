@@ -19,8 +19,9 @@ from fencepost.checker.compiler.arrays import Array, Compiled, Growing
 from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.native import STACK_WORDS, move_fields
 from fencepost.checker.compiler.profile import profile
-from fencepost.checker.compiler.tables import Tables
+from fencepost.checker.compiler.tables import Question, Tables
 from fencepost.checker.engines import kernel
+from fencepost.checker.engines.evaluators import Evaluators
 from fencepost.checker.engines.interface import Found
 from fencepost.checker.engines.kernel import QUESTIONS, Arena, Levels, Work
 from fencepost.checker.engines.recording import truths_of
@@ -89,6 +90,7 @@ class Workspace:
         self.labels = [canonical.scratch() if labelled else None for _ in range(self.workers)]
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled: Compiled = self.tables.compiled()
+        self.evaluators = Evaluators(self.tables, self.workers)
         self.starts = Starts(self.stepper.store)
         """The initial states up to symmetry, in the order of their numbers."""
         self.failed = [0] * self.workers
@@ -259,8 +261,9 @@ class Workspace:
             return self.tables.compiled(), self.tables.growing(), arena
 
         def ask(questions: Array) -> None:
-            for root, position in questions.tolist():
-                self.tables.ask(root, rows[position].tolist())
+            asked = [Question(root, rows[position].tolist()) for root, position in questions.tolist()]
+            for error in [each for each in self.evaluators.ask(asked) if each is not None]:
+                raise error
 
         if not conditions:
             self.fit()
@@ -386,8 +389,10 @@ class Workspace:
                 break
             asked = time.monotonic()
             rows = self.tables.ids_of(self.new.cells[[position for _, position, _ in questions]])
-            for (root, position, step), ids in zip(questions, rows, strict=True):
-                self._ask(root, position, step, ids)
+            in_states = [Question(root, ids, step) for (root, _, step), ids in zip(questions, rows, strict=True)]
+            for (_, position, _), error in zip(questions, self.evaluators.ask(in_states), strict=True):
+                if error is not None:
+                    self._raise(position, error)
             self.fit()
             python += time.monotonic() - asked
             watch()
@@ -398,12 +403,6 @@ class Workspace:
         self.compiled = self.tables.compiled()
         self.seconds["python"] += python
         self.seconds["complete"] += time.monotonic() - begin - python
-
-    def _ask(self, root: int, position: int, step: int, ids: list[int]) -> None:
-        try:
-            self.tables.ask(root, ids, step)
-        except ProtocolRaised as error:
-            self._raise(position, error)
 
     def _raise(self, position: int, error: ProtocolRaised) -> None:
         fingerprint = int(self.new.fp[position])

@@ -1,0 +1,225 @@
+"""Evaluations in several processes: whatever these do, the answers are those of one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaigns import campaign_if
+from checker.engines.compare import by_embedded, by_reference, disagreement
+from checker.engines.random_protocols import seeded
+from tla.layouts import ALL
+from tla.test_layout import counts, model_of
+
+import fencepost
+from fencepost import Protocol, action, always, constant, invariant, one_of, require, state, temporal
+from fencepost.checker.compiler import tables
+from fencepost.checker.engines import evaluators
+from fencepost.semantics import Branch, trees
+from fencepost.tla import layout
+
+HERE = os.getpid()
+
+
+class Received:
+    """Counts the trees that helpers send."""
+
+    def __init__(self) -> None:
+        self.trees = 0
+
+    def unpacked(self, tree: tuple[Any, ...], numbers: Any) -> Branch:
+        self.trees += 1
+        return trees.unpacked(tree, numbers)
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> Received:
+    """Has helpers take part in every round of two questions or more. Here, no chunk is answered before it must be."""
+    found = Received()
+    monkeypatch.setattr(evaluators, "FEW", 1)
+    monkeypatch.setattr(evaluators, "FORKING", -1.0)
+    monkeypatch.setattr(evaluators, "COPYING", 0.0)
+    monkeypatch.setattr(evaluators, "unpacked", found.unpacked)
+    return found
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves all chunks to the helpers."""
+    take = evaluators.Round._take
+    monkeypatch.setattr(evaluators.Round, "_take", lambda self: None if os.getpid() == HERE else take(self))
+
+
+def is_childless() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+class Grid(Protocol):
+    """A step reads and writes whole cells, so that each state has evaluations and values of its own."""
+
+    size: int = constant(12)
+    x: tuple[int, str] = state((0, "x"))
+    y: tuple[int, str] = state((0, "y"))
+
+    @action
+    def right(self) -> None:
+        require(self.x[0] < self.size)
+        self.x = self.x[0] + one_of((1, 2)), str(self.y[0])
+
+    @action
+    def up(self) -> None:
+        require(self.y[0] < self.size)
+        self.y = self.y[0] + 1, self.x[1]
+
+    @invariant
+    def inside(self) -> bool:
+        return self.x[0] + self.y[0] < 3 * self.size
+
+    @temporal
+    def stays(self) -> Any:
+        return always(lambda p: p.x[0] >= 0)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_answers_are_those_of_one_process(received: Received, idle: None, workers: int) -> None:
+    alone = by_embedded(Grid(), workers=1)
+    assert not received.trees
+    assert disagreement(alone, by_embedded(Grid(), workers=workers)) is None
+    assert received.trees > 500
+    assert is_childless()
+
+
+def test_answers_are_recorded_in_the_order_of_the_questions(
+    received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Outcomes get their numbers in this order, so it may not depend on which process is faster.
+    record = tables.Tables.record
+    orders: list[list[tuple[int, int]]] = []
+
+    def noted(self: tables.Tables, question: tables.Question, tree: Branch) -> None:
+        orders[-1].append((question.root, question.step))
+        record(self, question, tree)
+
+    monkeypatch.setattr(tables.Tables, "record", noted)
+    for busy in (0.0, 0.002, 0.01):
+        orders.append([])
+        by_embedded(misbehaving(lambda seconds=busy: time.sleep(seconds))(), workers=2)
+    assert len(orders[0]) > 500
+    assert orders[0] == orders[1] == orders[2]
+
+
+@pytest.mark.parametrize("part", campaign_if(bool, range(5)))
+def test_random_protocols_have_the_states_of_the_plain_explorer(received: Received, part: int) -> None:
+    for seed in range(part * 20, part * 20 + 20):
+        options = {"keep_going": True, "max_depth": 7, "bits": (64, 128)[seed % 2]}
+        expected = by_reference(seeded(30_000 + seed).build(), **options)
+        assert disagreement(expected, by_embedded(seeded(30_000 + seed).build(), workers=2, **options)) is None
+    assert received.trees > 100
+
+
+@pytest.mark.parametrize("most", [20, 2_000])
+@pytest.mark.parametrize("name", campaign_if(lambda name: name not in ("messages", "bag", "mixed"), sorted(ALL)))
+def test_universes_that_grow_end_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, received: Received, name: str, most: int
+) -> None:
+    monkeypatch.setattr(layout, "FIRST_LOOK", most)
+    monkeypatch.setattr(layout, "NEAR", max(2, most // 20))
+    monkeypatch.setattr(layout, "FEW", 0)
+    result = fencepost.check(model_of(tmp_path, ALL[name]), engine="embedded", workers=2)
+    assert counts(result) == ALL[name].counts
+    assert received.trees
+
+
+def test_an_evaluation_that_raises_does_so_here(received: Received, idle: None) -> None:
+    class Raises(Grid):
+        @action
+        def leave(self) -> None:
+            require(self.x[0] == self.y[0] == 7)
+            raise ValueError("left")
+
+    alone = by_embedded(Raises(), workers=1)
+    assert "left" in alone["raised"][0]
+    assert disagreement(alone, by_embedded(Raises(), workers=2)) is None
+
+
+def test_values_that_cannot_be_sent_are_made_here(received: Received, idle: None) -> None:
+    Local = Enum("Local", [f"at_{number}" for number in range(1, 32)])
+
+    class Grows(Protocol):
+        x: Any = state(Local(1))
+        y: Any = state(Local(1))
+
+        @action
+        def right(self) -> None:
+            require(self.x.value < 31)
+            self.x = Local(self.x.value + 1)
+
+        @action
+        def up(self) -> None:
+            require(self.y.value < self.x.value)
+            self.y = Local(self.y.value + 1)
+
+    alone = by_embedded(Grows(), workers=1)
+    assert disagreement(alone, by_embedded(Grows(), workers=2)) is None
+    assert alone["distinct"] == 31 * 32 // 2
+
+
+def misbehaving(misbehave: Callable[[], object]) -> type[Grid]:
+    """The grid, where an evaluation in a helper does something else in some states."""
+
+    class Misbehaves(Grid):
+        @invariant
+        def is_well(self) -> bool:
+            if self.x[0] * self.y[0] == 12 and os.getpid() != HERE:
+                misbehave()
+            return True
+
+    return Misbehaves
+
+
+def test_what_a_helper_that_ends_has_left_open_is_answered_here(received: Received, idle: None) -> None:
+    kind = misbehaving(lambda: os._exit(1))
+    assert disagreement(by_embedded(kind(), workers=1), by_embedded(kind(), workers=2)) is None
+    assert received.trees and is_childless()
+
+
+def test_what_a_helper_does_not_answer_in_time_is_answered_here(
+    received: Received, idle: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluators, "PATIENCE", 0.05)
+    monkeypatch.setattr(evaluators, "SLOWER", 0)
+    kind = misbehaving(lambda: time.sleep(1_000))
+    assert disagreement(by_embedded(kind(), workers=1), by_embedded(kind(), workers=2)) is None
+    assert received.trees and is_childless()
+
+
+def test_a_limit_ends_a_round(received: Received, idle: None) -> None:
+    began = time.monotonic()
+    found = by_embedded(misbehaving(lambda: time.sleep(1_000))(), workers=2, timeout=1.0)
+    assert found["limit"] == "the time limit of 1 seconds"
+    assert time.monotonic() - began < 60 and is_childless()
+
+
+def test_checking_mode_has_no_helpers(received: Received, idle: None) -> None:
+    assert fencepost.check(Grid(size=3), engine="embedded", workers=2, checking=True).complete
+    assert not received.trees
+
+
+def test_where_no_process_can_be_started_all_is_answered_here(
+    received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(evaluators, "forked", refuse)
+    assert disagreement(by_embedded(Grid(), workers=1), by_embedded(Grid(), workers=2)) is None
+    assert not received.trees
