@@ -282,7 +282,7 @@ def _declarations(setup: Setup) -> list[TlaDeclared]:
     compiler = setup.compiler
     found = _initial(setup)
     found += _actions(setup)
-    found += [_invariant(compiler, each) for each in setup.invariants]
+    found += [_judged(compiler, "invariant", each) for each in setup.invariants]
     found += [_judged(compiler, "constraint", each) for each in setup.constraints]
     found += [_step(compiler, each) for each in setup.action_constraints]
     found += [part for each in setup.properties for part in _property(setup, each)]
@@ -447,18 +447,8 @@ def _is_one_of(actions: frozenset[tuple[str, tuple[Held, ...]]], name: str, para
     return (name, tuple(parameters.values())) in actions
 
 
-def _invariant(compiler: ActionCompiler, formula: Formula) -> TlaDeclared:
-    return Conjuncts("invariant", formula.name, [formula], f"invariant {formula.name}", compiler)
-
-
 def _judged(compiler: ActionCompiler, kind: str, formula: Formula) -> TlaDeclared:
-    holds = compiler.expression(formula.node, formula.scope)
-
-    def function(bound: Bound) -> bool:
-        with explained(f"while evaluating {kind} {formula.name}"):
-            return truth(holds(bound.reader, None), formula)
-
-    return TlaDeclared(kind, formula.name, function, formula.at, formula.comment)
+    return Conjuncts(kind, formula.name, [formula], f"{kind} {formula.name}", compiler)
 
 
 def _step(compiler: ActionCompiler, formula: Formula) -> TlaDeclared:
