@@ -151,6 +151,29 @@ def test_parts_make_evaluations_rare(tmp_path: Path, name: str, times: int) -> N
     assert found.evaluations * times < plain.evaluations
 
 
+COUNTERS = Example(
+    r"""---- MODULE Spec ----
+EXTENDS Naturals
+VARIABLE c
+Init == c = [i \in 1..3 |-> 0]
+Next == \E i \in 1..3 : c' = [c EXCEPT ![i] = @ + 1]
+Twice == [n \in 0..9 |-> 2 * n]
+Few == (\A i \in 1..3 : c[i] <= 9) /\ \A i \in 1..3 : Twice[c[i]] < 20
+====
+""",
+    "INIT Init\nNEXT Next\nCONSTRAINT Few\nCHECK_DEADLOCK FALSE\n",
+    (1_000, 3_001, 28),
+)
+
+
+@pytest.mark.parametrize("engine", ["auto", "embedded", "reference"])
+def test_a_constraint_is_taken_apart_and_its_first_conjunct_guards_the_others(tmp_path: Path, engine: str) -> None:
+    # Twice[10] has no value.
+    found = check(model_of(tmp_path, COUNTERS), engine=engine)
+    assert counts(found) == COUNTERS.counts and found.complete
+    assert (found.evaluations < 500) is (engine != "reference")
+
+
 @pytest.mark.parametrize("most", [20, 2_000])
 @pytest.mark.parametrize("options", [{"engine": "auto"}, {"engine": "embedded", "workers": 2}])
 def test_a_violation_is_found_at_the_same_depth(
