@@ -20,7 +20,7 @@ from fencepost.language.context import FROM_HERE, UNSET, Sieve, Slot, Universe
 from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model, language_of
 from fencepost.semantics import Deadline, Stepper, state, stepper
-from fencepost.tla import layout, protocol, sets, suppositions, values
+from fencepost.tla import compiler, layout, protocol, runtime, sets, suppositions, values
 from fencepost.tla.held import Held
 from fencepost.tla.language import Tla
 from fencepost.tla.library import tlc
@@ -209,6 +209,64 @@ Next == Send \/ Look \/ Seen
     example = Example(text, "INIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n", (0, 0, 0))
     plain = check(model_of(tmp_path, example), engine="reference")
     assert counts(check(model_of(tmp_path, example), engine=engine)) == counts(plain)
+
+
+@pytest.mark.parametrize("engine", ["auto", "embedded"])
+def test_members_are_not_sorted_out_by_what_a_definition_was_in_one_state(
+    tmp_path: Path, looks: Callable[[int], None], engine: str
+) -> None:
+    # Positive is evaluated once in a state, before it is asked whether candidates matter in every state.
+    looks(60)
+    text = r"""---- MODULE Spec ----
+EXTENDS Naturals, FiniteSets
+VARIABLES a, b, c
+Positive == {x \in a : x > 0}
+Init == a = {} /\ b = {} /\ c = 0
+Grow == \E n \in 0..3 : a' = a \cup {n} /\ UNCHANGED <<b, c>>
+Offer == \E n \in 0..3 : b' = b \cup {n} /\ UNCHANGED <<a, c>>
+Take == /\ Cardinality(Positive) < 3
+        /\ \E y \in b : y \in Positive /\ c' = y /\ UNCHANGED <<a, b>>
+Next == Grow \/ Offer \/ Take
+====
+"""
+    example = Example(text, "INIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n", (0, 0, 0))
+    plain = check(model_of(tmp_path, example), engine="reference")
+    assert counts(check(model_of(tmp_path, example), engine=engine)) == counts(plain)
+
+
+def test_what_stands_for_a_variable_of_an_instance_is_worked_out_once_in_each_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Inner.tla").write_text(
+        """---- MODULE Inner ----
+EXTENDS Naturals
+VARIABLE t
+Next == \\E n \\in 1..3 : t[n] = 0 /\\ t' = [t EXCEPT ![n] = 1]
+Spec == (\\A n \\in 1..3 : t[n] = 0) /\\ [][Next]_t
+====
+""".replace("\\\\", "\\")
+    )
+    text = r"""---- MODULE Spec ----
+EXTENDS Naturals
+VARIABLE f
+I == INSTANCE Inner WITH t <- [n \in 1..3 |-> IF f[n] = "on" THEN 1 ELSE 0]
+Init == f = [n \in 1..3 |-> "off"]
+Next == \E n \in 1..3 : f[n] = "off" /\ f' = [f EXCEPT ![n] = "on"]
+Spec == Init /\ [][Next]_f
+Refines == I!Spec
+====
+"""
+    functional, numbers = runtime.functional, []
+    example = Example(text, "SPECIFICATION Spec\nPROPERTY Refines\nCHECK_DEADLOCK FALSE\n", (8, 13, 4))
+    for keeps in (True, False):
+        worked: list[int] = []
+        monkeypatch.setitem(compiler._RUNTIME, "functional", lambda *of, into=worked: into.append(0) or functional(*of))
+        if not keeps:
+            monkeypatch.setattr(compiler.Compiler, "kept", lambda self, symbol: None)
+        result = check(model_of(tmp_path, example), engine="reference")
+        assert counts(result) == example.counts and not result.violations
+        numbers.append(len(worked))
+    assert 2 * numbers[0] < numbers[1]
 
 
 @pytest.mark.parametrize("most", [60, 200])

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from fencepost.language.values import ModelValue
 from fencepost.tla import ast, facts, library, python, runtime, sets, suppositions, values
 from fencepost.tla.errors import SpecificationError
-from fencepost.tla.facts import AT, Analysis, Call, Itself, called, let_values, parameters_of, unlabelled
+from fencepost.tla.facts import AT, Analysis, Call, Facts, Itself, called, let_values, parameters_of, unlabelled
 from fencepost.tla.python import call, constant, function, name, tuple_of
 from fencepost.tla.stored import same
 from fencepost.tla.symbols import BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
@@ -168,6 +168,25 @@ class Once:
         return self._known[0]
 
 
+class Kept:
+    """A definition without parameters that reads one state, with its value in the state that is read at the moment."""
+
+    def __init__(self, rule: Callable[[Any, Any], Value]) -> None:
+        self._rule = rule
+
+    def __call__(self, now: Any, then: Any) -> Value:
+        kept = getattr(now, "kept", None)
+        if kept is None:
+            return self._rule(now, then)
+        if self in kept:
+            suppositions.reads()
+            return kept[self]
+        value = self._rule(now, then)
+        if suppositions.is_read(value):
+            kept[self] = value
+        return value
+
+
 class Remembered:
     """A definition that reads no state, with its values for up to :data:`MOST_REMEMBERED` different arguments. It is
     evaluated each time for arguments that read the state when they are compared.
@@ -241,6 +260,7 @@ class Compiler:
         self._files: list[str] = []
         self._waiting: list[_Unit] = []
         self._titles: dict[Any, str] = {}
+        self._kept: dict[Substituted, str | None] = {}
         self._constants: dict[Any, py.expr] = {}
         self._plain: dict[Any, bool] = {}
         self._truths: dict[Any, bool] = {}
@@ -298,13 +318,37 @@ class Compiler:
         if key not in self._titles:
             write = self._in_frame(symbol, captured, lambda writer, frame: writer.of_definition(symbol, frame))
             title = self.unit(symbol.name, symbol.place, self._parameters(symbol, captured), write)
-            self._titles[key] = self._remembered(title) if self._is_worth_remembering(symbol) else title
+            if self._is_worth_remembering(symbol):
+                title = self._wrapped(title, "remembered", Remembered)
+            elif not captured and self._is_worth_keeping(symbol):
+                title = self._wrapped(title, "kept", Kept)
+            self._titles[key] = title
         return self._titles[key]
 
-    def _remembered(self, title: str) -> str:
-        known = self.fresh("remembered")
-        self.globals[known] = Remembered(lambda now, then, *arguments: self._function(title)(now, then, *arguments))
+    def _wrapped(self, title: str, text: str, wrapper: Callable[[Callable[..., Value]], Callable[..., Value]]) -> str:
+        known = self.fresh(text)
+        self.globals[known] = wrapper(lambda now, then, *arguments: self._function(title)(now, then, *arguments))
         return known
+
+    def _is_worth_keeping(self, symbol: Defined) -> bool:
+        """Whether the value of a definition depends on one state alone, and takes long."""
+        is_value = not parameters_of(symbol) and isinstance(symbol.body, ast.Expression)
+        return is_value and self._takes_long(symbol.body, self.analysis.definition(symbol))
+
+    def _takes_long(self, node: ast.Expression | ast.Function, found: Facts) -> bool:
+        is_of_state = not (found.is_constant or found.reads_next or found.is_impure)
+        return is_of_state and _has_loop(node, (*_LOOPS, ast.FunctionOf))
+
+    def kept(self, symbol: Substituted) -> str | None:
+        """The global of what stands for a variable of an instance, if it is worth keeping."""
+        if symbol not in self._kept:
+            found = self.analysis.of(symbol.value, symbol.scope)
+            self._kept[symbol] = None
+            if not found.used and self._takes_long(symbol.value, found):
+                frame = Frame(symbol.scope, {})
+                title = self.unit(symbol.name, symbol.value.place, (), lambda writer: writer.body(symbol.value, frame))
+                self._kept[symbol] = self._wrapped(title, "kept", Kept)
+        return self._kept[symbol]
 
     def _is_worth_remembering(self, symbol: Defined) -> bool:
         """Whether the values of a definition depend on those of its parameters alone, and take long."""
@@ -528,9 +572,9 @@ _SIMPLE = (Itself, ast.Name, ast.Qualified, ast.Number, ast.String, ast.Decimal,
 _LOOPS = (ast.Quantified, ast.Filter, ast.Collect, ast.Choose)
 
 
-def _has_loop(node: ast.Node) -> bool:
+def _has_loop(node: ast.Node, loops: tuple[type[ast.Node], ...] = _LOOPS) -> bool:
     """Whether an expression goes through the members of a set, besides what it calls."""
-    return isinstance(node, _LOOPS) or any(map(_has_loop, ast.parts_of(node)))
+    return isinstance(node, loops) or any(_has_loop(each, loops) for each in ast.parts_of(node))
 
 
 def _expressions_in(node: ast.Node) -> list[ast.Expression]:
@@ -885,6 +929,9 @@ class Writer:
             variable = self.free_variable(symbol, frame) if frame.is_primed else None
             if variable is not None:
                 return python.item(name(frame.now), variable.index)
+            kept = None if frame.is_enabled else self.compiler.kept(symbol)
+            if kept is not None:
+                return call(kept, name(frame.now), name(frame.then))
             return self.value(symbol.value, frame.within(symbol.scope))
         if isinstance(symbol, ast.Lambda):
             return self._of_lambda(symbol, arguments, frame.within(scope))

@@ -512,7 +512,7 @@ def numbered(shapes: Mapping[str, Variable]) -> tuple[Variable, ...]:
 class Reader:
     """The variables of one state, by number."""
 
-    __slots__ = ("_cursor", "_known", "_variables")
+    __slots__ = ("_cursor", "_known", "_variables", "kept")
 
     unread: ClassVar[str] = "state"
     """What it is in the key of a rule."""
@@ -521,6 +521,8 @@ class Reader:
         self._variables = variables
         self._cursor = cursor
         self._known: dict[Any, Value] = {}
+        self.kept: dict[Any, Value] = {}
+        """Values of definitions in this state."""
 
     def __getitem__(self, variable: int) -> Value:
         return part_of(self._known, variable, self._variables[variable].layout, self._cursor)

@@ -189,8 +189,14 @@ def key_of(part: Any) -> Any:
     return Unknown() if unread is None else unread
 
 
+def is_read(part: Any) -> bool:
+    """Whether no part of a value lies in a state, or is to be computed: to compare it reads nothing. Never so within
+    :func:`without_reading`, where a value may stand for what is not read.
+    """
+    return _NOTHING not in _open and _is_read(part)
+
+
 def _is_read(part: Any) -> bool:
-    """Whether no part of a value lies in a state, or is to be computed: to compare it reads nothing."""
     if isinstance(part, Sequence):
         return all(map(_is_read, part.values))
     if isinstance(part, Function):
