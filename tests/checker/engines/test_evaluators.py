@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import fencepost
 from fencepost import Protocol, action, always, constant, invariant, one_of, require, state, temporal
 from fencepost.checker.compiler import tables
 from fencepost.checker.engines import evaluators
-from fencepost.semantics import Branch, trees
+from fencepost.semantics import Branch, Stepper, trees
 from fencepost.tla import layout
 
 HERE = os.getpid()
@@ -39,11 +40,12 @@ class Received:
 
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> Received:
-    """Has helpers take part in every round of two questions or more. Here, no chunk is answered before it must be."""
+    """Has helpers take part in every round of two questions or more, whether it pays or not."""
     found = Received()
     monkeypatch.setattr(evaluators, "FEW", 1)
     monkeypatch.setattr(evaluators, "FORKING", -1.0)
     monkeypatch.setattr(evaluators, "COPYING", 0.0)
+    monkeypatch.setattr(evaluators.Evaluators, "_notice", lambda self, seconds, answered: None)
     monkeypatch.setattr(evaluators, "unpacked", found.unpacked)
     return found
 
@@ -112,15 +114,15 @@ def test_answers_are_recorded_in_the_order_of_the_questions(
     monkeypatch.setattr(tables.Tables, "record", noted)
     for busy in (0.0, 0.002, 0.01):
         orders.append([])
-        by_embedded(misbehaving(lambda seconds=busy: time.sleep(seconds))(), workers=2)
+        by_embedded(misbehaving(partial(time.sleep, busy))(), workers=2)
     assert len(orders[0]) > 500
     assert orders[0] == orders[1] == orders[2]
 
 
 @pytest.mark.parametrize("part", campaign_if(bool, range(5)))
-def test_random_protocols_have_the_states_of_the_plain_explorer(received: Received, part: int) -> None:
+def test_random_protocols_have_the_states_of_the_plain_explorer(received: Received, idle: None, part: int) -> None:
     for seed in range(part * 20, part * 20 + 20):
-        options = {"keep_going": True, "max_depth": 7, "bits": (64, 128)[seed % 2]}
+        options: dict[str, Any] = {"keep_going": True, "max_depth": 7, "bits": (64, 128)[seed % 2]}
         expected = by_reference(seeded(30_000 + seed).build(), **options)
         assert disagreement(expected, by_embedded(seeded(30_000 + seed).build(), workers=2, **options)) is None
     assert received.trees > 100
@@ -129,7 +131,7 @@ def test_random_protocols_have_the_states_of_the_plain_explorer(received: Receiv
 @pytest.mark.parametrize("most", [20, 2_000])
 @pytest.mark.parametrize("name", campaign_if(lambda name: name not in ("messages", "bag", "mixed"), sorted(ALL)))
 def test_universes_that_grow_end_rounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, received: Received, name: str, most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, received: Received, idle: None, name: str, most: int
 ) -> None:
     monkeypatch.setattr(layout, "FIRST_LOOK", most)
     monkeypatch.setattr(layout, "NEAR", max(2, most // 20))
@@ -152,7 +154,7 @@ def test_an_evaluation_that_raises_does_so_here(received: Received, idle: None) 
 
 
 def test_values_that_cannot_be_sent_are_made_here(received: Received, idle: None) -> None:
-    Local = Enum("Local", [f"at_{number}" for number in range(1, 32)])
+    Local: Any = Enum("Local", tuple(f"at_{number}" for number in range(1, 32)))  # type: ignore[misc]
 
     class Grows(Protocol):
         x: Any = state(Local(1))
@@ -223,3 +225,17 @@ def test_where_no_process_can_be_started_all_is_answered_here(
     monkeypatch.setattr(evaluators, "forked", refuse)
     assert disagreement(by_embedded(Grid(), workers=1), by_embedded(Grid(), workers=2)) is None
     assert not received.trees
+
+
+def test_rounds_that_do_not_pay_become_rare() -> None:
+    evaluator = evaluators.Evaluators(tables.Tables(Stepper(Grid())), 2)
+    evaluator._pace = 1.0
+    tried = []
+    for _ in range(100):
+        tried.append(evaluator._pays(1_000))
+        if tried[-1]:
+            evaluator._notice(seconds=20.0, answered=10)
+    assert [place for place, pays in enumerate(tried) if pays] == [0, 2, 5, 10, 19, 36, 69]
+    evaluator._notice(seconds=5.0, answered=10)
+    assert [evaluator._pays(1_000) for _ in range(40)].count(True) > 0
+    assert not evaluator._pays(0)

@@ -120,7 +120,11 @@ class Evaluators:
                 yield raised
         if begun.is_useless:
             self.helpers = 0
-        if time.monotonic() - began > answered * self._pace:
+        self._notice(time.monotonic() - began, answered)
+
+    def _notice(self, seconds: float, answered: int) -> None:
+        """Whether a round that took some seconds was worth it decides how soon there is another one."""
+        if seconds > answered * self._pace:
             self._passes, self._passing = self._passing, min(2 * self._passing, MOST_PASSED)
         else:
             self._passing = 1
@@ -153,6 +157,8 @@ class Round:
         """Whether a universe has grown, so that answers which are not recorded are not right."""
         self.is_useless = False
         """Whether a helper could not be started, or took a chunk and ended: an answer cannot be sent."""
+        self.has_new_slots = False
+        """Whether a helper has ended because it made a slot."""
         self.helpers: list[Helper] = []
         self.pids: list[int] = []
         # The numbers of all chunks lie in a pipe, so that taking one never waits.
@@ -221,7 +227,7 @@ class Round:
                 continue
             late = min(late, time.monotonic() + self.patience)
             if not self.helpers or time.monotonic() > late:
-                self.is_useless = self.is_useless or not self.helpers
+                self.is_useless = self.is_useless or not (self.helpers or self.has_new_slots)
                 self._answer(number)
             else:
                 self._receive(TICK)
@@ -234,11 +240,12 @@ class Round:
             assert isinstance(line, Connection)
             helper = by_line[line]
             try:
-                number, answers, values = pickle.loads(line.recv_bytes())
+                number, answers, values, has_new_slots = pickle.loads(line.recv_bytes())
             except EOFError:
                 line.close()
                 self.helpers.remove(helper)
                 continue
+            self.has_new_slots = self.has_new_slots or has_new_slots
             for slot, its, value in values:
                 helper.numbers[slot, its] = self.tables.store.intern(slot, value)
             self.ready[number] = [
@@ -293,8 +300,9 @@ class Round:
                 for slot, known in enumerate(sent)
                 for its in range(known, len(store.values[slot]))
             ]
-            line.send_bytes(pickle.dumps((number, answers, values), protocol=5))
-            if len(store.slots) != self.slots:
+            has_new_slots = len(store.slots) != self.slots
+            line.send_bytes(pickle.dumps((number, answers, values, has_new_slots), protocol=5))
+            if has_new_slots:
                 return
             sent = list(map(len, store.values))
 
