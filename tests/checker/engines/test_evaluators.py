@@ -38,14 +38,19 @@ class Received:
         return trees.unpacked(tree, numbers)
 
 
-@pytest.fixture
-def received(monkeypatch: pytest.MonkeyPatch) -> Received:
+def take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has helpers take part in every round of two questions or more, whether it pays or not."""
-    found = Received()
     monkeypatch.setattr(evaluators, "FEW", 1)
     monkeypatch.setattr(evaluators, "FORKING", -1.0)
     monkeypatch.setattr(evaluators, "COPYING", 0.0)
     monkeypatch.setattr(evaluators.Evaluators, "_notice", lambda self, seconds, answered: None)
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> Received:
+    """Counts the trees that helpers send, which take part in all rounds."""
+    take_part(monkeypatch)
+    found = Received()
     monkeypatch.setattr(evaluators, "unpacked", found.unpacked)
     return found
 
