@@ -184,18 +184,20 @@ class Writer:
 
     def action(self, name: str) -> str:
         names = Names(nodes=("self",))
-        parts = [self.truth(names) for _ in range(self.random.randint(0, 2))]
+        is_free = name == "A0"  # so that there are some steps
+        parts = [self.truth(names) for _ in range(0 if is_free else self.random.choice([0, 0, 1, 2]))]
         taken = ""
-        if self.has("msgs", "bag") and self.random.random() < 0.5:
+        if not is_free and self.has("msgs", "bag") and self.random.random() < 0.5:
             taken = self.fresh("m")
             parts.append(f'{taken}.type = "{self.random.choice(["ask", "tell"])}"')
             names = replace(names, messages=(taken,))
             parts += [self.truth(names, 1)] * self.random.randint(0, 1)
-        changed = self.random.sample(self.variables, self.random.randint(1, min(3, len(self.variables))))
+        most = 1 if is_free else min(3, len(self.variables))
+        changed = self.random.sample(self.variables, self.random.randint(1, most))
         for variable in changed:
             parts.append(self.update(variable, names))
             names = replace(names, primed=(*names.primed, variable))
-        if self.random.random() < 0.2:
+        if not is_free and self.random.random() < 0.15:
             parts.append(self.truth(names, 1))
         kept = [each for each in self.variables if each not in changed]
         if kept:
@@ -279,7 +281,10 @@ class Writer:
 
     def write(self) -> tuple[str, str]:
         """The text of the module and of its configuration."""
-        small = [f"Cardinality({each}) <= 2" for each in ("msgs", "DOMAIN bag") if self.has(each.split()[-1])]
+        initial = {each: KINDS[each][0] for each in self.variables}
+        if "msgs" in initial and self.random.random() < 0.5:
+            initial["msgs"] = 'msgs = {[type |-> "ask", from |-> k, n |-> 0] : k \\in Node}'
+        small = [f"Cardinality({each}) <= 3" for each in ("msgs", "DOMAIN bag") if self.has(each.split()[-1])]
         definitions = []
         if self.has("msgs", "bag") and self.random.random() < 0.7:
             definitions.append(f"Busy == {{m.from : m \\in {self.messages(Names())}}}")
@@ -297,7 +302,7 @@ class Writer:
             "Clear(f, m) == IF m \\in DOMAIN f THEN [f EXCEPT ![m] = 0] ELSE f",
             *definitions,
             *actions,
-            "Init == " + " /\\ ".join(KINDS[each][0] for each in self.variables),
+            "Init == " + " /\\ ".join(initial.values()),
             f"Next == {steps[0]}",
             "TypeOK == " + " /\\ ".join(f"({KINDS[each][1]})" for each in self.variables),
             "Small == " + (" /\\ ".join(small) or "TRUE"),
