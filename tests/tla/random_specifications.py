@@ -97,8 +97,8 @@ class Writer:
         if self.has("peer"):
             found.append(lambda: f"{self.read('peer', names)}[{self.node(names)}].met")
         if depth:
-            for operator in ("\\cup", "\\cap", "\\"):
-                found.append(lambda of=operator: f"({self.nodes(names, 0)} {of} {self.nodes(names, 0)})")
+            operator = self.random.choice(["\\cup", "\\cap", "\\"])
+            found += [lambda: f"({self.nodes(names, 0)} {operator} {self.nodes(names, 0)})"] * 3
             found.append(lambda: self.filtered("Node", names, depth - 1))
             if self.has("msgs", "bag"):
                 found.append(lambda: f"{{m.from : m \\in {self.messages(names, depth - 1)}}}")
