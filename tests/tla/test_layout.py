@@ -26,7 +26,7 @@ from fencepost.tla.language import Tla
 from fencepost.tla.library import tlc
 from fencepost.tla.places import Blank, FunctionPlace, Leaf, MapPlace, Place, Reader, SetPlace, Variable, Writes
 from fencepost.tla.protocol import TlaModel
-from fencepost.tla.stored import StoredFunction, StoredMap, StoredSet
+from fencepost.tla.stored import StoredFunction, StoredMap, StoredSet, same
 from fencepost.tla.values import LazyFunction, Set, Value, function, record
 
 NAMES = [*EXAMPLES, *campaign_if(bool, LARGE)]
@@ -313,6 +313,31 @@ Next == Put \/ Take \/ Turn \/ Stop
     assert counts(check(model, engine=engine)) == example.counts
 
 
+@pytest.mark.parametrize("most", [60, 400])
+def test_what_is_compared_with_itself_is_read_alike_before_and_after_a_value_that_does_not_fit_appears(
+    tmp_path: Path, looks: Callable[[int], None], most: int
+) -> None:
+    # held[i] = held[i] needs no state. What it reads stands before the choices that follow.
+    looks(most)
+    text = r"""---- MODULE Spec ----
+EXTENDS Naturals
+CONSTANT None
+VARIABLES held, n
+Init == held = [i \in 1..2 |-> {}] /\ n = 0
+Put == \E i \in 1..2, m \in 1..3 : held[i] # None /\ held' = [held EXCEPT ![i] = @ \cup {m}] /\ UNCHANGED n
+Turn == /\ \E i, j \in 1..2 : held[i] = held[j] /\ i + j # n
+        /\ \E k \in {1, 2} : n < 4 /\ n' = n + k
+        /\ UNCHANGED held
+Stop == n > 3 /\ held' = [held EXCEPT ![1] = None] /\ UNCHANGED n
+Next == Put \/ Turn \/ Stop
+====
+"""
+    config = "CONSTANT None = None\nINIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n"
+    result = check(model_of(tmp_path, Example(text, config, (0, 0, 0))), engine="embedded")
+    assert result.failure is None
+    assert counts(result) == counts(check(model_of(tmp_path, Example(text, config, (0, 0, 0))), engine="reference"))
+
+
 @pytest.mark.parametrize("most", [20, *campaign_if(bool, [2_000])])
 def test_temporal_properties_are_judged_with_members_that_appear_late(
     tmp_path: Path, looks: Callable[[int], None], most: int
@@ -540,6 +565,24 @@ def test_only_what_is_needed_is_read_and_only_what_changes_is_written() -> None:
     writes: Writes = []
     place.put(memory, sets.union(of, Set([4])), writes)
     assert [slot for slot, _ in writes] == [place.slot(4)]
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (SetPlace(("v",)), Set([1])),
+        (MapPlace(("v",)), function({1: 2})),
+        (FunctionPlace(("v",), {"a": Leaf(("v", "a"))}), record(a=1)),
+    ],
+)
+def test_a_value_is_equal_to_itself_without_being_read(place: Place, value: Value) -> None:
+    memory = Memory(place.universe)
+    for each in (7, value):
+        put(place, memory, each)
+    one, other = place.get(memory), place.get(memory)
+    memory.seen = set()
+    assert one is not other and same(one, other)
+    assert not memory.seen
 
 
 def test_what_was_read_before_is_still_of_the_state() -> None:

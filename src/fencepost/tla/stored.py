@@ -119,6 +119,16 @@ class Stored:
         return changed(self.place, self.cursor, other.cursor) if self.place is other.place else None
 
 
+def are_one(one: object, other: object) -> bool:
+    """Whether two values are the same part of one state.
+
+    A part that may lie elsewhere is another object each time it is asked for. What is read may not depend on that.
+    """
+    if one is other:
+        return True
+    return isinstance(one, Stored) and isinstance(other, Stored) and one.lies_in(other.place, other.cursor)
+
+
 def changed(place: Part, one: GrowingCursor, other: GrowingCursor | None) -> Sequences[Slot] | None:
     """The slots of a place that a step changes, if that is known without reading. The cursors are over the two states
     of the step, in any order.
@@ -222,7 +232,7 @@ class StoredSet(Stored, _SetByCondition):
         return self.explicit() if hasattr(self, "_explicit") else None
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
+        if are_one(self, other):
             return True
         if not isinstance(other, SetValue):
             return False
@@ -474,6 +484,8 @@ def same(one: Value, other: Value) -> bool:
 
     Raises :class:`fencepost.tla.values.EvaluationError` where TLC refuses to compare.
     """
+    if are_one(one, other):
+        return True
     if not isinstance(one, FunctionValue) or not isinstance(other, FunctionValue):
         return equal(one, other)
     for stored, of in ((one, other), (other, one)):
