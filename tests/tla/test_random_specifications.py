@@ -53,6 +53,7 @@ class Answer:
     error: int | None
     """The length of the behaviour that leads to an evaluation that failed."""
 
+    failure: str | None
     taken: dict[str, int]
 
 
@@ -65,7 +66,8 @@ def answer_of(result: Result, example: Example) -> Answer:
     if result.error is not None:
         failed = 0 if result.error_trace is None else len(result.error_trace)
     taken = {} if is_symmetric(example) else {each.name: each.taken for each in result.actions}
-    return Answer(counts, result.complete, sorted(violations), failed, taken)
+    failure = None if result.failure is None else str(result.failure)
+    return Answer(counts, result.complete, sorted(violations), failed, failure, taken)
 
 
 class Bounded:
