@@ -58,14 +58,18 @@ class Answer:
 
 
 def answer_of(result: Result, example: Example) -> Answer:
-    """The answer of a check. How many states are generated depends on which one of an orbit is explored."""
-    counts: tuple[int, ...] = (result.distinct_states, result.depth)
-    counts += () if is_symmetric(example) else (result.generated_states,)
+    """The answer of a check. How many states are generated depends on which one of an orbit is explored. Where an
+    evaluation fails, the plain engine has taken the steps of the actions before it, and the compiled one none.
+    """
+    counts: tuple[int, ...] = () if result.error is not None else (result.distinct_states, result.depth)
+    counts += () if is_symmetric(example) or result.error is not None else (result.generated_states,)
     violations = [(each.name, each.kind, 0 if each.trace is None else len(each.trace)) for each in result.violations]
     failed = None
     if result.error is not None:
         failed = 0 if result.error_trace is None else len(result.error_trace)
-    taken = {} if is_symmetric(example) else {each.name: each.taken for each in result.actions}
+    taken = (
+        {} if is_symmetric(example) or result.error is not None else {each.name: each.taken for each in result.actions}
+    )
     failure = None if result.failure is None else str(result.failure)
     return Answer(counts, result.complete, sorted(violations), failed, failure, taken)
 

@@ -221,15 +221,20 @@ def test_checking_mode_has_no_helpers(received: Received, idle: None) -> None:
     assert not received.trees
 
 
+@pytest.mark.parametrize("what", ["forked", "Pipe", "os.pipe"])
 def test_where_no_process_can_be_started_all_is_answered_here(
-    received: Received, monkeypatch: pytest.MonkeyPatch
+    received: Received, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    def refuse() -> int:
+    def refuse(**_: object) -> int:
         raise BlockingIOError
 
-    monkeypatch.setattr(evaluators, "forked", refuse)
+    monkeypatch.setattr(f"fencepost.checker.engines.evaluators.{what}", refuse)
     assert disagreement(by_embedded(Grid(), workers=1), by_embedded(Grid(), workers=2)) is None
     assert not received.trees
+
+
+def test_the_numbers_of_all_chunks_fit_into_the_smallest_pipe() -> None:
+    assert evaluators.MOST_CHUNKS * evaluators._NUMBER.size <= 4096
 
 
 def test_rounds_that_do_not_pay_become_rare() -> None:

@@ -46,8 +46,8 @@ MOST_PASSED = 64
 CHUNK = 0.05
 """The seconds that a chunk of questions should take."""
 
-MOST_CHUNKS = 10_000
-"""The most chunks of a round. Their numbers fit into a pipe."""
+MOST_CHUNKS = 1_000
+"""The most chunks of a round. Their numbers fit into one page, which every pipe can hold."""
 
 PATIENCE, SLOWER = 1.0, 20
 """The seconds to wait for a chunk of another process, and those in addition, as a multiple of what it should take.
@@ -114,7 +114,12 @@ class Evaluators:
 
     def _together(self, questions: Sequence[Question]) -> Iterator[ProtocolRaised | None]:
         began, answered = time.monotonic(), 0
-        with closing(Round(self.tables, questions, self.helpers, self._pace)) as begun:
+        try:
+            begun = Round(self.tables, questions, self.helpers, self._pace)
+        except OSError:  # the system gives no pipe
+            self.helpers = 0
+            return
+        with closing(begun):
             for raised in begun.answers():
                 answered += 1
                 yield raised
@@ -140,7 +145,9 @@ def asked(tables: Tables, question: Question) -> ProtocolRaised | None:
 
 
 class Round:
-    """Questions that are answered together with ``helpers``. ``pace``: the seconds that each may take."""
+    """Questions that are answered together with ``helpers``. ``pace``: the seconds that each may take. Raises OSError
+    if the system gives no pipe.
+    """
 
     def __init__(self, tables: Tables, questions: Sequence[Question], helpers: int, pace: float) -> None:
         self.tables = tables
@@ -170,6 +177,9 @@ class Round:
                 self._start()
         except OSError:
             self.is_useless = True
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the helpers."""
