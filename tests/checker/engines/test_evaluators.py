@@ -14,7 +14,7 @@ import pytest
 from campaigns import campaign_if
 from checker.engines.compare import by_embedded, by_reference, disagreement
 from checker.engines.random_protocols import seeded
-from tla.layouts import ALL
+from tla.layouts import ALL, Example
 from tla.test_layout import counts, model_of
 
 import fencepost
@@ -143,6 +143,49 @@ def test_universes_that_grow_end_rounds(
     monkeypatch.setattr(layout, "FEW", 0)
     result = fencepost.check(model_of(tmp_path, ALL[name]), engine="embedded", workers=2)
     assert counts(result) == ALL[name].counts
+    assert received.trees
+
+
+GROWING = {
+    # Look relies on msgs when it is first asked with on = TRUE. Members appear later.
+    "relied on late": (
+        "on = FALSE",
+        "on /\\ (\\A m \\in msgs : m < 5) /\\ seen' = ~seen /\\ UNCHANGED <<k, msgs, on>>",
+        "k = 2 /\\ on' = TRUE /\\ UNCHANGED <<k, msgs, seen>>",
+    ),
+    # For each k, Send makes a member in the round in which Look is asked.
+    "grown in a round": (
+        "on = TRUE",
+        "k >= 0 /\\ (\\A m \\in msgs : m < 3) /\\ seen' = ~seen /\\ UNCHANGED <<k, msgs, on>>",
+        "FALSE /\\ UNCHANGED <<k, msgs, on, seen>>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_what_a_helper_knew_of_a_universe_is_not_relied_on_after_it_has_grown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, received: Received, idle: None, name: str
+) -> None:
+    monkeypatch.setattr(layout, "FIRST_LOOK", 6)
+    monkeypatch.setattr(layout, "NEAR", 2)
+    monkeypatch.setattr(layout, "FEW", 0)
+    first, look, more = GROWING[name]
+    text = rf"""---- MODULE Spec ----
+EXTENDS Naturals
+VARIABLES k, msgs, on, seen
+Init == k = 0 /\ msgs = {{0, 1}} /\ {first} /\ seen = FALSE
+Send == msgs' = msgs \cup {{k + 2}} /\ UNCHANGED <<k, on, seen>>
+Step == k < 5 /\ k' = k + 1 /\ UNCHANGED <<msgs, on, seen>>
+Look == {look}
+More == {more}
+Next == Send \/ Step \/ Look \/ More
+====
+"""
+    example = Example(text, "INIT Init\nNEXT Next\nCHECK_DEADLOCK FALSE\n", (0, 0, 0))
+    plain = fencepost.check(model_of(tmp_path, example), engine="reference")
+    for workers in (2, 3):
+        found = fencepost.check(model_of(tmp_path, example), engine="embedded", workers=workers)
+        assert counts(found) == counts(plain)
     assert received.trees
 
 
