@@ -21,6 +21,7 @@ import fencepost
 from fencepost import Protocol, action, always, constant, invariant, one_of, require, state, temporal
 from fencepost.checker.compiler import tables
 from fencepost.checker.engines import evaluators
+from fencepost.checker.engines.resources import forked
 from fencepost.semantics import Branch, Stepper, trees
 from fencepost.tla import layout
 
@@ -28,14 +29,34 @@ HERE = os.getpid()
 
 
 class Received:
-    """Counts the trees that helpers send."""
+    """Counts the trees that helpers send, and knows the helpers: other tests have left children of their own."""
 
     def __init__(self) -> None:
         self.trees = 0
+        self.helpers: list[int] = []
+
+    def forked(self) -> int:
+        pid = forked()
+        if pid:
+            self.helpers.append(pid)
+        return pid
+
+    def all_have_ended(self) -> bool:
+        assert self.helpers
+        return not any(map(is_child, self.helpers))
 
     def unpacked(self, tree: tuple[Any, ...], numbers: Any) -> Branch:
         self.trees += 1
         return trees.unpacked(tree, numbers)
+
+
+def is_child(pid: int) -> bool:
+    """Whether this process has such a child, ended or not, that nobody has waited for."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def take_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +73,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> Received:
     take_part(monkeypatch)
     found = Received()
     monkeypatch.setattr(evaluators, "unpacked", found.unpacked)
+    monkeypatch.setattr(evaluators, "forked", found.forked)
     return found
 
 
@@ -60,14 +82,6 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves all chunks to the helpers."""
     take = evaluators.Round._take
     monkeypatch.setattr(evaluators.Round, "_take", lambda self: None if os.getpid() == HERE else take(self))
-
-
-def is_childless() -> bool:
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return True
-    return False
 
 
 class Grid(Protocol):
@@ -102,7 +116,7 @@ def test_the_answers_are_those_of_one_process(received: Received, idle: None, wo
     assert not received.trees
     assert disagreement(alone, by_embedded(Grid(), workers=workers)) is None
     assert received.trees > 500
-    assert is_childless()
+    assert received.all_have_ended()
 
 
 def test_answers_are_recorded_in_the_order_of_the_questions(
@@ -239,7 +253,7 @@ def misbehaving(misbehave: Callable[[], object]) -> type[Grid]:
 def test_what_a_helper_that_ends_has_left_open_is_answered_here(received: Received, idle: None) -> None:
     kind = misbehaving(lambda: os._exit(1))
     assert disagreement(by_embedded(kind(), workers=1), by_embedded(kind(), workers=2)) is None
-    assert received.trees and is_childless()
+    assert received.trees and received.all_have_ended()
 
 
 def test_what_a_helper_does_not_answer_in_time_is_answered_here(
@@ -249,14 +263,14 @@ def test_what_a_helper_does_not_answer_in_time_is_answered_here(
     monkeypatch.setattr(evaluators, "SLOWER", 0)
     kind = misbehaving(lambda: time.sleep(1_000))
     assert disagreement(by_embedded(kind(), workers=1), by_embedded(kind(), workers=2)) is None
-    assert received.trees and is_childless()
+    assert received.trees and received.all_have_ended()
 
 
 def test_a_limit_ends_a_round(received: Received, idle: None) -> None:
     began = time.monotonic()
     found = by_embedded(misbehaving(lambda: time.sleep(1_000))(), workers=2, timeout=1.0)
     assert found["limit"] == "the time limit of 1 seconds"
-    assert time.monotonic() - began < 60 and is_childless()
+    assert time.monotonic() - began < 60 and received.all_have_ended()
 
 
 def test_checking_mode_has_no_helpers(received: Received, idle: None) -> None:
