@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.api.check import SMALL_STATES
+from fencepost.api.check import SMALL
 
 MANY_STATES = 20_000
 """A larger state space takes a second or longer."""
@@ -37,7 +37,7 @@ def engine_for(states: int) -> str:
     """The engine for a space of this many states. `auto` would interpret the first of them and begin anew, which takes
     as long again.
     """
-    return "embedded" if states > SMALL_STATES else "auto"
+    return "embedded" if states > SMALL["states"] else "auto"
 
 
 def _campaign(row: Any) -> Any:

@@ -40,10 +40,12 @@ from fencepost.language.seam import Model, language_of
 from fencepost.language.truths import truth
 from fencepost.semantics import BeginAgain, Deadline, LimitReached, Outgrown, State, Stepper
 
-SMALL_STATES = 10_000
-SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
-"""Limits on the interpreted explorer, after which ``auto`` uses the compiled one: states, and
-:class:`interpreted.Limits`. They do not depend on time, so the choice of the explorer depends on the protocol alone.
+SMALL = {
+    "calls": 5_000, "states": 10_000, "queued": 2_000, "orbits": 2_000, "calls_a_level": 300, "states_a_level": 10
+}  # fmt: skip
+"""The :class:`interpreted.Limits` after which ``auto`` uses the compiled explorer. They do not depend on time, so the
+choice of the explorer depends on the protocol alone. The compiled explorer needs some milliseconds for any level, so a
+long chain of narrow levels stays with the interpreted one.
 """
 
 
@@ -96,7 +98,8 @@ def check(
     try:
         while True:
             try:
-                return _concluded(_checked(protocol, engine, invariants, options, report, deadline))
+                with language_of(protocol).running(protocol):
+                    return _concluded(_checked(protocol, engine, invariants, options, report, deadline))
             except Outgrown as outgrown:
                 protocol = language_of(protocol).coarser(protocol, outgrown.variable)
     except LimitReached:
@@ -213,8 +216,7 @@ def _try_small(stepper: Stepper, options: EmbeddedOptions) -> Result | None:
     from fencepost.checker.engines import interpreted
 
     deadline = stepper.deadline
-    brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
-    explored = interpreted.explore(stepper, brief, limits=interpreted.Limits(**SMALL))
+    explored = interpreted.explore(stepper, options, limits=interpreted.Limits(**SMALL))
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
         deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
     if deadline.reached is not None:

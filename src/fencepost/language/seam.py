@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -138,6 +139,16 @@ class Language(ABC):
         """
         raise NotImplementedError
 
+    def running(self, model: Any) -> AbstractContextManager[Any]:
+        """Within this, a model is checked."""
+        return nullcontext()
+
+    def note_level(self, model: Any, level: int, found: int) -> None:
+        """Steps from a level of a search, the first being 1, have led to ``found`` new states. Temporal properties are
+        evaluated in the states of the level from now on.
+        """
+        return
+
     def parts(self, model: Any, name: str) -> Sequence[str]:
         """The names of the declarations that are judged for the property ``name``."""
         return [name]
@@ -157,6 +168,11 @@ class Language(ABC):
     steps_know_changes = False
     """Whether properties of steps know which slots a step changes. Then they read the others in one state alone, or
     in none (:func:`fencepost.language.context.slots_changed`).
+    """
+
+    trusts_views = False
+    """Whether a user answers for a view that hides a part of the state, where temporal properties are judged. If not,
+    these are refused.
     """
 
     has_trusted_symmetry = False

@@ -28,7 +28,7 @@ from fencepost.tla.errors import SpecificationError
 from fencepost.tla.facts import AT, Analysis, Call, Facts, Itself, called, let_values, parameters_of, unlabelled
 from fencepost.tla.python import call, constant, function, name, tuple_of
 from fencepost.tla.stored import same
-from fencepost.tla.symbols import BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
+from fencepost.tla.symbols import QUEUE, BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
 from fencepost.tla.values import EvaluationError, Interval, Set, Value, settled
 
 # -- what names stand for ----------------------------------------------------------------------------------------------
@@ -122,7 +122,10 @@ _OF_STATES = frozenset("' ENABLED UNCHANGED \\cdot [] <> ~> -+->".split())
 _RUNTIME: dict[str, Value] = {
     **{each: getattr(runtime, each) for each in "Lazy truth fail field products subsets functions records".split()},
     **{each: getattr(runtime, each) for each in "functional recursive spread ways chosen no_case applied only".split()},
-    **{each: getattr(runtime, each) for each in "sifted in_set some every some_way every_way unknown".split()},
+    **{
+        each: getattr(runtime, each)
+        for each in "sifted in_set some every some_way every_way unknown queue_after".split()
+    },
     **{each: getattr(values, each) for each in "Set Sequence Function apply updated members".split()},
     "same": same,
     "filtered": sets.filtered,
@@ -304,7 +307,13 @@ class Compiler:
         while self._waiting:
             unit = self._waiting.pop()
             writer = self.writer(self, unit.place)
-            self._load(writer.whole(unit.title, unit.names, unit.write, unit.first), unit.place.file)
+            try:
+                self._load(writer.whole(unit.title, unit.names, unit.write, unit.first), unit.place.file)
+            except RecursionError:
+                # Constants are evaluated while functions are written, which writes more functions, and so on. From
+                # some depth on, constants are left for later (see `_value_now`), and this function waits again.
+                self._waiting.append(unit)
+                raise
 
     def _load(self, statements: list[py.stmt], file: str) -> None:
         module = py.fix_missing_locations(py.Module(statements, []))
@@ -922,7 +931,8 @@ class Writer:
         if isinstance(symbol, BuiltIn):
             return self._built_in(symbol, arguments, frame, place)
         if isinstance(symbol, Variable):
-            return python.item(name(frame.now), symbol.index)
+            value = python.item(name(frame.now), symbol.index)
+            return call("queue_after", value) if symbol is QUEUE else value
         if isinstance(symbol, Constant):
             return self._constant(symbol, place)
         if isinstance(symbol, Substituted):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +21,11 @@ from fencepost.tla.checks import hint
 from fencepost.tla.config import Assigned, Config, Entry
 from fencepost.tla.errors import ConfigurationError, SpecificationError
 from fencepost.tla.facts import parameters_of
+from fencepost.tla.held import Held
 from fencepost.tla.interning import strings_of
 from fencepost.tla.levels import ACTION, CONSTANT, NAMES, STATE, TEMPORAL
 from fencepost.tla.modules import Replacements, Specification
-from fencepost.tla.reading import level, refuse_unsupported, selected
+from fencepost.tla.reading import Place, level, read_outside, reads_outside, refuse_unsupported, selected
 from fencepost.tla.symbols import LEVEL, Constant, Defined, Scope, Substituted
 from fencepost.tla.temporal import Behaviour, Piece, behaviour
 from fencepost.tla.values import EvaluationError, FunctionValue, Set, Value, members
@@ -62,14 +64,13 @@ class Setup:
     postconditions: tuple[Formula, ...] = ()
     properties: tuple[Formula, ...] = ()
     hidden: frozenset[str] = frozenset()
-    """The variables that a view leaves out, if it only selects some. Then it is no ``view``. :data:`LEVEL` is one if
-    steps or properties ask for the level of a state.
+    """The variables that a view leaves out, if it only selects some. Then it is no ``view``. :data:`LEVEL` is one of
+    them unless the view selects it.
     """
-
-    @property
-    def asks_level(self) -> bool:
-        """Whether steps or properties ask for the level of a state."""
-        return LEVEL.name in self.hidden
+    asks_level: bool = False
+    """Whether steps or properties ask for the level of a state, which is then kept in it."""
+    outside: bytes = b""
+    """A digest of what definitions read of files and of the environment. Empty if none does."""
 
     def comment(self, name: str) -> str:
         """The text above a definition."""
@@ -134,7 +135,8 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
     constants |= _evaluated(specification, expressions, ActionCompiler(constants, variables))
     _refuse_missing(specification, constants, given)
     refuse_unsupported([*_named(specification, given), *_assumed(specification)])
-    hidden = {LEVEL.name} if "level" in _questions(specification, given) else set()
+    asks_level = bool(_questions(specification, given))
+    hidden = {LEVEL.name} if asks_level else set()
     view = _formulas(specification, () if given.view is None else (given.view,), "the view", STATE)
     seen = selected(view[0].node, view[0].scope) if view else None
     compiler = ActionCompiler(constants, variables)
@@ -160,6 +162,8 @@ def setup(specification: Specification, file: str, text: bytes, definitions: Map
         _formulas(specification, given.postconditions, "the postcondition", CONSTANT),
         _formulas(specification, given.properties, "the property"),
         frozenset(hidden if seen is None else {*hidden, *variables} - seen),
+        asks_level,
+        _read_outside([*_named(specification, given), *_assumed(specification)], compiler),
     )
 
 
@@ -309,6 +313,22 @@ def _refuse_missing(specification: Specification, constants: Mapping[Constant, V
             )
 
 
+def _read_outside(roots: Sequence[Place], compiler: ActionCompiler) -> bytes:
+    """A digest of all that definitions read of files and of the environment, which this evaluates now. Empty if none
+    does.
+    """
+    if not reads_outside(roots):
+        return b""
+    whole = hashlib.sha256()
+    for node, scope in read_outside(roots):
+        try:
+            read = Held(compiler.expression(node, scope)()).encoded()
+        except EvaluationError as error:  # raised again where the value is needed
+            read = str(error).encode()
+        whole.update(b"%d " % len(read) + read)
+    return whole.digest()
+
+
 # -- formulas ----------------------------------------------------------------------------------------------------------
 
 
@@ -332,7 +352,7 @@ def _named(specification: Specification, given: Config) -> list[tuple[ast.Expres
 
 def _questions(specification: Specification, given: Config) -> set[str]:
     """What steps and properties ask about the run. Raises for a question that has no answer where it is asked."""
-    alone = replace(given, alias=None, postconditions=())
+    alone = replace(given, alias=None, postconditions=(), properties=())
     places: list[tuple[Iterable[tuple[ast.Expression, Scope]], Iterable[str], str]] = [
         (_assumed(specification), questions.ASSUMED, "an assumption"),
         (_places(specification, given.postconditions), questions.COUNTED, "a postcondition"),
@@ -340,7 +360,10 @@ def _questions(specification: Specification, given: Config) -> set[str]:
     ]
     for roots, answered, where in places:
         questions.questions(roots, tuple(answered), where)
-    return questions.questions(_named(specification, alone), questions.STEPPED, "a step or a property")
+    promised = _places(specification, given.properties)
+    return questions.questions(_named(specification, alone), questions.STEPPED, "a step or an invariant") | (
+        questions.questions(promised, questions.PROMISED, "a temporal property")
+    )
 
 
 def _places(specification: Specification, entries: Iterable[Entry]) -> list[tuple[ast.Expression, Scope]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from fencepost.tla import ast, parts
 from fencepost.tla.scopes import Chain
-from fencepost.tla.symbols import LEVEL, BuiltIn, Defined, Local, Scope, Substituted, Symbol, Variable
+from fencepost.tla.symbols import LEVEL, QUEUE, BuiltIn, Defined, Local, Scope, Substituted, Symbol, Variable
 
 Names = frozenset[Symbol]
 NONE: Names = frozenset()
@@ -130,14 +130,17 @@ def called(node: ast.Expression, scope: Scope) -> Call:
     while isinstance(operator, Itself | ast.Name | ast.Qualified | ast.Part):
         symbol, given = _symbol(operator, scope)
         if not isinstance(symbol, Substituted):
-            if asked(symbol, arguments) == "level":
-                return Call(LEVEL, scope, ())
+            if (of_state := _OF_STATE.get(asked(symbol, arguments) or "")) is not None:
+                return Call(of_state, scope, ())
             return Call(symbol, scope, (*given, *own))
         if symbol.is_variable or not isinstance(symbol.value, ast.Name | ast.Qualified | ast.Part | ast.Lambda):
             return Call(symbol, scope, own)
         operator, scope = symbol.value, symbol.scope
     assert isinstance(operator, ast.Lambda), operator
     return Call(operator, scope, own)
+
+
+_OF_STATE = {"level": LEVEL, "queue": QUEUE}
 
 
 def asked(symbol: Symbol, arguments: Sequence[ast.Expression]) -> str | None:

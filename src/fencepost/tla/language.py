@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from fencepost.errors import LIVENESS_VIOLATED
@@ -16,7 +17,7 @@ from fencepost.language.declarations import INITIALLY, JUDGED, TEMPORAL, Declare
 from fencepost.language.seam import Language, Model
 from fencepost.language.values import ModelValue, Value
 from fencepost.semantics import Stepper
-from fencepost.tla import layout, order, pluscal
+from fencepost.tla import layout, order, pluscal, questions
 from fencepost.tla.configured import expression_of, unused
 from fencepost.tla.held import decoded, part
 from fencepost.tla.protocol import TlaDeclared, TlaModel
@@ -29,6 +30,7 @@ class Tla(Language):
     counts_as_tlc = True
     exit_codes: ClassVar[Mapping[str, int]] = {"step_invariant": LIVENESS_VIOLATED, INITIALLY: LIVENESS_VIOLATED}
     has_trusted_symmetry = True
+    trusts_views = True
     steps_know_changes = True
 
     def declarations(self, model: TlaModel) -> Mapping[str, Declared]:
@@ -39,7 +41,7 @@ class Tla(Language):
         for name, content in sorted(model.file.specification.files.items()):
             whole.update(f"{os.path.basename(name)} {len(content)} ".encode())
             whole.update(content)
-        whole.update(model.setup.text + repr(model.definitions).encode())
+        whole.update(model.setup.text + repr(model.definitions).encode() + model.setup.outside)
         return str(whole.hexdigest())
 
     def home(self, model: TlaModel) -> str:
@@ -95,20 +97,31 @@ class Tla(Language):
     def settled(self, model: TlaModel, stepper: Stepper) -> TlaModel:
         return model.whole.laid_out(layout.settled(model.shapes, stepper.store))
 
+    def running(self, model: TlaModel) -> AbstractContextManager[Any]:
+        return questions.answering(questions.constant(model.setup.config))
+
+    def note_level(self, model: TlaModel, level: int, found: int) -> None:
+        questions.note_queue(level, found)
+
     def parts(self, model: TlaModel, name: str) -> Sequence[str]:
         judged = [each.name for kind in JUDGED for each in model.declared(kind)]
         found = [each for each in judged if each == name or each.startswith((f"{name}:", f"{name}#"))]
         return found or [name]
 
     def notices(self, model: TlaModel) -> list[str]:
-        """Translations that are not of the algorithm beside them, values of no constant, and a symmetry that is not
-        used.
+        """Translations that are not of the algorithm beside them, values of no constant, a symmetry that is not used,
+        and a view that temporal properties do not suit.
         """
         algorithms = (pluscal.algorithm(text, file) for file, text in model.file.specification.files.items())
         found = [each.stale for each in algorithms if each is not None and each.stale]
         found += unused(model.setup.specification, model.setup.config)
         if self.symmetric(model) and _is_temporal(model):
             found.append("SYMMETRY is not used: the configuration has temporal properties, which it does not preserve")
+        if _is_temporal(model) and (model.setup.hidden or model.declared("view")):
+            found.append(
+                "temporal properties are judged as by TLC where a view, or a question about the level, hides a part of"
+                " the state: of states that differ in nothing else, only the one found first counts"
+            )
         return found
 
     def symmetric(self, model: TlaModel) -> Mapping[str, Symmetric]:

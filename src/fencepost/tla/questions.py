@@ -1,8 +1,9 @@
 """What a specification asks of the run that it is in, with ``TLCGet``: which questions have an answer, and where.
 
 A step and a property depend on the state alone. Of the run, they can ask for the level of their state, which is then
-kept in it (:data:`fencepost.tla.symbols.LEVEL`). Assumptions, postconditions and ``ALIAS`` are evaluated before or
-after the search.
+kept in it (:data:`fencepost.tla.symbols.LEVEL`). A temporal property can ask for the queue too, as specifications that
+follow a trace do: it is the number of new states in the next level. That is what TLC answers where each level has one
+state. Assumptions, postconditions and ``ALIAS`` are evaluated before or after the search.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ Answers = Mapping[str, Callable[[], Value]]
 
 CONSTANT = ("config", "-Dtlc2.tool.impl.Tool.cdot")
 STEPPED = ("level",)
+PROMISED = (*STEPPED, "queue")
 ASSUMED = (*CONSTANT, "level")
 COUNTED = (*ASSUMED, "stats", "distinct", "generated", "queue", "diameter", "duration")
 SHOWN = (*CONSTANT, "level")
-"""What a step or a property, an assumption, a postcondition and ``ALIAS`` may ask."""
+"""What an assumption, a step or an invariant, a temporal property, a postcondition and ``ALIAS`` may ask."""
 
 NO_STATE = (0,)
 """What formulas read instead of a state: their level is 0, and they read nothing else."""
@@ -56,7 +58,12 @@ def questions(roots: Iterable[Place], answered: Collection[str], where: str) -> 
 
 def answering(answers: Answers) -> AbstractContextManager[Context]:
     """Within this, ``TLCGet`` has these answers, and the registers that it had."""
-    return using(Context(answers, current().registers, current().say))
+    return using(Context(answers, current().registers, say=current().say))
+
+
+def note_queue(level: int, states: int) -> None:
+    """From now on, this is the queue for the states of a level."""
+    current().queues[level] = states
 
 
 def constant(config: Config) -> Answers:

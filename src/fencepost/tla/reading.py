@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import cast
 
 from fencepost.tla import ast, library, parts
 from fencepost.tla.errors import SpecificationError
-from fencepost.tla.facts import parameters_of, unlabelled
+from fencepost.tla.facts import asked, parameters_of, unlabelled
 from fencepost.tla.levels import ACTION, CONSTANT, STATE, TEMPORAL
 from fencepost.tla.operators import LEVELS
-from fencepost.tla.scopes import Chain, within
-from fencepost.tla.symbols import BuiltIn, Defined, Local, Scope, Substituted, Symbol, Variable
+from fencepost.tla.scopes import Chain, ModuleScope, within
+from fencepost.tla.symbols import LEVEL, BuiltIn, Defined, Local, Scope, Substituted, Symbol, Variable
 
 Place = tuple[ast.Node, Scope]
 """An expression and its scope."""
@@ -87,8 +87,10 @@ def refuse_unsupported(roots: Iterable[Place]) -> None:
             raise SpecificationError(why, node.place)
 
 
-def reached(roots: Iterable[Place]) -> Iterator[Place]:
-    """All expressions inside expressions and inside the definitions that they use, each once."""
+def reached(roots: Iterable[Place], ends: Callable[[Symbol], bool] = lambda symbol: False) -> Iterator[Place]:
+    """All expressions inside expressions and inside the definitions that they use, each once. ``ends``: whether not to
+    go into a definition.
+    """
     seen: set[Symbol] = set()
     waiting = list(roots)[::-1]
     while waiting:
@@ -99,7 +101,7 @@ def reached(roots: Iterable[Place]) -> Iterator[Place]:
             symbol = symbol_of(node, scope)
             if symbol not in seen:
                 seen.add(symbol)
-                waiting += _meaning(symbol)
+                waiting += () if ends(symbol) else _meaning(symbol)
 
 
 def _meaning(symbol: Symbol) -> list[Place]:
@@ -112,11 +114,55 @@ def _meaning(symbol: Symbol) -> list[Place]:
             return []
 
 
+def reads_outside(roots: Iterable[Place]) -> bool:
+    """Whether expressions, or definitions that they use, read a file or the environment."""
+    return any(_reads_outside(node, scope) for node, scope in reached(roots))
+
+
+def _reads_outside(node: ast.Node, scope: Scope) -> bool:
+    if not isinstance(node, ast.Name | ast.Qualified):
+        return False
+    symbol = symbol_of(node, scope)
+    return isinstance(symbol, BuiltIn) and library.reads_outside(symbol)
+
+
+def read_outside(roots: Iterable[Place]) -> list[tuple[ast.Expression, Scope]]:
+    """The names in expressions of what is read of files and of the environment: definitions that need nothing else.
+
+    Raises :class:`SpecificationError` for a part of an expression that reads outside and has no such name.
+    """
+    found: dict[Symbol, tuple[ast.Expression, Scope]] = {}
+
+    def is_name_of_it(symbol: Symbol) -> bool:
+        return (
+            isinstance(symbol, Defined)
+            and symbol.level == CONSTANT
+            and not parameters_of(symbol)
+            and not isinstance(symbol.body, ast.Function)
+            and isinstance(symbol.scope, ModuleScope)
+            and reads_outside(_meaning(symbol))
+        )
+
+    for node, scope in reached(roots, is_name_of_it):
+        if isinstance(node, ast.Name | ast.Qualified) and is_name_of_it(symbol := symbol_of(node, scope)):
+            found.setdefault(symbol, (node, scope))
+        elif _reads_outside(node, scope):
+            assert isinstance(node, ast.Name | ast.Qualified)
+            raise SpecificationError(
+                f"{node.text} has no value that stays the same here: define Log == ..., with what reads it, outside of"
+                " all other definitions, and use Log",
+                node.place,
+            )
+    return [*found.values()]
+
+
 def selected(expression: ast.Expression, scope: Scope) -> set[str] | None:
-    """The variables of a tuple of nothing else, also of tuples in it and through definitions. None for anything
-    else.
+    """The variables of a tuple of nothing else, also of tuples in it and through definitions. ``TLCGet("level")`` is
+    one of them. None for anything else.
     """
     node = unlabelled(expression)
+    if isinstance(node, ast.Apply) and isinstance(node.operator, ast.Name | ast.Qualified):
+        return {LEVEL.name} if asked(symbol_of(node.operator, scope), node.arguments) == "level" else None
     if isinstance(node, ast.Tuple):
         parts = [selected(each, scope) for each in node.items]
         return None if None in parts else set().union(*(each for each in parts if each is not None))

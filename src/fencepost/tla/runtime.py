@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from fencepost.tla.ast import Place
 from fencepost.tla.errors import pointed
+from fencepost.tla.library.context import current
 from fencepost.tla.sets import Functions, Records, Subsets, Tuples
 from fencepost.tla.stored import Candidates, StoredFunction, StoredSet, same
 from fencepost.tla.suppositions import attempt, key_of
@@ -81,6 +82,11 @@ def truth(value: Value, what: str) -> bool:
     if value is True or value is False:
         return value
     raise EvaluationError(f"{what} is {described(value)}, which is neither TRUE nor FALSE")
+
+
+def queue_after(level: Value) -> Value:
+    """``TLCGet("queue")`` in a state of this level."""
+    return current().queue(level)
 
 
 def fail(message: str) -> Value:

@@ -439,8 +439,9 @@ def expressions(node: ast.Node) -> Iterator[ast.Expression]:
 
 
 class World:
-    """All realms of a specification. ``replaced`` has the symbols of names that the configuration replaces, and
-    ``replaced_everywhere`` those that it replaces in one module, and so in all instances of it.
+    """All realms of a specification. ``replaced`` has the symbols of names that the configuration replaces: constants
+    of the root module, and definitions, these also where instances of their module use them. ``replaced_everywhere``
+    has those that it replaces in one module, and so in all instances of it.
     """
 
     def __init__(self) -> None:
@@ -534,7 +535,7 @@ class Realm:
         return symbol
 
     def _replaced(self, entry: Entry) -> Symbol | None:
-        if self.instance is None and entry in self.world.replaced:
+        if entry in self.world.replaced and (self.instance is None or not entry.is_declared):
             return self.world.replaced[entry]
         return self.world.replaced_everywhere.get(entry)
 
@@ -576,8 +577,12 @@ class Realm:
         return realm
 
     def offered(self, name: str) -> Symbol | None:
-        """The symbol of a definition that an instance offers, as its own module sees it."""
+        """The symbol of a definition that an instance offers. It is what its own module sees, unless the configuration
+        replaces the definition. Then the module uses the other one, and ``I!Op`` still is the module's own, as in TLC.
+        """
         entry = exported(self.top, name)
+        if entry is not None and entry.original in self.world.replaced and not entry.original.owner.is_pure:
+            return self._made(entry.original)
         return None if entry is None else self.symbol(entry)
 
     def seen(self, name: str, outside: int) -> Symbol | None:

@@ -46,6 +46,9 @@ LEVEL = Variable('TLCGet("level")', -1, ast.Place("", 0, 0, 0, 0))
 variable, and no variable can have its name.
 """
 
+QUEUE = Variable('TLCGet("queue")', LEVEL.index, ast.Place("", 0, 0, 0, 0))
+"""Stands for ``TLCGet("queue")`` in a temporal property, which depends on the level of a state."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltIn:

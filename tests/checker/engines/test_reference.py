@@ -134,7 +134,7 @@ class Field(Protocol):
 
 
 @pytest.mark.parametrize(
-    ("side", "looks", "engine"), [(10, 1, "interpreted"), (110, 0, "embedded"), (14, 30, "embedded")]
+    ("side", "looks", "engine"), [(10, 1, "interpreted"), (110, 0, "embedded"), (14, 60, "embedded")]
 )
 def test_which_engine_answers_depends_on_the_protocol_and_not_on_the_clock(
     side: int, looks: int, engine: str, monkeypatch: pytest.MonkeyPatch

@@ -145,6 +145,7 @@ class Embedded(Executor):
         if not self._expand_all():
             return False
         if search.recording is not None:
+            search.note_level(workspace.discovered())
             self._record(search.recording)
         self._write_steps()
         self._complete()

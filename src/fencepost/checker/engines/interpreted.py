@@ -28,13 +28,17 @@ from fencepost.semantics.state import LOW
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits checked between levels: calls of the author's Python, states in one level, and states whose orbits are
-    searched.
+    """Limits checked between levels: calls of the author's Python, states, states in one level, and states whose orbits
+    are searched. A search with more calls and states goes on while its levels are narrow: at most ``calls_a_level`` and
+    ``states_a_level``, on average.
     """
 
     calls: int
     queued: int
     orbits: int
+    states: int = 1 << 63
+    calls_a_level: int = 0
+    states_a_level: int = 0
 
 
 def explore(stepper: Stepper, options: SearchOptions, limits: Limits | None = None) -> Exploration:
@@ -320,8 +324,10 @@ class Interpreted(Reference):
         limits, calls = self.limits, self.stepper.evaluations
         if limits is None:
             return None
-        if calls >= limits.calls:
+        if calls >= max(limits.calls, limits.calls_a_level * self.search.result.depth):
             return f"the limit of {limits.calls:,} calls of Python"
+        if self.search.result.distinct >= max(limits.states, limits.states_a_level * self.search.result.depth):
+            return f"the limit of {limits.states:,} states"
         if self.search.queue >= limits.queued:
             return _too_many(limits.queued)
         if self.symmetry is not None and self.symmetry.searched >= limits.orbits:

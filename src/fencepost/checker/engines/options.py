@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fencepost.checker.engines.resources import cores
 from fencepost.errors import OptionError
 from fencepost.language.protocol import unknown_name
-from fencepost.language.seam import Model, language_of
+from fencepost.language.seam import language_of
 
 if TYPE_CHECKING:
     from fencepost.semantics import Stepper
@@ -70,15 +70,11 @@ class Options:
                 raise OptionError(f"{{{name}}} is {given:,}: give a number from {least:,} to {most:,}", name)
         if self.timeout is not None and not self.timeout >= 0:
             raise OptionError(f"{{timeout}} is {self.timeout:g}: give 0 or more seconds", "timeout")
-        if stepper is not None and stepper.protocol.declared("view") and (name := _temporal(stepper)):
+        if stepper is None or language_of(stepper.protocol).trusts_views or not stepper.protocol.declared("view"):
+            return
+        if name := _temporal(stepper):
             raise OptionError(
                 f"{_instead(name)} take out the view, which makes one state of several that may go on differently",
-                "invariants",
-            )
-        if stepper is not None and _hides(stepper.protocol) and (name := _temporal(stepper)):
-            raise OptionError(
-                f"{_instead(name)} take out what hides a part of the state (a view, or a question about the level): one"
-                " state stands for several, which may go on differently",
                 "invariants",
             )
 
@@ -309,10 +305,6 @@ def asked(options: SavedOptions, symmetry: list[str]) -> dict[str, Any]:
 def _temporal(stepper: Stepper) -> str:
     """The name of a temporal property to judge, or an empty string."""
     return next((promise.name for promise in stepper.promises), "")
-
-
-def _hides(protocol: Model) -> bool:
-    return bool(language_of(protocol).hidden(protocol))
 
 
 def _instead(name: str) -> str:

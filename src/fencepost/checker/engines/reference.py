@@ -91,6 +91,7 @@ class Reference(Executor):
             found = len(self.discovered)
             search.report_progress(search.result.distinct + found, len(frontier) - len(self.expanded) + found)
             self._expand(parent)
+        search.note_level(len(self.discovered))
         self._record()
         self._write_steps()
         self._end_level()

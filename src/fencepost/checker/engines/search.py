@@ -227,6 +227,11 @@ class Search:
                     break
         return False
 
+    def note_level(self, found: int) -> None:
+        """The level that is being expanded has led to ``found`` new states."""
+        model = self.stepper.protocol
+        language_of(model).note_level(model, self.result.depth, found)
+
     def _conclude(self) -> None:
         result = self.result
         discovered, expanded = self.executor.partial()

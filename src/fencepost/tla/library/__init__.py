@@ -16,6 +16,7 @@ from fencepost.tla.library import (
     graphs,
     numbers,
     others,
+    outside,
     sequences,
     theorems,
     tlc,
@@ -49,9 +50,9 @@ _MODULES: dict[str, Module] = {
         graphs.UNDIRECTED_GRAPHS,
         others.VECTOR_CLOCKS,
         others.QUORUM,
-        others.JSON,
-        others.CSV,
-        others.IO_UTILS,
+        outside.JSON,
+        outside.CSV,
+        outside.IO_UTILS,
         others.STATISTICS,
         others.GRAPH_VIZ,
         others.SVG,
@@ -107,3 +108,8 @@ def is_truth(symbol: BuiltIn) -> bool:
 def is_impure(symbol: BuiltIn) -> bool:
     """Whether two evaluations may differ, or something happens besides. The language's own operators are pure."""
     return bool(symbol.module) and definition(symbol).is_impure
+
+
+def reads_outside(symbol: BuiltIn) -> bool:
+    """Whether the operator's value depends on files or on the environment."""
+    return bool(symbol.module) and definition(symbol).reads_outside

@@ -20,11 +20,13 @@ class Context:
     """What a run answers.
 
     ``answers`` has a function for each string that ``TLCGet`` may ask for: ``"level"``, ``"distinct"`` and so on.
-    ``registers`` are what ``TLCSet`` sets. ``say`` takes what is printed.
+    ``registers`` are what ``TLCSet`` sets. ``queues`` are the answers for ``"queue"`` by the level of a state. ``say``
+    takes what is printed.
     """
 
     answers: Mapping[str, Callable[[], Value]] = field(default_factory=dict)
     registers: dict[Value, Value] = field(default_factory=dict)
+    queues: dict[Value, int] = field(default_factory=dict)
     say: Callable[[str], None] = _to_standard_error
 
     def get(self, key: Value) -> Value:
@@ -34,6 +36,10 @@ class Context:
         if key in self.registers:
             return self.registers[key]
         raise EvaluationError(f"TLCGet({shown(key)}) has no value here")
+
+    def queue(self, level: Value) -> Value:
+        """``TLCGet("queue")`` in a state of this level."""
+        return self.queues[level] if level in self.queues else self.get("queue")
 
     def set(self, key: Value, value: Value) -> None:
         """``TLCSet(key, value)``. Raises :class:`EvaluationError` for a key that TLC does not have, and for those by

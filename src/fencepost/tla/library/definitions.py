@@ -35,7 +35,7 @@ class Definition:
 
     ``parameters`` has the arity of each: 0 for a value, 2 for an operator of two arguments. ``is_truth``: its value is
     a Boolean. ``is_impure``: two evaluations may differ, or something happens besides. ``refused`` is the reason why
-    it is not supported, or "".
+    it is not supported, or "". ``reads_outside``: its value depends on files or on the environment.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Definition:
     is_truth: bool = False
     is_impure: bool = False
     refused: str = ""
+    reads_outside: bool = False
 
 
 class Module:
@@ -55,7 +56,7 @@ class Module:
         self.extends = extends
         self.own: dict[str, Definition] = {}
 
-    def operator(self, *names: str, is_impure: bool = False) -> Callable[[F], F]:
+    def operator(self, *names: str, is_impure: bool = False, reads_outside: bool = False) -> Callable[[F], F]:
         """Declare a function to be the operator with these names. The annotations of its parameters say which are
         operators, and that of its result whether it is a Boolean.
         """
@@ -64,7 +65,9 @@ class Module:
             parameters = tuple(_ARITIES[str(each.annotation)] for each in _parameters(function))
             is_truth = function.__annotations__["return"] == "bool"
             for name in names:
-                self.own[name] = Definition(name, self.name, parameters, function, is_truth, is_impure)
+                self.own[name] = Definition(
+                    name, self.name, parameters, function, is_truth, is_impure, reads_outside=reads_outside
+                )
             return function
 
         return declared

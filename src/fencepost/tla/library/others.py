@@ -1,24 +1,18 @@
-"""The modules VectorClocks, Quorum and Json, and those that reach outside the specification, which are refused."""
+"""The modules VectorClocks and Quorum, and those that are refused."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-from fencepost.language.values import ModelValue
-from fencepost.tla.library.definitions import Module, Unary, explicit, integer, sequence, written_out
+from fencepost.tla.library.definitions import Module, Unary, explicit, integer, natural, sequence, written_out
 from fencepost.tla.library.functions import FUNCTIONS
 from fencepost.tla.library.numbers import NATURALS
 from fencepost.tla.library.sequences import SEQUENCES
 from fencepost.tla.sets import Subsets, filtered, intersection, subset
 from fencepost.tla.values import (
     EvaluationError,
-    FunctionValue,
     Sequence,
     SetValue,
     Value,
     set_of,
-    show,
     shown,
 )
 
@@ -38,7 +32,40 @@ def _may_precede(one: dict[Value, Value], other: dict[Value, Value]) -> bool:
     return any(one.get(each, 0) < other.get(each, 0) for each in {**one, **other})
 
 
-VECTOR_CLOCKS.refuse("TLC gives an order that depends on its hash table", CausalOrder=(0, 1, 1, 1))
+@VECTOR_CLOCKS.operator("CausalOrder")
+def in_causal_order(log: Value, clock: Unary, node: Unary, domain: Unary) -> Sequence:
+    """The events of a log, each after those that its vector clock knows of. TLC's order depends on the hashes of nodes
+    where these leave a choice. Here, nodes take turns in the order of their first events in the log.
+    """
+    clocks: dict[Value, dict[int, tuple[Value, dict[Value, Value]]]] = {}
+    for event in sequence(log, "CausalOrder"):
+        at, known = node(event), clock(event)
+        times = written_out(known, "CausalOrder")
+        of_all = {each: times.apply(each) for each in explicit(domain(known), "CausalOrder").in_order()}
+        own = natural(times.apply(at), "CausalOrder")
+        if clocks.setdefault(at, {}).setdefault(own, (event, of_all))[0] is not event:
+            raise EvaluationError(f"CausalOrder: {shown(at)} has two events with its clock at {own}")
+    waiting = {at: sorted(of.items(), reverse=True) for at, of in clocks.items()}
+    past: dict[Value, Value] = dict.fromkeys(waiting, 0)
+    ordered: list[Value] = []
+    while any(waiting.values()):
+        before = len(ordered)
+        for at, events in waiting.items():
+            if events and _is_next(at, events[-1][1][1], past):
+                past[at], (event, _) = events.pop()
+                ordered.append(event)
+        if len(ordered) == before:
+            at, events = next((at, events) for at, events in waiting.items() if events)
+            raise EvaluationError(
+                f"CausalOrder: event {events[-1][0]} of {shown(at)} comes after one that is not there"
+            )
+    return Sequence(ordered)
+
+
+def _is_next(at: Value, known: dict[Value, Value], past: dict[Value, Value]) -> bool:
+    """Whether all events of other nodes that an event of ``at`` knows of are past."""
+    return all(each == at or integer(time, "CausalOrder") <= past.get(each, 0) for each, time in known.items())
+
 
 # -- Quorum ------------------------------------------------------------------------------------------------------------
 
@@ -58,71 +85,12 @@ def _is_quorum_system(system: Value, subsets: Subsets) -> bool:
     return all(system.has(wider) for one in quorums for wider in subsets.members() if subset(one, wider))
 
 
-# -- Json --------------------------------------------------------------------------------------------------------------
-
-JSON = Module("Json")
-JSON.refuse("a specification reads no files", JsonDeserialize=1, ndJsonDeserialize=1)
-JSON.refuse("a specification writes no files", JsonSerialize=2, ndJsonSerialize=2)
-
-
-@JSON.operator("ToJson", "ToJsonArray")
-def to_json(value: Value) -> str:
-    return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
-
-
-@JSON.operator("ToJsonObject")
-def to_json_object(value: Value) -> str:
-    whole = value.explicit() if isinstance(value, FunctionValue) else value
-    if isinstance(whole, Sequence):
-        numbered = {str(place): _plain(each) for place, each in enumerate(whole.values)}
-        return json.dumps(numbered, separators=(",", ":"), ensure_ascii=False)
-    return to_json(value)
-
-
-def _plain(value: Value) -> Any:
-    if isinstance(value, SetValue):
-        return [_plain(each) for each in value.members()]
-    if isinstance(value, FunctionValue):
-        whole = value.explicit()
-        if isinstance(whole, Sequence) and whole.values:
-            return [_plain(each) for each in whole.values]
-        return {_name(argument): _plain(each) for argument, each in whole.items()} if whole.size() else []
-    return value.name if isinstance(value, ModelValue) else value
-
-
-def _name(argument: Value) -> str:
-    return argument if type(argument) is str else show(argument)
-
-
 # -- refused -----------------------------------------------------------------------------------------------------------
 
-_FILES = "a specification reads and writes no files"
 _CHANCE = "a step depends on the state alone, and not on chance"
 
 RANDOMIZATION = Module("Randomization")
 RANDOMIZATION.refuse(_CHANCE, RandomSubset=2, RandomSetOfSubsets=3, TestRandomSetOfSubsets=3)
-
-CSV = Module("CSV")
-CSV.refuse(_FILES, CSVWrite=3, CSVWriteRecord=4, CSVRead=3, CSVRecords=1)
-
-IO_UTILS = Module("IOUtils")
-IO_UTILS.refuse(_FILES, IOSerialize=3, IODeserialize=2, Serialize=3, Deserialize=2)
-IO_UTILS.refuse("a specification runs no commands", IOExec=1, IOEnvExec=2, IOExecTemplate=2, IOEnvExecTemplate=3)
-IO_UTILS.refuse("set a constant with -D, or in the configuration", IOEnv=0)
-
-
-@IO_UTILS.operator("atoi")
-def to_integer(text: Value) -> int:
-    try:
-        return int(text) if type(text) is str else integer(text, "atoi")
-    except ValueError:
-        raise EvaluationError(f"atoi: {shown(text)} is not a number") from None
-
-
-@IO_UTILS.operator("zeroPadN")
-def padded(value: Value, width: Value) -> str:
-    return show(value).rjust(integer(width, "zeroPadN"), "0")
-
 
 STATISTICS = Module("Statistics", NATURALS)
 STATISTICS.refuse("it needs real numbers", ChiSquare=3)
