@@ -164,6 +164,12 @@ def test_random_specifications_have_the_answer_of_the_plain_engine(tmp_path: Pat
             compare(of, seed, way, **options)
 
 
+@pytest.mark.parametrize(("seed", "way"), [(760, "workers"), (961, "embedded")])
+def test_a_search_does_not_begin_again_for_ever(tmp_path: Path, seed: int, way: str) -> None:
+    # Values that do not fit where most do appear late each time, whatever is settled.
+    compare(Bounded(tmp_path, seed), seed, way, **WAYS[way])
+
+
 @pytest.mark.campaign
 def test_checking_mode_gives_it_too(tmp_path: Path) -> None:
     for seed in range(0, SEEDS, 40):

@@ -150,7 +150,9 @@ def _checked(
             return _judge(stepper, engine, _explored(explorer, stepper, options, report), options)
         except BeginAgain:
             protocol = language_of(protocol).settled(protocol, stepper)
+            grown = stepper.store.grown
         stepper = _stepper(protocol, invariants, options, deadline)
+        stepper.grown_before = grown
 
 
 def _concluded(result: Result) -> Result:

@@ -89,6 +89,8 @@ class Stepper:
         self.checking = checking
         self.store = ValueTable(protocol)
         self.evaluations = 0
+        self.grown_before = 0
+        """The slots in universes when the search before this one began again."""
         self.starts = 0
         """The number of ways to begin. Several may lead to one initial state."""
         self._initial: list[State] | None = None  # all of them, unless there are many
