@@ -4,6 +4,10 @@ explains.
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces.counters import CountersConformance, Told, happened
 
-from fencepost import FencepostError, ModelValue, Protocol, constant
+from fencepost import FencepostError, ModelValue, Protocol, ProtocolRaised, constant
+from fencepost.traces import reading
+from fencepost.traces.validation import registry
 from fencepost.traces.validation.conformance import Event, Step
 from fencepost.traces.validation.replay import Has
+from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator, Verdict
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
@@ -217,6 +224,42 @@ def test_a_circle_is_told() -> None:
     assert not verdict.accepted
     assert verdict.problem.startswith("what happened cannot be ordered, each of these comes before the next")
     assert all(told in verdict.problem for told in ("a 1 hears", "a 2 tells", "b 1 hears", "b 2 tells"))
+
+
+def test_two_runs_of_one_name_are_taken_for_what_they_may_be(tmp_path: Path) -> None:
+    conformance = registry.resolve("docs/examples/clicks_conformance.py")
+    for _ in range(2):
+        subprocess.run([sys.executable, "docs/examples/clicks.py", tmp_path], check=True)
+    traces = Traces(reading.read(tmp_path))
+    (name,) = traces.names()
+    verdict = Validator(conformance).validate("clicks", traces.events(name))
+    assert "Node ann was started 2 times: if these are runs of their own, give each another run name" in verdict.problem
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        ("yield Step(event.action", 'yield Step("reds"', "lost-update has no action reds: did you mean reads?"),
+        ('("counter",), event', '("countr",), event', "lost-update has no part countr in its state"),
+        ('(("c", c),)', '(("d", c),)', "action reads has the parameters c, and the conformance gives d"),
+        ('(("c", c),)', "()", "action reads has the parameters c, and the conformance gives none"),
+    ],
+)
+def test_a_step_that_is_none_of_the_protocol_is_named_with_its_event(
+    tmp_path: Path, right: str, wrong: str, says: str
+) -> None:
+    folder = Path("docs/examples")
+    text = (folder / "clicks_conformance.py").read_text()
+    assert right in text
+    (tmp_path / "wrong_conformance.py").write_text(text.replace(right, wrong))
+    (tmp_path / "lost_update.py").write_text((folder / "lost_update.py").read_text())
+    subprocess.run([sys.executable, folder / "clicks.py", tmp_path / "traces"], check=True)
+    traces = Traces(reading.read(tmp_path / "traces"))
+    validator = Validator(registry.resolve(str(tmp_path / "wrong_conformance.py")))
+    with pytest.raises(ProtocolRaised) as raised:
+        validator.validate("clicks", traces.events(traces.names()[0]))
+    assert str(raised.value).startswith(says)
+    assert re.search(r"; the step was \w+\(.*for event \d \(\w+\) of node (ann|bob)$", str(raised.value))
 
 
 def test_an_empty_trace_is_not_accepted() -> None:

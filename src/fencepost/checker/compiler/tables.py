@@ -214,7 +214,10 @@ class Tables:
         time more have appeared than before, since some cannot be there from the start. Raises :class:`BeginAgain`.
         """
         late = self.store.grown - self._settled
-        if late > max(MANY_LATE, self._settled, self.stepper.grown_before) and found < self.stepper.evaluations * STATES_PER_EVALUATION:
+        if (
+            late > max(MANY_LATE, self._settled, self.stepper.grown_before)
+            and found < self.stepper.evaluations * STATES_PER_EVALUATION
+        ):
             raise BeginAgain
 
     def _is_followed(self, root: int) -> bool:

@@ -89,7 +89,9 @@ def judged(
     ``explain``: called for a trace that is not accepted; ``on_verdict``: called for every trace.
     """
     if not subject:
-        return Outcome(run, "", False, events=len(events()), problem="no event of the run is about any subject")
+        return Outcome(
+            run, "", False, covered=False, events=len(events()), problem="no event of the run is about any subject"
+        )
     try:
         verdict = validator.validate(subject, events(), shuffle)
     except TraceError as error:

@@ -25,6 +25,7 @@ from fencepost.language.protocol import Protocol
 from fencepost.language.values import NotAValue, Record, Value, encode, freeze, kind_of, same, show, show_call
 from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
+from fencepost.text.plain import meant
 
 CACHE_LIMIT = 500_000
 """Evaluations after which the cache is cleared. One evaluation of the store's protocol takes some 3 KiB."""
@@ -260,7 +261,12 @@ class Replayer:
             return node  # type: ignore[no-any-return]
         declared = self.actions.get(action)
         if declared is None:
-            raise ProtocolRaised(f"{self.protocol.name} has no action {action}")
+            raise ProtocolRaised(f"{self.protocol.name} has no action {action}: {meant(action, self.actions)}")
+        if {name for name, _ in parameters} != declared.domains.keys():
+            raise ProtocolRaised(
+                f"action {action} has the parameters {_listed(declared.domains)}, and the conformance gives"
+                f" {_listed(name for name, _ in parameters)}"
+            )
         found = self.evaluate(declared, row, dict(parameters), picks)
         if isinstance(found, Refused):
             self._remember(key, found, self._trail)
@@ -401,6 +407,10 @@ class _Chain:
     read: Callable[[list[int]], Any]
     numbers: Any
     leaf: Taken | Refused
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def short(file: str, folders: Iterable[str]) -> str:

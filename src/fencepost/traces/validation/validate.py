@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any
 
+from fencepost.errors import ProtocolRaised
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import encode, freeze, same, show
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
@@ -125,7 +126,7 @@ class Validator:
             )
             verdict.problem = (
                 "what happened cannot be ordered, each of these comes before the next, and the last before the first:"
-                f" {circular}"
+                f" {circular}{_hint(sources)}"
             )
             return verdict
         _Replay(replayer, steps, sources, order, verdict).run(shuffle)
@@ -186,7 +187,19 @@ class _Replay:
         return self.steps[number].may_skip and number not in self.order.unsent
 
     def _take(self, number: int) -> bool:
-        """Take a step, if the protocol allows it and agrees with the trace about it. Returns whether it was taken."""
+        """Take a step, if the protocol allows it and agrees with the trace about it. Returns whether it was taken.
+
+        Raises :class:`fencepost.ProtocolRaised`, which names the event, if the step is none of the protocol, or its
+        Python raises.
+        """
+        try:
+            return self._is_taken(number)
+        except ProtocolRaised as error:
+            event, step = self.sources[number], self.steps[number]
+            what = f"{step.title}, for event {event.seq} ({event.action}) of node {event.node}"
+            raise ProtocolRaised(f"{error}; the step was {what}", where=error.where) from error
+
+    def _is_taken(self, number: int) -> bool:
         step = self.steps[number]
         if number in self.order.unsent or (step.before and self._mismatch(step.before, "before")):
             return False
@@ -223,7 +236,11 @@ class _Replay:
     def _mismatch(self, parts: Sequence[tuple[tuple[Any, ...], Any]], when: str) -> str:
         """The first part of the state that does not match the trace, in words; empty if all match."""
         for path, expected in parts:
-            found = self.replayer.value(self.row, path)
+            try:
+                found = self.replayer.value(self.row, path)
+            except KeyError:
+                named = ".".join(map(str, path))
+                raise ProtocolRaised(f"{self.replayer.protocol.name} has no part {named} in its state") from None
             if not (expected.matches(found) if type(expected) is Has else same(found, expected)):
                 traced = expected if type(expected) is Has else show(expected)
                 return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {traced}"
@@ -246,6 +263,18 @@ class _Replay:
         reason = self._difference(step, found)
         self.replayer.apply(self.row, tuple(before))
         return Refused(reason)
+
+
+def _hint(sources: Sequence[Event]) -> str:
+    """What may be wrong where events have no order: two runs that have one name."""
+    again = {event.node: event.incarnation for event in sources if event.incarnation > 1}
+    if not again:
+        return ""
+    node, times = next(iter(again.items()))
+    return (
+        f". Node {node} was started {times} times: if these are runs of their own, give each another run name, or"
+        " another folder"
+    )
 
 
 def _where_refused(refused: Refused) -> str:
