@@ -125,6 +125,22 @@ def test_what_was_read_belongs_to_the_specification(follow: Path, monkeypatch: p
     assert digest() != whole
 
 
+def test_another_process_must_read_the_same(follow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = loading.given([str(follow)])
+    language = language_of(model)
+    packed = language.packed(model)
+    assert packed is not None and language.digest(language.unpacked(packed)) == language.digest(model)
+    monkeypatch.delenv("TRACE")
+    with pytest.raises(ValueError, match="Follow reads other files, or another environment, in another process"):
+        language.unpacked(packed)
+
+
+def test_a_long_trace_shows_its_progress(follow: Path) -> None:
+    seen: list[int] = []
+    check(str(follow), report=lambda progress: seen.append(progress.distinct))
+    assert seen
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -128,7 +128,7 @@ def _checked(
         assert isinstance(options, EmbeddedOptions)
         if _may_be_small(options):
             first = _stepper(protocol, invariants, options, deadline)
-            small = _try_small(first, options)
+            small = _try_small(first, options, report)
             if small is not None:
                 return small
             found = language_of(protocol).after_search(protocol, first)
@@ -213,12 +213,12 @@ def _may_be_small(options: EmbeddedOptions) -> bool:
     return not (options.checkpoint or options.resume or options.checking or options.states is not None)
 
 
-def _try_small(stepper: Stepper, options: EmbeddedOptions) -> Result | None:
+def _try_small(stepper: Stepper, options: EmbeddedOptions, report: Report | None) -> Result | None:
     """The interpreted explorer's result; None if the protocol is too large for it."""
     from fencepost.checker.engines import interpreted
 
     deadline = stepper.deadline
-    explored = interpreted.explore(stepper, options, limits=interpreted.Limits(**SMALL))
+    explored = interpreted.explore(stepper, options, interpreted.Limits(**SMALL), report)
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
         deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
     if deadline.reached is not None:

@@ -55,13 +55,15 @@ class Tla(Language):
 
     def packed(self, model: TlaModel) -> bytes:
         laid_out = None if model is model.whole else model.shapes
-        return pickle.dumps((self.words(model), order.known(), pickle.dumps(laid_out)))
+        return pickle.dumps((self.words(model), order.known(), model.setup.outside, pickle.dumps(laid_out)))
 
     def unpacked(self, content: bytes) -> Model:
-        words, known, variables = pickle.loads(content)
+        words, known, outside, variables = pickle.loads(content)
         order.use(known)  # before there are values to be sorted
         model = loading.given(words)
         assert isinstance(model, TlaModel)
+        if model.setup.outside != outside:
+            raise ValueError(f"{model.name} reads other files, or another environment, in another process")
         laid_out = pickle.loads(variables)
         return model if laid_out is None else model.laid_out(laid_out)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fencepost.checker.engines import conclusion
-from fencepost.checker.engines.interface import Exploration
+from fencepost.checker.engines.interface import Exploration, Report
 from fencepost.checker.engines.options import SearchOptions
 from fencepost.checker.engines.reference import Expanded, Link, Reference, Row
 from fencepost.checker.engines.search import Search
@@ -41,9 +41,11 @@ class Limits:
     states_a_level: int = 0
 
 
-def explore(stepper: Stepper, options: SearchOptions, limits: Limits | None = None) -> Exploration:
+def explore(
+    stepper: Stepper, options: SearchOptions, limits: Limits | None = None, report: Report | None = None
+) -> Exploration:
     """As :func:`fencepost.checker.engines.reference.explore`, with the same result, within the limits ``limits``."""
-    search = Search(stepper, options)
+    search = Search(stepper, options, report)
     stepper.keeps = limits is not None
     search.run(Interpreted(search, limits))
     return conclusion.conclude(search)
