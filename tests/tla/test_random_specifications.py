@@ -181,6 +181,10 @@ def test_a_search_does_not_begin_again_for_ever(
     compare(Bounded(tmp_path, seed), seed, way, **WAYS[way])
 
 
+def test_a_member_that_an_evaluation_makes_is_read_before_or_after_what_it_read_first(tmp_path: Path) -> None:
+    compare(Bounded(tmp_path, 1352), 1352, "workers", **WAYS["embedded"])
+
+
 @pytest.mark.campaign
 def test_checking_mode_gives_it_too(tmp_path: Path) -> None:
     for seed in range(0, SEEDS, 40):

@@ -337,7 +337,7 @@ class Tables:
             while isinstance(branch, Read) and branch.slot in known:
                 branch = branch.then
             held = pool[cell] if cell >= 0 else self._root_words[encoding.cell_root(cell)]
-            if held > 0 and self._tests_universe(root, pool[held], branch):
+            if held > 0 and self._may_wait(root, pool[held], branch):
                 # The evaluation reads this slot later, or not at all.
                 branch = Read(pool[held], _held(pool[held], rows), branch)
             if isinstance(branch, Leaf):
@@ -378,11 +378,19 @@ class Tables:
                 self._put(cell, held)
             cell, branch = encoding.node_cell(held, branch.value), branch.then
 
-    def _tests_universe(self, root: int, test: int, branch: Branch) -> bool:
-        """Whether a node tests what a universe holds, and the branch does not begin with it."""
-        if not self._grown or test >= CHANGE or (isinstance(branch, Read) and branch.slot == test):
+    def _may_wait(self, root: int, test: int, branch: Branch) -> bool:
+        """Whether a branch may begin with another read than a node tests, as one of the two is of a member of a
+        universe. Where a universe has grown, later evaluations read its new members where they ask for them, not where
+        the node asks. An evaluation that makes a member itself has asked before without it.
+        """
+        if not self._grown or test >= CHANGE:
             return False
-        return self.store.is_about_universe(slot_of_step(test) if self.stepper.roots[root].reads_step else test)
+        if not isinstance(branch, Read):
+            return self._about_universe(root, test)
+        return branch.slot != test and (self._about_universe(root, test) or self._about_universe(root, branch.slot))
+
+    def _about_universe(self, root: int, read: int) -> bool:
+        return self.store.is_about_universe(slot_of_step(read) if self.stepper.roots[root].reads_step else read)
 
     def _new_node(self, first: int, room: int) -> int:
         base = self._top[0]
