@@ -26,7 +26,7 @@ from fencepost import (
     state,
 )
 from fencepost.semantics.state import State, ValueTable
-from fencepost.traces.validation.replay import Like, Refused, Replayer, Taken, like
+from fencepost.traces.validation.replay import Like, Open, Refused, Replayer, Taken, like
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
 TELLS = ("tells", (("n", N1), ("m", N2)), ())
@@ -324,7 +324,7 @@ def test_a_part_of_a_state_that_there_is_not() -> None:
 class Plain(Replayer):
     """Runs Python for every step."""
 
-    def step(self, row: list[int], *step: Any) -> Taken | Refused:
+    def step(self, row: list[int], *step: Any) -> Taken | Refused | Open:
         self._tries.clear()
         return super().step(row, *step)
 

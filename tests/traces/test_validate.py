@@ -367,7 +367,7 @@ def test_what_happened_is_accepted_in_every_order_that_its_causes_allow(
 ) -> None:
     verdict = VALIDATOR.validate("it", trace, shuffle)
     assert verdict.accepted, (verdict.problem, verdict.refusals)
-    places = {(event.node, event.seq): place for place, (event, _, _) in enumerate(verdict.path)}
+    places = {(event.node, event.seq): place for place, (event, _, _) in enumerate(verdict.path) if event}
     for (node, seq), place in places.items():
         assert places.get((node, seq - 1), -1) < place
 

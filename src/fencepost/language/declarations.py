@@ -68,21 +68,25 @@ class Declared:
         """Every binding of the parameters to members of their domains, in canonical order. Without parameters: one
         empty binding.
         """
-        names = list(self.domains)
-        domains: list[list[Any]] = []
-        for name in names:
-            domain = resolve(self.domains[name], protocol)
-            members = finite(domain, f"the domain of parameter {name} of {self.kind.replace('_', ' ')} {self.name}")
-            if isinstance(domain, (set, frozenset)):
-                members = canonical(members)
-            domains.append([freeze(v) for v in members])
-        bindings = math.prod(map(len, domains))
+        members = self.members(protocol)
+        bindings = math.prod(map(len, members.values()))
         if bindings > MAX_MEMBERS:
             raise NotAProtocol(
                 f"{self.kind.replace('_', ' ')} {self.name} has {bindings:,} bindings of its parameters, and at most"
                 f" {MAX_MEMBERS:,} are possible: choose the rest with one_of(...)"
             )
-        return [dict(zip(names, values, strict=True)) for values in itertools.product(*domains)]
+        return [dict(zip(members, values, strict=True)) for values in itertools.product(*members.values())]
+
+    def members(self, protocol: Any) -> dict[str, list[Value]]:
+        """The members of each parameter's domain, in canonical order."""
+        found: dict[str, list[Value]] = {}
+        for name, declared in self.domains.items():
+            domain = resolve(declared, protocol)
+            members = finite(domain, f"the domain of parameter {name} of {self.kind.replace('_', ' ')} {self.name}")
+            if isinstance(domain, (set, frozenset)):
+                members = canonical(members)
+            found[name] = [freeze(v) for v in members]
+        return found
 
     def is_on(self, protocol: Any) -> bool:
         """Whether a check judges it by default: the result of its ``when``. Raises :class:`fencepost.NotAProtocol` if

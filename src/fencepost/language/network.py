@@ -50,6 +50,9 @@ PROCESSED = "processed"
 CONNECTED = "connected"
 TOPICS = "topics"
 
+FATES = (DELIVERED, LOST)
+"""The options of a choice whether a message is lost."""
+
 _NO_TOPIC: Any = object()
 
 
@@ -310,7 +313,7 @@ class Network(View):
         if shape.can_be_cut and not self.connected(source, dest):
             fate = LOST
         elif shape.lossy:
-            fate = one_of((DELIVERED, LOST))
+            fate = one_of(FATES)
         self._cursor.emit(Event("send", source, dest, (message,), lost=fate == LOST))
         if fate == DELIVERED:
             self._put(message, source, dest, in_flight, self._with(in_flight, message))

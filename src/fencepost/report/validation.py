@@ -14,9 +14,12 @@ from fencepost.report.sequence import written
 from fencepost.report.tables import aligned
 from fencepost.report.text import steps_story
 from fencepost.text import numbers
-from fencepost.traces.validation.behaviour import behaviour_of
+from fencepost.traces.validation.behaviour import behaviour_of, shown_of
 from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Alternative, Explain, Outcome
 from fencepost.traces.validation.validate import Verdict
+
+MOST_FRONTS = 3
+"""The most other ways to get as far that are shown."""
 
 MOST_ROWS = 20
 """The most traces in a table; with more, only those not accepted are listed."""
@@ -30,12 +33,16 @@ def explaining(last: int, width: int) -> Explain:
     def explain(verdict: Verdict) -> tuple[str, str]:
         if verdict.replayer is None or not verdict.path:
             return "", ""
-        trace = behaviour_of(verdict.replayer, verdict.path, last)
+        trace = behaviour_of(verdict.replayer, verdict.start, verdict.path, last)
         names = {value: " ".join(name.split()) for value, name in verdict.names.items() if name != value}
         text = steps_story(trace, width=width)
         words = set(re.findall(r"\w+", " ".join([text, *(r.step.title for r in verdict.refusals)])))
         named = [f"{value} is {name}" for value, name in names.items() if value in words]
         legend = f"\nThere {', '.join(named)}.\n" if named else ""
+        shown = shown_of(verdict.path, last)
+        hidden = [str(number) for number, place in enumerate(shown, 1) if verdict.path[place][0] is None]
+        if hidden:
+            legend += f"\nThe trace does not report {'step' if len(hidden) == 1 else 'steps'} {', '.join(hidden)}.\n"
         heading = f"What led there: the last {numbers.plural(len(trace.steps), 'step')} that changed something"
         ended = (
             "; ".join(f"{r.step.title} {r.why.reason}" for r in verdict.refusals[:3]) or verdict.problem or "accepted"
@@ -53,7 +60,15 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     uncovered = [outcome for outcome in outcomes if outcome.verdict == NOT_COVERED]
     traces, steps = len(outcomes), sum(outcome.steps for outcome in outcomes)
     raised = [outcome for outcome in outcomes if outcome.verdict == RAISED]
-    worst = rejected or raised or uncovered or [outcome for outcome in outcomes if outcome.finished] or outcomes
+    undecided = [outcome for outcome in outcomes if outcome.undecided]
+    worst = (
+        rejected
+        or raised
+        or uncovered
+        or undecided
+        or [outcome for outcome in outcomes if outcome.finished]
+        or outcomes
+    )
     verdict = worst[0].verdict.upper() if worst else "NOTHING"
     many = (
         f"{len(worst):,} of {numbers.plural(traces, 'trace')}"
@@ -62,15 +77,16 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     )
     verdict = f"{verdict}  {many}"
     events = sum(outcome.events for outcome in outcomes)
+    hidden = sum(outcome.hidden for outcome in outcomes)
     rate = numbers.rate(steps / seconds) if seconds > 0 else "0 a second"
     figures = [
         ("events", numbers.count(events)),
-        ("steps", f"{numbers.count(steps)}   {rate}"),
+        ("steps", f"{numbers.count(steps)}{f' and {numbers.count(hidden)} hidden' if hidden else ''}   {rate}"),
         ("time", numbers.seconds(seconds)),
     ]
     parts = [f"{verdict}\n{what}", "\n".join(f"  {name:<8}{figure}" for name, figure in figures)]
     if traces > 1:
-        shown = outcomes if traces <= MOST_ROWS else [*rejected, *raised, *uncovered][:MOST_ROWS]
+        shown = outcomes if traces <= MOST_ROWS else [*rejected, *raised, *uncovered, *undecided][:MOST_ROWS]
         if shown:
             parts.append(table(shown))
         left = Counter(outcome.verdict for outcome in outcomes)
@@ -132,16 +148,31 @@ def _reason(refusal: Alternative) -> str:
 
 def how_far(outcome: Outcome) -> str:
     """How far a trace got, and all steps that could have come next."""
-    if outcome.problem:
+    if outcome.problem and not outcome.undecided:
         if outcome.raised:
             return f"That says nothing about the system: {outcome.problem}."
         what = "It cannot be followed" if outcome.covered else "The conformance does not cover it"
         return f"{what}: {outcome.problem}."
-    lines = [
-        f"The protocol takes {outcome.taken:,} of {numbers.plural(outcome.steps, 'step')}. Then none of these can be"
-        " taken:"
-    ]
-    for r in outcome.refusals:
+    hidden = f", with {numbers.plural(outcome.hidden, 'hidden step')}" if outcome.hidden else ""
+    lines = [f"It is not known whether it is a behaviour: {outcome.problem}.\n"] if outcome.undecided else []
+    lines.append(
+        f"The protocol takes {outcome.taken:,} of {numbers.plural(outcome.steps, 'step')}{hidden}. Then none of these"
+        " can be taken:"
+    )
+    lines += _refused(outcome.refusals)
+    for front in outcome.other_fronts[:MOST_FRONTS]:
+        lines += ["\nIn another way to get so far, these cannot be taken:", *_refused(front)]
+    more = outcome.more_fronts + max(0, len(outcome.other_fronts) - MOST_FRONTS)
+    if more:
+        lines.append(
+            f"\nNor can any in {numbers.plural(more, 'other way')} to get so far. --json FILE has more of them."
+        )
+    return "\n".join(lines)
+
+
+def _refused(refusals: Sequence[Alternative]) -> list[str]:
+    lines = []
+    for r in refusals:
         lines.append(
             f"\n  {r.step}  (node {r.node}, incarnation {r.incarnation}, event"
             f" {r.seq}{f', {r.event}' if not r.step.startswith(r.event) else ''})"
@@ -149,7 +180,7 @@ def how_far(outcome: Outcome) -> str:
         lines.append(f"    {r.reason}{f', which {r.where} refuses:' if r.where else ''}")
         if r.asked:
             lines.append(f"      {r.asked}")
-    return "\n".join(lines)
+    return lines
 
 
 def _shortened(reason: str, most: int = 120) -> str:

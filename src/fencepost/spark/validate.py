@@ -28,6 +28,7 @@ from fencepost.traces.validation import registry
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.coverage import Coverage, Visits
 from fencepost.traces.validation.outcome import Outcome, judged
+from fencepost.traces.validation.search import MOST_TRIED
 from fencepost.traces.validation.space_coverage import InSpace, SpaceCoverage
 from fencepost.traces.validation.traces import must_be_there, natural
 from fencepost.traces.validation.validate import Validator, collect_rarely
@@ -55,8 +56,8 @@ TEXT = (
 
 class Request(msgspec.Struct, frozen=True):
     """A validation, in the form that is sent to tasks. ``conformance``: a protocol's name, or a file. ``shuffle``,
-    ``last``, ``coverage``, ``states``: as the command's options. ``runs``, ``subjects``: those requested, empty for
-    all.
+    ``last``, ``coverage``, ``states``, ``most_tried``: as the command's options. ``runs``, ``subjects``: those
+    requested, empty for all.
     """
 
     conformance: str
@@ -67,6 +68,7 @@ class Request(msgspec.Struct, frozen=True):
     states: str | None = None
     runs: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
+    most_tried: int = MOST_TRIED
 
     def find(self) -> Any:
         """The conformance."""
@@ -288,8 +290,8 @@ def traces(whole: Any, request: Request) -> Any:
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
-validators: dict[str, Validator] = {}
-"""The validators of this process, by conformance."""
+validators: dict[tuple[str, int], Validator] = {}
+"""The validators of this process, by conformance, and by the most steps that are tried."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _result_decoder = msgspec.msgpack.Decoder(TaskResult)
@@ -297,9 +299,10 @@ _result_decoder = msgspec.msgpack.Decoder(TaskResult)
 
 def validator_of(request: Request) -> Validator:
     """This process's validator for a request."""
-    if request.conformance not in validators:
-        validators[request.conformance] = Validator(request.find())
-    return validators[request.conformance]
+    key = request.conformance, request.most_tried
+    if key not in validators:
+        validators[key] = Validator(request.find(), most_tried=request.most_tried)
+    return validators[key]
 
 
 def validate_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,7 @@ from fencepost.traces import read
 from fencepost.traces.validation import live, registry
 from fencepost.traces.validation.conformance import Conformance
 from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Outcome, judged
+from fencepost.traces.validation.search import MOST_TRIED
 from fencepost.traces.validation.tail import Tail
 from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator, collect_rarely
@@ -61,6 +62,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(which, "--subject ID ...", "only those about this subject, such as a ledger (repeatable)", dest="subjects")
     how = parser.add_argument_group("how")
     option(how, "--shuffle SEED", "replay them in another order that causality allows", arguments.number)
+    option(
+        how,
+        "--most-tried N",
+        "the most steps that are tried for one trace to find those that it does not report, by default"
+        f" {MOST_TRIED:,}; beyond, it is not decided",
+        arguments.count,
+        MOST_TRIED,
+    )
     option(
         how,
         "--engine",
@@ -137,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
         else errors.PROTOCOL_RAISED
         if RAISED in verdicts
         else errors.NOT_COMPLETE
-        if NOT_COVERED in verdicts
+        if NOT_COVERED in verdicts or any(outcome.undecided for outcome in outcomes)
         else errors.HOLDS
     )
 
@@ -199,7 +208,11 @@ def _here(
 
     collect_rarely()
     traces = Traces(read(args.traces), args.runs, args.subjects, conformance.subjects)
-    validator, explain, coverage = Validator(conformance), explaining(args.last, output.width()), Coverage()
+    validator, explain, coverage = (
+        Validator(conformance, most_tried=args.most_tried),
+        explaining(args.last, output.width()),
+        Coverage(),
+    )
     on_verdict = coverage.add if args.coverage else None
     found: list[Outcome] = []
     steps, names = 0, traces.names()
@@ -236,7 +249,10 @@ def _request(args: argparse.Namespace, **options: Any) -> Any:
     from fencepost.spark.validate import Request
 
     runs, subjects = tuple(args.runs), tuple(args.subjects)
-    return Request(_named(args), last=args.last, width=output.width(), runs=runs, subjects=subjects, **options)
+    return Request(
+        _named(args), last=args.last, width=output.width(), runs=runs, subjects=subjects, most_tried=args.most_tried,
+        **options,
+    )  # fmt: skip
 
 
 def _cluster(args: argparse.Namespace) -> Any:
@@ -280,7 +296,7 @@ def _followed(args: argparse.Namespace, conformance: type[Conformance]) -> list[
     explain = validation.explaining(args.last, output.width())
     live.follow(
         Tail(args.traces),
-        live.LiveRuns(Validator(conformance), limits, explain, args.runs, args.subjects),
+        live.LiveRuns(Validator(conformance, most_tried=args.most_tried), limits, explain, args.runs, args.subjects),
         until,
         tell,
     )

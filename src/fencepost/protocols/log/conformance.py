@@ -393,6 +393,10 @@ class LogConformance(Conformance):
             "batch_numbers": rounded(max((len({*numbers}) for numbers in self.batches.values()), default=0)),
         }
 
+    def hidden(self, protocol: Protocol) -> Iterable[Step]:
+        """Nothing: these traces report every step."""
+        return ()
+
     def bind(self, protocol: Protocol) -> None:
         """See :class:`Conformance`."""
         assert isinstance(protocol, RunningLog)

@@ -77,6 +77,10 @@ class QuorumConformance(Conformance):
             "is_traced": True,
         }
 
+    def hidden(self, protocol: Protocol) -> Iterable[Step]:
+        """Nothing: these traces report every step."""
+        return ()
+
     def bind(self, protocol: Protocol) -> None:
         """See :class:`Conformance`."""
         assert isinstance(protocol, RunningQuorum)

@@ -312,6 +312,10 @@ class StoreConformance(Conformance):
             "power_losses": -1,
         }
 
+    def hidden(self, protocol: Protocol) -> Iterable[Step]:
+        """Nothing: these traces report every step."""
+        return ()
+
     def bind(self, protocol: Protocol) -> None:
         """See :class:`Conformance`."""
         assert isinstance(protocol, RunningStore)

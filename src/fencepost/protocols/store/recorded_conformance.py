@@ -173,6 +173,10 @@ class RecordedConformance(Conformance):
         ends: list[int] = [event.parameters["metadata"]["last_entry"] for event in self.versions]
         return max(last, *ends)
 
+    def hidden(self, protocol: Protocol) -> Iterable[Step]:
+        """Nothing: these traces report every step."""
+        return ()
+
     def bind(self, protocol: Protocol) -> None:
         """See :class:`Conformance`."""
         assert isinstance(protocol, RecordedStore)

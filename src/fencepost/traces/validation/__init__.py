@@ -5,6 +5,6 @@ protocol (:class:`Step`).
 """
 
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
-from fencepost.traces.validation.replay import like
+from fencepost.traces.validation.replay import ANY, like
 
-__all__ = ["Conformance", "Event", "NotCovered", "Step", "like"]
+__all__ = ["ANY", "Conformance", "Event", "NotCovered", "Step", "like"]

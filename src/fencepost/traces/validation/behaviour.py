@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from fencepost.behaviours import behaviour
 from fencepost.behaviours.replay import actor
 from fencepost.semantics.state import State
-from fencepost.traces.validation.conformance import Event, Step
-from fencepost.traces.validation.replay import Replayer, Taken
-
-Path = Sequence[tuple[Event, Step, Taken]]
+from fencepost.traces.validation.replay import Replayer
+from fencepost.traces.validation.search import Entry
 
 
-def behaviour_of(replayer: Replayer, path: Path, last: int) -> behaviour.Trace:
-    """The ``last`` steps of a path, without those that change nothing and emit no event."""
-    shown = [place for place, (_, _, taken) in enumerate(path) if taken.writes or taken.events][-last:]
-    row = replayer.initial()
+def behaviour_of(replayer: Replayer, start: Sequence[int], path: Sequence[Entry], last: int) -> behaviour.Trace:
+    """The steps of a path from a state that are shown (:func:`shown_of`)."""
+    shown = shown_of(path, last)
+    row = list(start)
     for _, _, taken in path[: shown[0]] if shown else ():
         replayer.apply(row, taken.writes)
     initial = before = State(replayer.store, row)
@@ -32,3 +30,8 @@ def behaviour_of(replayer: Replayer, path: Path, last: int) -> behaviour.Trace:
         steps.append(behaviour.Step(step.action, parameters, by, taken.labels, taken.events, after, changes))
         before = after
     return behaviour.Trace(replayer.protocol, initial, tuple(steps))
+
+
+def shown_of(path: Sequence[Entry], last: int) -> list[int]:
+    """The places of the ``last`` steps of a path, without those that change nothing and emit no event."""
+    return [place for place, (_, _, taken) in enumerate(path) if taken.writes or taken.events][-last:]

@@ -7,8 +7,10 @@ they read and write, and replays them against the protocol.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
@@ -18,6 +20,9 @@ from fencepost.language.values import Value
 from fencepost.traces.validation.replay import Has, Like, Pick
 
 S = TypeVar("S")
+
+_UNSEEN = {"lose", "loses", "lost", "drop", "drops", "crash", "crashes", "timeout", "timeouts", "time out", "times out"}
+"""Words in the names of actions that systems do not report."""
 
 Message: TypeAlias = Hashable
 """The name of a message, the same for its sender and its receiver. Messages of the same name are received in the order
@@ -52,13 +57,15 @@ class Event(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, gc=False):
     """One step of the protocol that an event reports.
 
-    ``parameters``: of the action. ``picks``: the options that its choices take, in order. ``receives``, ``sends``:
-    messages; a receipt comes after its send. ``writes``, ``reads``: versions; a version is written after all reads of
-    the version before it. ``after``: values that parts of the state, named by their paths, must have after the step;
-    ``before``: values just before it. ``to``: all receivers of its messages. ``tells``: for a kind of message event
-    (``send``, ``receive``), the fields that a message of the step must have. ``may_skip``: the system may have ignored
-    the step, so it is skipped where it is not enabled. Without ``action``: the event takes part in the order, and
-    ``after`` must hold.
+    ``action``: its name; :data:`ANY` for any. ``parameters``: of the action; :data:`ANY` for a value that the trace
+    does not say. ``picks``: the options that its choices take, in order; :data:`ANY` for one option that it does
+    not say, ``...`` at the end for all that follow. Whether a message is lost need not be said. ``receives``,
+    ``sends``: messages; a receipt comes after its send. ``writes``, ``reads``: versions; a version is written after
+    all reads of the version before it. ``after``: values that parts of the state, named by their paths, must have
+    after the step; ``before``: values just before it. ``to``: all receivers of its messages. ``tells``: for a kind
+    of message event (``send``, ``receive``), the fields that a message of the step must have. ``may_skip``: the
+    system may have ignored the step, so it is skipped where it is not enabled. Without ``action``: the event takes
+    part in the order, and ``after`` must hold.
     """
 
     action: str | None
@@ -94,6 +101,11 @@ def rounded(number: int, least: int = 4) -> int:
 def by_action(table: Mapping[str, S]) -> dict[str, S]:
     """A table by action, from one whose keys are names of several actions, separated by spaces."""
     return {action: held for actions, held in table.items() for action in actions.split()}
+
+
+def _is_unseen(action: str) -> bool:
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", action)]
+    return not _UNSEEN.isdisjoint(words) or not _UNSEEN.isdisjoint(map(" ".join, pairwise(words)))
 
 
 class NotCovered(Exception):
@@ -132,6 +144,15 @@ class Conformance(ABC):
     @abstractmethod
     def steps(self, event: Event) -> Iterable[Step]:
         """The steps of one event, in order; none for an event that the protocol does not model."""
+
+    def hidden(self, protocol: Protocol) -> Iterable[Step]:
+        """The steps that the system may take without an event. Validation finds them. A parameter that such a step does
+        not name may have any value, and its choices any options. What else a :class:`Step` has is of no use here.
+
+        By default, these are the actions of the protocol whose names say that something is lost or dropped, crashes,
+        or times out. Of these, an action that the trace reports itself is never taken without an event.
+        """
+        return [Step(each.name) for each in protocol.declared("action") if _is_unseen(each.name)]
 
     def in_order(self) -> Sequence[Event]:
         """The events in the order in which each node took their steps. Override it where a node traces in another

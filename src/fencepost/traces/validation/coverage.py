@@ -61,7 +61,7 @@ class Coverage:
         replayer, visits = verdict.replayer, self._visits
         if replayer is None:
             return
-        row = replayer.initial()
+        row = list(verdict.start)
         for _, step, taken in verdict.path:
             assert step.action is not None
             visits.taken[step.action] = visits.taken.get(step.action, 0) + 1

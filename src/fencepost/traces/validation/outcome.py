@@ -10,13 +10,15 @@ from fencepost.errors import FencepostError, SystemFailure
 from fencepost.semantics.authors import brief
 from fencepost.traces.event import TraceError
 from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.search import Refusal
 from fencepost.traces.validation.validate import Validator, Verdict
 
 ACCEPTED, NOT_FINISHED, REJECTED, NOT_COVERED = "accepted", "not finished", "rejected", "not covered"
 RAISED = "raised"
 """The verdicts. Accepted: the trace is a behaviour of the protocol. Not finished: it is one so far, and validation
-ended before the trace did. Rejected: it is not a behaviour. Not covered: the conformance cannot map an event of it.
-Raised: the Python of the conformance or of the protocol raised, which says nothing about the system.
+ended before the trace did, or it is not known whether it is one. Rejected: it is not a behaviour. Not covered: the
+conformance cannot map an event of it. Raised: the Python of the conformance or of the protocol raised, which says
+nothing about the system.
 """
 
 
@@ -60,11 +62,15 @@ class Outcome(msgspec.Struct):
     sequence: str = ""
     finished: bool = True
     protocol: str = ""
+    hidden: int = 0
+    undecided: bool = False
+    other_fronts: list[list[Alternative]] = []
+    more_fronts: int = 0
 
     @property
     def verdict(self) -> str:
         """``accepted``, ``not finished``, ``raised``, ``rejected`` or ``not covered``."""
-        if not self.finished:
+        if not self.finished or self.undecided:
             return NOT_FINISHED
         if self.raised:
             return RAISED
@@ -109,16 +115,21 @@ def judged(
 def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Outcome:
     """The outcome of a verdict."""
     story, sequence = explain(verdict) if explain is not None else ("", "")
-    refusals = [
+    return Outcome(
+        run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken,
+        verdict.skipped, verdict.problem,
+        refusals=_alternatives(verdict.refusals), story=story, sequence=sequence,
+        protocol=verdict.replayer.protocol.name if verdict.replayer is not None else "",
+        hidden=verdict.hidden, undecided=verdict.undecided,
+        other_fronts=[_alternatives(front.refusals) for front in verdict.fronts[1:]], more_fronts=verdict.more_fronts,
+    )  # fmt: skip
+
+
+def _alternatives(refusals: Sequence[Refusal]) -> list[Alternative]:
+    return [
         Alternative(
             r.event.node, r.event.incarnation, r.event.seq, r.event.action, r.step.title, r.why.reason, r.why.where,
             r.why.asked
         )
-        for r in verdict.refusals
+        for r in refusals
     ]  # fmt: skip
-    return Outcome(
-        run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken,
-        verdict.skipped, verdict.problem,
-        refusals=refusals, story=story, sequence=sequence,
-        protocol=verdict.replayer.protocol.name if verdict.replayer is not None else "",
-    )  # fmt: skip

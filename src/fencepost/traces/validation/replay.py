@@ -1,19 +1,23 @@
 """Replays the steps of a trace against a protocol.
 
-A step runs the author's Python, which reads, chooses and writes the state. Choices are not explored: they take the
-options that the trace names. The reads and writes of a step are cached as a path in a decision trie, as the compiler
-does it, with one trie for each action with its parameters and picks. A later step that reads the same values, of any
-trace, is answered from the trie without running Python.
+A step runs the author's Python, which reads, chooses and writes the state. Its choices take the options that the trace
+names. Where the trace leaves a parameter or a choice open, the step is a list of steps that name one value each. The
+reads and writes of a step are cached as a path in a decision trie, as the compiler does it, with one trie for each
+action with its parameters and picks. A later step that reads the same values, of any trace, is answered from the trie
+without running Python.
 """
 
 from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
-from math import inf
+from itertools import product
+from math import inf, prod
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -21,11 +25,15 @@ from fencepost.errors import ProtocolRaised
 from fencepost.language.context import Disabled, Event, InOrder, Slot, current
 from fencepost.language.declarations import Declared
 from fencepost.language.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
+from fencepost.language.network import FATES
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import NotAValue, Record, Value, encode, freeze, kind_of, same, show, show_call
 from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
 from fencepost.text.plain import meant
+
+MOST_OPEN = 10_000
+"""The most values that a part of a step may have where the trace leaves it open."""
 
 CACHE_LIMIT = 500_000
 """Evaluations after which the cache is cleared. One evaluation of the store's protocol takes some 3 KiB."""
@@ -35,8 +43,21 @@ LANGUAGE = tuple(os.path.join(PACKAGE, room, "") for room in ("language", "seman
 """Folders whose frames are not the author's: a refusal is reported at the last frame outside of them."""
 
 
+class Matcher(ABC):
+    """What a conformance says of a value in place of the value itself."""
+
+    @abstractmethod
+    def matches(self, value: Any) -> bool:
+        """Whether a value is one of those that are meant."""
+
+    @property
+    @abstractmethod
+    def code(self) -> bytes:
+        """Tells apart what Python takes for equal."""
+
+
 @dataclass(frozen=True)
-class Like:
+class Like(Matcher):
     """Matches records by some of their fields: pairs of a path, such as ``entry.id``, and a value."""
 
     fields: tuple[tuple[str, Value], ...]
@@ -53,6 +74,10 @@ class Like:
                 return False
         return True
 
+    @property
+    def code(self) -> bytes:
+        return encode(self.fields)
+
     def __hash__(self) -> int:
         return hash(self.fields)
 
@@ -61,7 +86,7 @@ class Like:
 
 
 @dataclass(frozen=True)
-class Has:
+class Has(Matcher):
     """Matches sets that contain a value."""
 
     value: Value
@@ -70,6 +95,10 @@ class Has:
         """Whether ``value`` is a set that contains the value."""
         held = frozenset.__iter__(value) if isinstance(value, frozenset) and self.value in value else ()
         return any(same(each, self.value) for each in held)
+
+    @property
+    def code(self) -> bytes:
+        return encode(self.value)
 
     def __str__(self) -> str:
         return f"it has {show(self.value)}"
@@ -85,8 +114,30 @@ def _path(name: str) -> str:
     return name.replace("__", ".")
 
 
+class _Unsaid(Enum):
+    """What stands for a value that the trace does not say."""
+
+    ANY = "any"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+
+ANY: Any = _Unsaid.ANY
+"""Any action, any value of a parameter, or any one option of a choice."""
+
 Pick: TypeAlias = Hashable
-"""The option that a choice must take: a value, or a :class:`Like` that matches a record."""
+"""The option that a choice must take: a value, or what matches it, as :class:`Like` does records. :data:`ANY`: any
+option. At the end of the picks, ``...``: any options of all choices that follow.
+"""
+
+Parameters: TypeAlias = tuple[tuple[str, Value], ...]
+"""The names of an action's parameters, with their values."""
+
+Way: TypeAlias = tuple[str, Parameters, tuple[Pick, ...]]
+"""An action with its parameters and picks."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +163,13 @@ class Taken:
     events: tuple[Event, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Open:
+    """What a step may be where the trace leaves a part of it open: the action, parameters and picks of each."""
+
+    ways: tuple[Way, ...]
+
+
 class _LazySlots(ValueTable):
     """A table that numbers slots when a step first touches them: a trace touches few of thousands. It computes no
     fingerprints.
@@ -129,6 +187,15 @@ class _Unpicked(BaseException):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
+
+
+class _LeftOpen(BaseException):
+    """A choice whose option is left open. ``place``: where in the picks one belongs, in place of ``instead`` others."""
+
+    def __init__(self, options: Sequence[Value], place: int, instead: int) -> None:
+        if len(options) > MOST_OPEN:
+            raise _Unpicked(f"a choice of {len(options):,} options is left open, and at most {MOST_OPEN:,} are tried")
+        self.options, self.place, self.instead = tuple(options), place, instead
 
 
 class Evaluation:
@@ -169,12 +236,19 @@ class Evaluation:
             raise NotAValue(f"{slot.name} is assigned {error}") from None
 
     def choose(self, options: Sequence[Value]) -> Value:
-        if len(self.labels) == len(self.picks):
+        place = len(self.labels)
+        wanted = self.picks[place] if place < len(self.picks) else ...
+        if wanted is ...:
             if len(options) == 1:
                 return options[0]
+            if place < len(self.picks) or options is FATES:
+                raise _LeftOpen(options, place, 0)
             raise _Unpicked(f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}")
-        wanted = self.picks[len(self.labels)]
-        if type(wanted) is not Like:
+        if wanted is ANY:
+            raise _LeftOpen(options, place, 1)
+        if options is FATES and wanted not in FATES:
+            raise _LeftOpen(options, place, 0)
+        if not isinstance(wanted, Matcher):
             if _offers(options, wanted):
                 self.labels.append(wanted)
                 return wanted
@@ -198,12 +272,14 @@ def _offers(options: Sequence[Value], wanted: Value) -> bool:
     return wanted in options and (type(wanted) is int or not isinstance(options, range))
 
 
-def _kind_of_pick(wanted: Pick) -> type | bytes:
-    return encode(wanted.fields) if type(wanted) is Like else kind_of(wanted)
+def _kind(wanted: Pick) -> type | bytes:
+    if isinstance(wanted, Matcher):
+        return wanted.code
+    return type(wanted) if wanted is ANY or wanted is ... else kind_of(wanted)
 
 
 def _shown(wanted: Pick) -> str:
-    return str(wanted) if type(wanted) is Like else show(wanted)
+    return str(wanted) if isinstance(wanted, Matcher) else show(wanted)
 
 
 def _some(options: Sequence[Value]) -> str:
@@ -229,26 +305,48 @@ class Replayer:
         self._tries: dict[Hashable, Any] = {}
         self._readers: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[[list[int]], Any]]] = {}
         self._places: dict[tuple[Any, ...], int] = {}
+        self._members: dict[str, Mapping[str, Sequence[Value]]] = {}
+        """The values of each parameter, by action."""
 
     def initial(self) -> list[int]:
-        """The row of the initial state."""
+        """The row of the initial state, the first if there are several."""
+        return next(self.initials())
+
+    def initials(self) -> Iterator[list[int]]:
+        """The rows of the initial states, in the order of their choices."""
         setups = self.protocol.declared("initial")
-        row: list[int] = [0] * len(self.store.slots)
-        for setup in setups[:1]:
-            found = self.evaluate(setup, row, {}, ())
-            if isinstance(found, Refused):
-                raise ProtocolRaised(f"the initial state is not to be had: {found}")
-            self.apply(row, found[0].writes)
-        return row
+        if not setups:
+            yield [0] * len(self.store.slots)
+            return
+        left: list[tuple[Pick, ...]] = [(...,)]
+        known = set[tuple[int, ...]]()
+        refused: Refused | None = None
+        while left:
+            row: list[int] = [0] * len(self.store.slots)
+            picks = left.pop()
+            found = self.evaluate(setups[0], row, {}, picks)
+            if isinstance(found, _LeftOpen):
+                left += [(*picks[: found.place], option, ...) for option in reversed(found.options)]
+            elif isinstance(found, Refused):
+                refused = found
+            else:
+                self.apply(row, found[0].writes)
+                normal = self.store.normal(row)
+                if normal not in known:
+                    known.add(normal)
+                    yield row
+        if not known:
+            raise ProtocolRaised(f"the initial state is not to be had: {refused}")
 
     def step(
-        self, row: list[int], action: str, parameters: tuple[tuple[str, Value], ...], picks: tuple[Pick, ...]
-    ) -> Taken | Refused:
-        """The effects of an action in a state, or the reason why it cannot be taken. The state is not changed.
+        self, row: list[int], action: str, parameters: Parameters, picks: tuple[Pick, ...]
+    ) -> Taken | Refused | Open:
+        """The effects of an action in a state, the reason why it cannot be taken, or what it may be where a parameter
+        or a choice is left open. The state is not changed.
 
         Raises :class:`fencepost.ProtocolRaised` if there is no such action, or if the action raises.
         """
-        key = (action, parameters, picks, *[kind_of(value) for _, value in parameters], *map(_kind_of_pick, picks))
+        key = _key(action, parameters, picks)
         if len(row) < len(self.store.slots):
             row.extend([0] * (len(self.store.slots) - len(row)))
         node = self._tries.get(key)
@@ -259,20 +357,95 @@ class Replayer:
         if node is not None:
             self.cache_hits += 1
             return node  # type: ignore[no-any-return]
-        declared = self.actions.get(action)
-        if declared is None:
-            raise ProtocolRaised(f"{self.protocol.name} has no action {action}: {meant(action, self.actions)}")
-        if {name for name, _ in parameters} != declared.domains.keys():
-            raise ProtocolRaised(
-                f"action {action} has the parameters {_listed(declared.domains)}, and the conformance gives"
-                f" {_listed(name for name, _ in parameters)}"
+        if action is ANY:
+            opened = Open(
+                tuple((each, self.complete(each, parameters), picks or (...,)) for each in self._with(parameters))
             )
+            self._remember(key, opened, {})
+            return opened
+        declared = self.declared(action, parameters)
+        if any(value is ANY or isinstance(value, Matcher) for _, value in parameters):
+            opened = Open(tuple((action, each, picks) for each in self._bindings(declared, parameters)))
+            self._remember(key, opened, {})
+            return opened
         found = self.evaluate(declared, row, dict(parameters), picks)
+        if isinstance(found, _LeftOpen):
+            before, after = picks[: found.place], picks[found.place + found.instead :]
+            opened = Open(tuple((action, parameters, (*before, option, *after)) for option in found.options))
+            self._remember(key, opened, self._trail)
+            return opened
         if isinstance(found, Refused):
             self._remember(key, found, self._trail)
             return found
         self._remember(key, found[0], found[1])
         return found[0]
+
+    def ways(
+        self, row: list[int], action: str, parameters: Parameters, picks: tuple[Pick, ...]
+    ) -> Iterator[tuple[Way, Taken | Refused]]:
+        """Every way to take an action in a state, with nothing left open. Raises as :meth:`step`."""
+        found = self.step(row, action, parameters, picks)
+        if isinstance(found, Open):
+            for way in found.ways:
+                yield from self.ways(row, *way)
+        else:
+            yield (action, parameters, picks), found
+
+    def reads(self, row: list[int], action: str, parameters: Parameters, picks: tuple[Pick, ...]) -> set[int]:
+        """The slots that a step reads or writes in a state. Raises as :meth:`step`."""
+        self.step(row, action, parameters, picks)
+        node = self._tries.get(_key(action, parameters, picks))
+        found = set[int]()
+        while type(node) is _Node:
+            found.add(node.slot)
+            node = node.children.get(row[node.slot])
+        return found.union(node.slots) if type(node) is _Chain else found
+
+    def complete(self, action: str, parameters: Parameters) -> Parameters:
+        """The parameters of an action, where those that are not given may have any value."""
+        given = dict(parameters)
+        return (*parameters, *((name, ANY) for name in self.names(action) if name not in given))
+
+    def names(self, action: str) -> Collection[str]:
+        """The names of an action's parameters. None if there is no such action."""
+        declared = self.actions.get(action)
+        return declared.domains if declared is not None else ()
+
+    def _with(self, parameters: Parameters) -> list[str]:
+        """The actions that have these parameters, and maybe more."""
+        return [each for each in self.actions if {name for name, _ in parameters} <= set(self.names(each))]
+
+    def declared(self, action: str, parameters: Parameters) -> Declared:
+        """An action of the protocol. Raises :class:`fencepost.ProtocolRaised` if it has none with these parameters."""
+        declared = self.actions.get(action)
+        if declared is None:
+            raise ProtocolRaised(f"{self.protocol.name} has no action {action}: {meant(action, self.actions)}")
+        names = self.names(action)
+        if {name for name, _ in parameters} != set(names):
+            raise ProtocolRaised(
+                f"action {action} has the parameters {_listed(names)}, and the conformance gives"
+                f" {_listed(name for name, _ in parameters)}"
+            )
+        return declared
+
+    def _bindings(self, declared: Declared, parameters: Parameters) -> Iterator[Parameters]:
+        """The parameters with every combination of values for those that are left open."""
+        every = self._members.get(declared.name)
+        if every is None:
+            every = self._members[declared.name] = declared.members(self.protocol)
+        open_to = [
+            every[name] if value is ANY else [each for each in every[name] if value.matches(each)]
+            if isinstance(value, Matcher) else (value,)
+            for name, value in parameters
+        ]  # fmt: skip
+        count = prod(map(len, open_to))
+        if count > MOST_OPEN:
+            raise ProtocolRaised(
+                f"action {declared.name} has {count:,} values of the parameters that are left open, and at most"
+                f" {MOST_OPEN:,} are tried"
+            )
+        for values in product(*open_to):
+            yield tuple(zip((name for name, _ in parameters), values, strict=True))
 
     def apply(self, row: list[int], writes: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
         """Write to a row. Returns the old values, which undo the write."""
@@ -288,11 +461,16 @@ class Replayer:
         """The value of a part of a state; ``path`` names it, as in ``("client", c1, "lac")``. Raises ``KeyError`` if
         there is none.
         """
+        index = self.place(path)
+        return self.store.values[index][row[index] if index < len(row) else 0]
+
+    def place(self, path: tuple[Any, ...]) -> int:
+        """The slot of a part of a state. Raises as :meth:`value`."""
         index = self._places.get(path)
         if index is None:
             known = self.store.index_of(path)
             index = self._places[path] = known if known is not None else self.store.slot(self._slot(path))
-        return self.store.values[index][row[index] if index < len(row) else 0]
+        return index
 
     def in_order(self, changes: Iterable[tuple[Slot, Value, Value]]) -> list[tuple[Slot, Value, Value]]:
         """Changes of a state in the order of declaration. Parts that exist only once touched come last, in their
@@ -330,7 +508,7 @@ class Replayer:
             raise KeyError(path)
         return next(shape.slots(path))
 
-    def _remember(self, key: tuple[Any, ...], leaf: Taken | Refused, trail: Mapping[int, int]) -> None:
+    def _remember(self, key: tuple[Any, ...], leaf: Taken | Refused | Open, trail: Mapping[int, int]) -> None:
         """Add a path to its trie."""
         self._remembered += 1
         if self._remembered > self.cache_limit:
@@ -354,8 +532,8 @@ class Replayer:
         children[at] = self._chain(slots[depth:], numbers[depth:], leaf)
 
     def _chain(
-        self, slots: tuple[int, ...], numbers: tuple[int, ...], leaf: Taken | Refused
-    ) -> _Chain | Taken | Refused:
+        self, slots: tuple[int, ...], numbers: tuple[int, ...], leaf: Taken | Refused | Open
+    ) -> _Chain | Taken | Refused | Open:
         """The rest of a path that no other evaluation shares."""
         if not slots:
             return leaf
@@ -366,7 +544,10 @@ class Replayer:
 
     def evaluate(
         self, declared: Declared, row: list[int], parameters: dict[str, Value], picks: tuple[Pick, ...]
-    ) -> tuple[Taken, dict[int, int]] | Refused:
+    ) -> tuple[Taken, dict[int, int]] | Refused | _LeftOpen:
+        """One evaluation of an action: its effects and what it reads, why it cannot be taken, or a choice that is left
+        open.
+        """
         self.evaluations += 1
         cursor = Evaluation(self.store, row, picks)
         self._trail = cursor.trail
@@ -377,12 +558,14 @@ class Replayer:
             return _refusal(disabled, "is not enabled")
         except _Unpicked as unpicked:
             return _refusal(unpicked, unpicked.reason)
+        except _LeftOpen as open_choice:
+            return open_choice
         except (Exception, SystemExit) as error:
             title = show_call(declared.name, parameters)
             raise ProtocolRaised(f"{declared.kind} {title}{failure_text(error)}", where=title) from error
         finally:
             current.reset(token)
-        if len(cursor.labels) < len(picks):
+        if len(cursor.labels) < len(picks) and picks[len(cursor.labels)] is not ...:
             return Refused(f"nothing is chosen where {_shown(picks[len(cursor.labels)])} was to be picked")
         before = cursor.trail
         writes = tuple((slot, number) for slot, number in cursor.writes.items() if before[slot] != number)
@@ -406,7 +589,12 @@ class _Chain:
     slots: tuple[int, ...]
     read: Callable[[list[int]], Any]
     numbers: Any
-    leaf: Taken | Refused
+    leaf: Taken | Refused | Open
+
+
+def _key(action: str, parameters: Parameters, picks: tuple[Pick, ...]) -> tuple[Any, ...]:
+    """What one trie is for. Values that Python takes for equal are told apart."""
+    return (action, parameters, picks, *[_kind(value) for _, value in parameters], *map(_kind, picks))
 
 
 def _listed(names: Iterable[str]) -> str:

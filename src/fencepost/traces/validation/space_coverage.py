@@ -124,7 +124,7 @@ class InSpace:
         if not verdict.accepted:
             return
         visited.fitting += 1
-        row = self._replayer.initial()
+        row = list(verdict.start)
         here = self._fingerprint(row)
         visited.states.add(here)
         for _, step, taken in verdict.path:

@@ -6,25 +6,16 @@ import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
-from random import Random
 from typing import Any
 
-from fencepost.errors import ProtocolRaised
+from msgspec.structs import replace
+
 from fencepost.language.protocol import Protocol
-from fencepost.language.values import encode, freeze, same, show
+from fencepost.language.values import encode, freeze
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
 from fencepost.traces.validation.order import PartialOrder, lines_of
-from fencepost.traces.validation.replay import CACHE_LIMIT, Has, Refused, Replayer, Taken
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A step that could not be taken when the replay ended: the event that reports it, and the reason."""
-
-    event: Event
-    step: Step
-    why: Refused
+from fencepost.traces.validation.replay import ANY, CACHE_LIMIT, Replayer
+from fencepost.traces.validation.search import MOST_TRIED, Entry, Front, Refusal, Search
 
 
 @dataclass
@@ -32,11 +23,14 @@ class Verdict:
     """The verdict on one trace.
 
     ``accepted``: whether all steps were taken or skipped. Otherwise ``taken`` of ``steps`` steps show how far the
-    replay got. ``skipped``: the steps that the system may have ignored, and that were left out. ``refusals``: the steps
-    that could have come next, and why each was refused. ``problem``: why the trace could not be replayed at all; if it
-    is not ``covered`` by the conformance, that says nothing about the system. ``path``: the steps taken. ``row``: the
-    state after them. ``replayer``: the replayer used. ``refused``: how often each action was refused at each line,
-    temporarily or permanently. ``names``: the names that model values stand for, as far as the replay got.
+    replay got. ``skipped``: the steps that the system may have ignored, and that were left out. ``hidden``: the
+    steps that no event reports. ``refusals``: the steps that could have come next, and why each was refused.
+    ``problem``: why the trace could not be replayed, or not to an end; if it is not ``covered`` by the conformance,
+    that says nothing about the system, and if it is ``undecided``, a limit was reached. ``path``: the steps taken
+    from the initial state ``start``. ``row``: the state after them. ``fronts``: where there are several ways to get
+    so far, each of them, of which the first is the above; ``more_fronts``: how many there are besides.
+    ``replayer``: the replayer used. ``refused``: how often each action was refused at each line, temporarily or
+    permanently. ``names``: the names that model values stand for, as far as the replay got.
     """
 
     subject: str
@@ -47,8 +41,13 @@ class Verdict:
     skipped: int = 0
     refusals: list[Refusal] = field(default_factory=list)
     problem: str = ""
-    path: list[tuple[Event, Step, Taken]] = field(default_factory=list)
+    path: list[Entry] = field(default_factory=list)
+    start: list[int] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
+    hidden: int = 0
+    fronts: list[Front] = field(default_factory=list)
+    more_fronts: int = 0
+    undecided: bool = False
     covered: bool = True
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     replayer: Replayer | None = None
@@ -68,11 +67,15 @@ class Validator:
 
     After ``cache_limit`` evaluations the least recently used replayers are dropped. This bounds memory.
 
-    ``replayer``: a fixed one, with constants of its own. Traces must stay within its bounds.
+    ``replayer``: a fixed one, with constants of its own. Traces must stay within its bounds. ``most_tried``: the most
+    steps that are tried for one trace, to find those that it leaves out.
     """
 
-    def __init__(self, conformance: type[Conformance], replayer: Replayer | None = None) -> None:
+    def __init__(
+        self, conformance: type[Conformance], replayer: Replayer | None = None, most_tried: int = MOST_TRIED
+    ) -> None:
         self.conformance = conformance
+        self.most_tried = most_tried
         self.cache_limit = CACHE_LIMIT
         self._fixed = replayer
         self.replayers: dict[tuple[Any, ...], Replayer] = {}
@@ -129,140 +132,22 @@ class Validator:
                 f" {circular}{_hint(sources)}"
             )
             return verdict
-        _Replay(replayer, steps, sources, order, verdict).run(shuffle)
+        hidden = [_completed(step, replayer) for step in conformance.hidden(replayer.protocol)]
+        if type(conformance).hidden is Conformance.hidden:
+            told = {step.action for step in steps}
+            hidden = [step for step in hidden if step.action not in told]
+        Search(replayer, steps, sources, order, verdict, hidden, self.most_tried, shuffle).run()
         return verdict
 
 
-@dataclass
-class _Replay:
-    """One replay of a trace. A refused step is tried again after another step, which may have to come before it."""
-
-    replayer: Replayer
-    steps: Sequence[Step]
-    sources: Sequence[Event]
-    order: PartialOrder
-    verdict: Verdict
-
-    def __post_init__(self) -> None:
-        self.row = self.replayer.initial()
-
-    def run(self, shuffle: int | None) -> None:
-        waits, after = self.order.waits, self.order.after
-        ready = [(_rank(number, shuffle), number) for number in self.order.first()]
-        heapify(ready)
-        refused: list[tuple[int, int]] = []
-        left = len(self.steps)
-        while ready or refused:
-            if ready:
-                rank, number = heappop(ready)
-                if not self._take(number):
-                    refused.append((rank, number))
-                    continue
-            else:
-                # No step can be taken: skip one that the system may have ignored.
-                ignored = next((item for item in sorted(refused) if self._may_skip(item[1])), None)
-                if ignored is None:
-                    break
-                refused.remove(ignored)
-                self.verdict.skipped += 1
-                number = ignored[1]
-            left -= 1
-            for other in after[number]:
-                waits[other] -= 1
-                if not waits[other]:
-                    heappush(ready, (_rank(other, shuffle), other))
-            if refused:
-                for item in refused:
-                    heappush(ready, item)
-                refused.clear()
-        verdict = self.verdict
-        verdict.row = self.row
-        verdict.accepted = not left
-        for _, number in refused:
-            why = self._why(number)
-            verdict.refusals.append(Refusal(self.sources[number], self.steps[number], why))
-
-    def _may_skip(self, number: int) -> bool:
-        """Whether the system may have ignored a step. A receipt without a send is never skipped."""
-        return self.steps[number].may_skip and number not in self.order.unsent
-
-    def _take(self, number: int) -> bool:
-        """Take a step, if the protocol allows it and agrees with the trace about it. Returns whether it was taken.
-
-        Raises :class:`fencepost.ProtocolRaised`, which names the event, if the step is none of the protocol, or its
-        Python raises.
-        """
-        try:
-            return self._is_taken(number)
-        except ProtocolRaised as error:
-            event, step = self.sources[number], self.steps[number]
-            what = f"{step.title}, for event {event.seq} ({event.action}) of node {event.node}"
-            raise ProtocolRaised(f"{error}; the step was {what}", where=error.where) from error
-
-    def _is_taken(self, number: int) -> bool:
-        step = self.steps[number]
-        if number in self.order.unsent or (step.before and self._mismatch(step.before, "before")):
-            return False
-        if step.action is None:
-            return not self._difference(step, _NOTHING)
-        taken = self.replayer.step(self.row, step.action, step.parameters, step.picks)
-        if type(taken) is Refused:
-            self.verdict.refused[step.action, _where_refused(taken)] += 1
-            return False
-        assert isinstance(taken, Taken)
-        before = self.replayer.apply(self.row, taken.writes)
-        if (step.after or step.tells or step.to is not None) and self._difference(step, taken):
-            self.replayer.apply(self.row, tuple(before))
-            return False
-        self.verdict.taken += 1
-        self.verdict.path.append((self.sources[number], step, taken))
-        return True
-
-    def _difference(self, step: Step, taken: Taken) -> str:
-        """The first difference between the step and the trace, in words; empty if there is none."""
-        difference = self._mismatch(step.after, "then")
-        if difference:
-            return difference
-        sent_to = frozenset(event.dest for event in taken.events if event.kind == "send")
-        if step.to is not None and sent_to != step.to:
-            return f"the protocol sends to {show(sent_to)}, and the trace says to {show(step.to)}"
-        for kind, wanted in step.tells:
-            events = [event for event in taken.events if event.kind == kind]
-            if not any(wanted.matches(message) for event in events for message in event.passed):
-                did = "; ".join(event.text for event in events) or "nothing"
-                return f"the protocol {kind}s {did}, and the trace says {wanted}"
-        return ""
-
-    def _mismatch(self, parts: Sequence[tuple[tuple[Any, ...], Any]], when: str) -> str:
-        """The first part of the state that does not match the trace, in words; empty if all match."""
-        for path, expected in parts:
-            try:
-                found = self.replayer.value(self.row, path)
-            except KeyError:
-                named = ".".join(map(str, path))
-                raise ProtocolRaised(f"{self.replayer.protocol.name} has no part {named} in its state") from None
-            if not (expected.matches(found) if type(expected) is Has else same(found, expected)):
-                traced = expected if type(expected) is Has else show(expected)
-                return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {traced}"
-        return ""
-
-    def _why(self, number: int) -> Refused:
-        """The reason why a step cannot be taken now."""
-        step = self.steps[number]
-        if number in self.order.unsent:
-            return Refused("nobody has sent what it receives, or not so often")
-        reason = self._mismatch(step.before, "before")
-        if reason:
-            return Refused(reason)
-        if step.action is None:
-            return Refused(self._difference(step, _NOTHING))
-        found = self.replayer.step(self.row, step.action, step.parameters, step.picks)
-        if isinstance(found, Refused):
-            return found
-        before = self.replayer.apply(self.row, found.writes)
-        reason = self._difference(step, found)
-        self.replayer.apply(self.row, tuple(before))
-        return Refused(reason)
+def _completed(step: Step, replayer: Replayer) -> Step:
+    """A hidden step with all its parameters. Those that it does not name may have any value."""
+    action, given = step.action or "", dict(step.parameters)
+    declared = replayer.actions.get(action)
+    names = declared.domains if declared is not None else ()
+    every = (*step.parameters, *((name, ANY) for name in names if name not in given))
+    replayer.declared(action, every)
+    return replace(step, parameters=every, picks=step.picks or (...,))
 
 
 def _hint(sources: Sequence[Event]) -> str:
@@ -275,16 +160,3 @@ def _hint(sources: Sequence[Event]) -> str:
         f". Node {node} was started {times} times: if these are runs of their own, give each another run name, or"
         " another folder"
     )
-
-
-def _where_refused(refused: Refused) -> str:
-    """The line that refused a step, or the reason."""
-    return f"{refused.where}: {refused.asked}" if refused.where else refused.reason
-
-
-_NOTHING = Taken((), (), ())
-
-
-def _rank(number: int, shuffle: int | None) -> int:
-    """The priority of a step among those that may come next: its place in the trace, or a random number."""
-    return number if shuffle is None else Random(shuffle << 32 | number).getrandbits(32)

@@ -1,0 +1,479 @@
+"""Finds a path of a protocol that is the trace: its steps in an order that causality allows, and hidden ones between.
+
+A trace that leaves nothing open is followed step by step. A step that is refused is tried again after another one, and
+nothing is taken back: the order of causes decides, and steps without an order do not depend on each other.
+
+Where a conformance has hidden steps, or leaves parameters or choices open, there are several ways to go on. The first
+one is taken: the next steps as they are, and only if none can be taken, up to :data:`IN_A_ROW` hidden steps and then
+one of the trace. Where no way goes on, the last step is taken back for its next way. It remembers the states from which
+no way leads on, for each set of steps that are left, so it tries each once.
+
+A hidden step is tried where it matters: directly before a step that it does not commute with, by what they read and
+write. Elsewhere it could as well come later. So a step between two others is not tried at each place of the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from fencepost.errors import ProtocolRaised
+from fencepost.language.values import same, show
+from fencepost.text.numbers import plural
+from fencepost.traces.validation.conformance import Event, Step
+from fencepost.traces.validation.order import PartialOrder
+from fencepost.traces.validation.replay import Matcher, Open, Refused, Replayer, Taken, Way
+
+if TYPE_CHECKING:
+    from fencepost.traces.validation.validate import Verdict
+
+IN_A_ROW = 3
+"""The most hidden steps between two steps of a trace."""
+
+MOST_TRIED = 200_000
+"""The most steps that are tried, beyond those of the trace, to find the ones that a trace leaves out."""
+
+MOST_FRONTS = 20
+"""The most places that are explained, of those where no way goes on."""
+
+Entry: TypeAlias = "tuple[Event | None, Step, Taken]"
+"""A step of a path, and the event that reports it; None if it is hidden."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A step that could not be taken where a way ended: the event that reports it, and the reason."""
+
+    event: Event
+    step: Step
+    why: Refused
+
+
+@dataclass
+class Front:
+    """A place where no way goes on, after as many steps of the trace as possible: the path to it from the initial state
+    ``start``, the state there, and each step of the trace that could have come next, with the reason why it cannot.
+    """
+
+    start: list[int]
+    path: list[Entry]
+    row: list[int]
+    refusals: list[Refusal]
+
+
+class _Bound(Exception):
+    """The most steps have been tried."""
+
+
+class _Hidden(NamedTuple):
+    """A hidden step, the slots that it reads or writes, and those that it writes."""
+
+    step: Step
+    taken: Taken
+    reads: set[int]
+    writes: set[int]
+
+
+@dataclass(slots=True, eq=False)
+class _Move:
+    """One step of the trace, with the hidden ones before it. ``step``: None if it is skipped. ``others``: the ways
+    that are left to try in place of this one; None if that is not known yet.
+    """
+
+    number: int
+    step: Step | None
+    taken: Taken
+    hidden: tuple[_Hidden, ...] = ()
+    undo: Sequence[tuple[int, int]] = ()
+    others: Iterator[_Move] | None = None
+
+
+@dataclass
+class Search:
+    """One search for a path. ``hidden``: the steps that may be taken without an event."""
+
+    replayer: Replayer
+    steps: Sequence[Step]
+    sources: Sequence[Event]
+    order: PartialOrder
+    verdict: Verdict
+    hidden: Sequence[Step] = ()
+    most_tried: int = MOST_TRIED
+    shuffle: int | None = None
+    tried: int = 0
+    moves: list[_Move] = field(default_factory=list)
+    refused: list[tuple[int, int]] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Search, and complete the verdict."""
+        verdict = self.verdict
+        self.starts = self.replayer.initials()
+        self.row = next(self.starts)
+        self.start, self.later = list(self.row), next(self.starts, None)
+        self.may_turn = bool(self.hidden) or self.later is not None
+        """Whether there may be another way than the one that is taken."""
+        self.ready = [(self._rank(number), number) for number in self.order.first()]
+        self.open = {number for _, number in self.ready}
+        """The steps that could come next by their order."""
+        heapify(self.ready)
+        self.dead: set[tuple[frozenset[int], tuple[int, ...]]] = set()
+        """The states from which no way leads on, each with the steps that could come next."""
+        self.fronts: list[Front] = []
+        self.farthest = -1
+        verdict.accepted = True
+        while len(self.moves) < len(self.steps):
+            try:
+                if not self._go_on() and not self._turn():
+                    verdict.accepted = False
+                    break
+            except _Bound:
+                verdict.accepted = False
+                verdict.problem = (
+                    f"{self.most_tried:,} steps were tried in vain for the ones that the trace leaves out, and no more"
+                    " are: say more in the trace or its conformance, or let more be tried"
+                )
+                verdict.undecided = True
+                self._note_front()
+                break
+        if verdict.accepted:
+            verdict.start, verdict.path, verdict.row = self.start, self._path(), self.row
+        else:
+            first, verdict.fronts = self.fronts[0], self.fronts
+            verdict.start, verdict.path, verdict.row = first.start, first.path, first.row
+            verdict.refusals = first.refusals
+        verdict.taken = sum(event is not None for event, _, _ in verdict.path)
+        if verdict.accepted:
+            verdict.skipped = sum(move.step is None for move in self.moves)
+        verdict.hidden = len(verdict.path) - verdict.taken
+
+    def _rank(self, number: int) -> int:
+        """The priority of a step among those that may come next: its place in the trace, or a random number."""
+        return number if self.shuffle is None else Random(self.shuffle << 32 | number).getrandbits(32)
+
+    def _path(self) -> list[Entry]:
+        path: list[Entry] = []
+        for move in self.moves:
+            path += [(None, each.step, each.taken) for each in move.hidden]
+            if move.step is not None and move.step.action is not None:
+                path.append((self.sources[move.number], move.step, move.taken))
+        return path
+
+    # -- going on ------------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> bool:
+        """Take the first of the next steps that can be taken as it is. Returns whether there is one."""
+        if self._is_dead():
+            return False
+        while self.ready:
+            item = heappop(self.ready)
+            number = item[1]
+            step = self.steps[number]
+            for way, taken in self._ways(number, self.row):
+                self._do(_Move(number, way, taken))
+                return True
+            if step.action is not None and self.why is not None and self.why.where and not self.tried:
+                self.verdict.refused[step.action, f"{self.why.where}: {self.why.asked}"] += 1
+            self.refused.append(item)
+        return False
+
+    def _is_dead(self) -> bool:
+        return bool(self.dead) and self._key() in self.dead
+
+    def _do(self, move: _Move) -> None:
+        """Take a step, after its hidden ones."""
+        apply, row = self.replayer.apply, self.row
+        writes = [each.taken.writes for each in move.hidden]
+        undo = [before for some in (*writes, move.taken.writes) for before in apply(row, some)]
+        if self.may_turn:
+            move.undo = undo
+        self.moves.append(move)
+        waits = self.order.waits
+        self.open.discard(move.number)
+        for other in self.order.after[move.number]:
+            waits[other] -= 1
+            if not waits[other]:
+                self.open.add(other)
+                heappush(self.ready, (self._rank(other), other))
+        for item in self.refused:
+            heappush(self.ready, item)
+        self.refused.clear()
+
+    def _ways(self, number: int, row: list[int]) -> Iterator[tuple[Step, Taken]]:
+        """The ways to take a step of the trace in a state, with nothing left open, that agree with the trace. The
+        state is not changed. ``why``: what refuses it, if none does.
+
+        Raises :class:`fencepost.ProtocolRaised`, which names the event, if the step is none of the protocol, or its
+        Python raises.
+        """
+        step = self.steps[number]
+        self.why: Refused | None = None
+        if number in self.order.unsent:
+            self.why = Refused("nobody has sent what it receives, or not so often")
+            return
+        try:
+            reason = self._mismatch(step.before, "before", row) if step.before else ""
+            if reason:
+                self.why = Refused(reason)
+            elif step.action is None:
+                reason = self._difference(step, _NOTHING, row)
+                if reason:
+                    self.why = Refused(reason)
+                else:
+                    yield step, _NOTHING
+            else:
+                yield from self._ways_of(step, row)
+        except ProtocolRaised as error:
+            event = self.sources[number]
+            what = f"{step.title}, for event {event.seq} ({event.action}) of node {event.node}"
+            raise ProtocolRaised(f"{error}; the step was {what}", where=error.where) from error
+
+    def _ways_of(self, step: Step, row: list[int]) -> Iterator[tuple[Step, Taken]]:
+        assert step.action is not None
+        found = self.replayer.step(row, step.action, step.parameters, step.picks)
+        if type(found) is not Open:
+            if self._agrees(step, found, row):
+                yield step, found  # type: ignore[misc]
+            return
+        self.may_turn = True
+        refused: list[Refused] = []
+        for named, each in self.replayer.ways(row, step.action, step.parameters, step.picks):
+            way = _as(step, named)
+            if self._agrees(way, each, row):
+                yield way, each  # type: ignore[misc]
+            elif self.why is not None and self.why not in refused:
+                refused.append(self.why)
+        if refused:
+            self.why = _all_of(refused)
+
+    def _agrees(self, step: Step, found: Taken | Refused | Open, row: list[int]) -> bool:
+        """Whether a step can be taken, and the protocol agrees with the trace about it."""
+        if type(found) is not Taken:
+            assert type(found) is Refused
+            self.why = found
+            return False
+        if not (step.after or step.tells or step.to is not None):
+            return True
+        before = self.replayer.apply(row, found.writes)
+        reason = self._difference(step, found, row)
+        self.replayer.apply(row, tuple(before))
+        self.why = Refused(reason) if reason else None
+        return not reason
+
+    def _difference(self, step: Step, taken: Taken, row: list[int]) -> str:
+        """The first difference between the step and the trace, in words; empty if there is none."""
+        difference = self._mismatch(step.after, "then", row)
+        if difference:
+            return difference
+        sent_to = frozenset(event.dest for event in taken.events if event.kind == "send")
+        if step.to is not None and sent_to != step.to:
+            return f"the protocol sends to {show(sent_to)}, and the trace says to {show(step.to)}"
+        for kind, wanted in step.tells:
+            events = [event for event in taken.events if event.kind == kind]
+            if not any(wanted.matches(message) for event in events for message in event.passed):
+                did = "; ".join(event.text for event in events) or "nothing"
+                return f"the protocol {kind}s {did}, and the trace says {wanted}"
+        return ""
+
+    def _mismatch(self, parts: Sequence[tuple[tuple[Any, ...], Any]], when: str, row: list[int]) -> str:
+        """The first part of the state that does not match the trace, in words; empty if all match."""
+        for path, expected in parts:
+            try:
+                found = self.replayer.value(row, path)
+            except KeyError:
+                named = ".".join(map(str, path))
+                raise ProtocolRaised(f"{self.replayer.protocol.name} has no part {named} in its state") from None
+            if not (expected.matches(found) if isinstance(expected, Matcher) else same(found, expected)):
+                traced = expected if isinstance(expected, Matcher) else show(expected)
+                return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {traced}"
+        return ""
+
+    # -- other ways ----------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> bool:
+        """Take another way, where no next step can be taken as it is. Returns whether there is one."""
+        if not self.may_turn:
+            skipped = next(self._skipped(), None)
+            if skipped is None:
+                self._note_front()
+                return False
+            self._do(skipped)
+            self._settle()
+            return True
+        others = iter(()) if self._is_dead() else self._others(None)
+        while True:
+            move = next(others, None)
+            if move is not None:
+                move.others = others
+                self._do(move)
+                self._settle()
+                return True
+            if not self._is_dead():
+                self._note_front()
+                self.dead.add(self._key())
+            if not self.moves:
+                return self._start_anew()
+            last = self._undo()
+            others = last.others if last.others is not None else self._others(last)
+
+    def _start_anew(self) -> bool:
+        """Begin with the next initial state. Returns whether there is one."""
+        if self.later is None:
+            return False
+        self.row, self.start = list(self.later), self.later
+        self.later = next(self.starts, None)
+        self._count()
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        """Take the steps that could come next for ones that have not been tried."""
+        self.ready = [(self._rank(number), number) for number in self.open]
+        heapify(self.ready)
+        self.refused.clear()
+
+    def _undo(self) -> _Move:
+        """Take the last step back."""
+        move = self.moves.pop()
+        self.replayer.apply(self.row, tuple(reversed(move.undo)))
+        waits = self.order.waits
+        for other in self.order.after[move.number]:
+            if not waits[other]:
+                self.open.discard(other)
+            waits[other] += 1
+        self.open.add(move.number)
+        return move
+
+    def _key(self) -> tuple[frozenset[int], tuple[int, ...]]:
+        """What decides how it can go on. The steps that could come next say which have been taken."""
+        return frozenset(self.open), self.replayer.store.normal(self.row)
+
+    def _others(self, first: _Move | None) -> Iterator[_Move]:
+        """The moves from here, but for those that go on as it is; ``first``: the one of these that was taken."""
+        ready = sorted(self.open, key=self._rank)
+        if first is not None and first.step is not None:
+            ways = self._ways(first.number, self.row)
+            next(ways)
+            yield from (_Move(first.number, *way) for way in ways)
+            mine = self._touched(first.number, first.step, first.taken, self.row)
+            for number in ready:
+                if number != first.number:
+                    for step, taken in self._ways(number, self.row):
+                        if _depend(mine, self._touched(number, step, taken, self.row)):
+                            yield _Move(number, step, taken)
+        for chain, row in self._chains():
+            for number in ready:
+                self._count()
+                for step, taken in self._ways(number, row):
+                    if self._matter(chain, self._touched(number, step, taken, row)):
+                        yield _Move(number, step, taken, chain)
+        if first is None:
+            yield from self._skipped()
+
+    def _skipped(self) -> Iterator[_Move]:
+        """Moves that skip a step which the system may have ignored. A receipt without a send is never skipped."""
+        for number in sorted(self.open, key=self._rank):
+            if self.steps[number].may_skip and number not in self.order.unsent:
+                yield _Move(number, None, _NOTHING)
+
+    def _chains(self) -> Iterator[tuple[tuple[_Hidden, ...], list[int]]]:
+        """Hidden steps that can be taken here, the shortest first, with the state after them. Each state is reached
+        once.
+        """
+        replayer = self.replayer
+        normal = replayer.store.normal
+        seen = {normal(self.row)}
+        chains: list[tuple[tuple[_Hidden, ...], list[int]]] = [((), list(self.row))]
+        for _ in range(IN_A_ROW):
+            longer: list[tuple[tuple[_Hidden, ...], list[int]]] = []
+            for chain, row in chains:
+                for step in self.hidden:
+                    assert step.action is not None
+                    for way, taken in replayer.ways(row, step.action, step.parameters, step.picks):
+                        self._count()
+                        if type(taken) is not Taken or not taken.writes:
+                            continue
+                        after = list(row)
+                        replayer.apply(after, taken.writes)
+                        if normal(after) in seen:
+                            continue
+                        seen.add(normal(after))
+                        writes = {slot for slot, _ in taken.writes}
+                        hidden = _Hidden(_as(step, way), taken, replayer.reads(row, *way), writes)
+                        longer.append(((*chain, hidden), after))
+                        yield longer[-1]
+            chains = longer
+
+    def _count(self) -> None:
+        self.tried += 1
+        if self.tried > self.most_tried:
+            raise _Bound
+
+    def _touched(self, number: int, step: Step, taken: Taken, row: list[int]) -> tuple[set[int], set[int]]:
+        """The slots that a step of the trace reads or writes, with those that it is compared in, and those that it
+        writes.
+        """
+        reads = set[int]()
+        if step.action is not None:
+            reads = self.replayer.reads(row, step.action, step.parameters, step.picks)
+        for path, _ in (*step.before, *step.after):
+            reads.add(self.replayer.place(path))
+        return reads, {slot for slot, _ in taken.writes}
+
+    def _matter(self, chain: Sequence[_Hidden], last: tuple[set[int], set[int]]) -> bool:
+        """Whether each hidden step of a chain has to be before what follows it."""
+        after = [last]
+        for each in reversed(chain):
+            mine = each.reads, each.writes
+            if not any(_depend(mine, other) for other in after):
+                return False
+            after.append(mine)
+        return True
+
+    # -- explaining ----------------------------------------------------------------------------------------------------
+
+    def _note_front(self) -> None:
+        """Remember this place if no way has led farther."""
+        if len(self.moves) > self.farthest:
+            self.farthest = len(self.moves)
+            self.fronts = []
+            self.verdict.more_fronts = 0
+            self.verdict.skipped = sum(move.step is None for move in self.moves)
+        if len(self.moves) < self.farthest:
+            return
+        if len(self.fronts) == MOST_FRONTS:
+            self.verdict.more_fronts += 1
+            return
+        refusals = []
+        for number in sorted(self.open, key=self._rank):
+            for _ in self._ways(number, self.row):
+                break
+            why = self.why or Refused("it can be taken here, and nothing fits after it")
+            refusals.append(Refusal(self.sources[number], self.steps[number], why))
+        self.fronts.append(Front(self.start, self._path(), list(self.row), refusals))
+
+
+def _as(step: Step, way: Way) -> Step:
+    """The step with nothing left open."""
+    action, parameters, picks = way
+    return replace(step, action=action, parameters=parameters, picks=picks)
+
+
+def _depend(one: tuple[set[int], set[int]], other: tuple[set[int], set[int]]) -> bool:
+    """Whether one of two steps writes what the other one reads or writes."""
+    return not (one[0].isdisjoint(other[1]) and one[1].isdisjoint(other[0]))
+
+
+def _all_of(refused: Sequence[Refused]) -> Refused:
+    """One reason for all ways to take a step."""
+    if len(refused) == 1:
+        return refused[0]
+    first, more = refused[0], len(refused) - 1
+    return Refused(f"{first.reason} (and {plural(more, 'other reason')} for its other ways)", first.where, first.asked)
+
+
+_NOTHING = Taken((), (), ())

@@ -1,0 +1,378 @@
+"""Validation of traces that leave steps, parameters and choices out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from traces.buffers import Buffers, BuffersConformance, conformance, happened
+
+from fencepost import (
+    Message,
+    ModelValue,
+    Network,
+    PerKey,
+    Protocol,
+    action,
+    initial,
+    model_values,
+    network,
+    one_of,
+    per_key,
+    require,
+    state,
+)
+from fencepost.errors import ProtocolRaised
+from fencepost.semantics import State, Stepper
+from fencepost.traces.validation import ANY, Conformance, Event, Step
+from fencepost.traces.validation.conformance import _is_unseen
+from fencepost.traces.validation.search import IN_A_ROW
+from fencepost.traces.validation.validate import Validator, Verdict
+
+ALL = ("puts", "takes", "asks", "message_is_lost", "server_crashes", "server_restarts")
+
+
+Told = tuple[str, dict[str, Any]]
+
+
+def verdict(*told: Told, unsaid: Iterable[str] = BuffersConformance.unsaid) -> Verdict:
+    return Validator(conformance(*unsaid)).validate("it", happened(*told))
+
+
+def path(found: Verdict) -> list[str]:
+    return [f"{'' if event else '+'}{step.title}" for event, step, _ in found.path]
+
+
+# -- what is left out -------------------------------------------------------------------------------------------------
+
+
+def test_a_hidden_step_is_found_where_it_matters() -> None:
+    found = verdict(
+        ("puts", {"w": "w1", "put": 1}), ("puts", {"w": "w1", "put": 3}), ("takes", {"w": "w1"}),
+        ("asks", {"w": "w2", "seen": 3}),
+    )  # fmt: skip
+    assert found.accepted
+    assert path(found) == ["puts(w=w1)", "puts(w=w1)", "+message_is_lost(w=w1)", "takes(w=w1)", "asks(w=w2)"]
+    assert (found.taken, found.hidden, found.steps) == (4, 1, 4)
+
+
+def test_some_in_a_row() -> None:
+    seen: list[Told] = [("puts", {"w": "w1", "put": 3}), ("takes", {"w": "w1"}), ("asks", {"w": "w1", "seen": 0})]
+    found = verdict(*seen)
+    assert path(found) == ["puts(w=w1)", "takes(w=w1)", "+server_crashes()", "+server_restarts()", "asks(w=w1)"]
+    assert not verdict(*seen, unsaid=["server_crashes"]).accepted
+    assert not verdict(*seen, unsaid=[]).accepted
+
+
+def test_more_in_a_row_than_are_tried() -> None:
+    asked = ("asks", {"w": "w1", "seen": 3})
+    assert verdict(asked, unsaid=["puts", "takes"]).accepted
+    four = ("asks", {"w": "w1", "seen": 5})
+    assert IN_A_ROW == 3
+    assert not verdict(four, unsaid=["puts", "takes"]).accepted  # 3, 1 and 1: two steps each
+
+
+def test_what_was_put_is_found_by_what_was_seen_later() -> None:
+    found = verdict(
+        ("puts", {"w": "w1", "put": None}), ("puts", {"w": "w1", "put": None}), ("takes", {"w": "w1"}),
+        ("takes", {"w": "w1"}), ("asks", {"w": "w1", "seen": 4}),
+        unsaid=[],
+    )  # fmt: skip
+    assert found.accepted
+    assert [step.picks for _, step, _ in found.path][:2] == [(1,), (3,)]
+    assert not verdict(("puts", {"w": "w1", "put": None}), ("takes", {"w": "w2"}), unsaid=[]).accepted
+
+
+def test_who_acted_is_found() -> None:
+    found = verdict(
+        ("puts", {"w": "w2", "put": 1}), ("takes", {"w": "somebody"}), ("asks", {"w": "w1", "seen": 1}), unsaid=[]
+    )
+    assert path(found) == ["puts(w=w2)", "takes(w=w2)", "asks(w=w1)"]
+
+
+def test_what_a_trace_tells_itself_is_not_hidden_by_default() -> None:
+    class Usual(BuffersConformance):
+        hidden = Conformance.hidden
+
+    def hidden(*told: Told) -> list[str]:
+        return path(Validator(Usual).validate("it", happened(*told)))
+
+    lost: list[Told] = [("puts", {"w": "w1", "put": 1}), ("puts", {"w": "w1", "put": 3}), ("takes", {"w": "w1"})]
+    assert hidden(*lost, ("asks", {"w": "w1", "seen": 3}))[2] == "+message_is_lost(w=w1)"
+    told: list[Told] = [*lost, ("asks", {"w": "w1", "seen": 3}), ("message_is_lost", {"w": "w2"})]
+    assert not Validator(Usual).validate("it", happened(*told)).accepted
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["lose", "LoseMessage", "message_is_lost", "server_crashes", "Crash", "TimeOut", "times_out", "RPCTimeout"],
+)
+def test_names_of_what_systems_do_not_report(action: str) -> None:
+    assert _is_unseen(action)
+
+
+@pytest.mark.parametrize("action", ["close", "Closed", "time", "out", "reads", "Timeless", "dropped_by"])
+def test_other_names(action: str) -> None:
+    assert not _is_unseen(action)
+
+
+def test_what_was_done_is_found() -> None:
+    class Anything(BuffersConformance):
+        def steps(self, event: Event) -> Iterable[Step]:
+            yield Step(ANY, after=((("total",), event.parameters["total"]),))
+
+    found = Validator(Anything).validate("it", happened(("", {"total": 0}), ("", {"total": 3})))
+    assert path(found) == ["puts(w=w1)", "takes(w=w1)"]
+
+
+class Dice(Protocol):
+    """A number that nobody knows at first."""
+
+    name = "dice"
+    number: int = state(0)
+
+    @initial
+    def rolls(self) -> None:
+        self.number = one_of(range(1, 7))
+
+    @action
+    def turns(self) -> None:
+        self.number = 7 - self.number
+
+
+class DiceConformance(BuffersConformance):
+    """An event tells the number."""
+
+    protocol = Dice
+    unsaid = ()
+
+    def bind(self, protocol: Protocol) -> None:
+        """There is nothing to bind."""
+
+    def steps(self, event: Event) -> Iterable[Step]:
+        yield Step("turns", after=((("number",), event.parameters["number"]),))
+
+
+def test_each_initial_state_is_tried() -> None:
+    found = Validator(DiceConformance).validate("it", happened(("", {"number": 3}), ("", {"number": 4})))
+    assert found.accepted
+    assert found.replayer is not None
+    assert found.replayer.value(found.start, ("number",)) == 4
+    found = Validator(DiceConformance).validate("it", happened(("", {"number": 3}), ("", {"number": 5})))
+    assert (found.accepted, found.taken, len(found.fronts)) == (False, 1, 1)
+    found = Validator(DiceConformance).validate("it", happened(("", {"number": 9})))
+    assert [front.refusals[0].why.reason for front in found.fronts] == [
+        f"number is {number} then, and the trace says 9" for number in (6, 5, 4, 3, 2, 1)
+    ]
+
+
+# -- what is said when nothing fits -----------------------------------------------------------------------------------
+
+
+def test_each_front_is_explained() -> None:
+    found = verdict(
+        ("puts", {"w": "w1", "put": None}), ("takes", {"w": "w1"}), ("asks", {"w": "w1", "seen": 2}), unsaid=[]
+    )
+    assert [[r.why.reason for r in front.refusals] for front in found.fronts] == [
+        [f"seen.w1 is {number} then, and the trace says 2"] for number in (1, 3)
+    ]
+    assert found.refusals == found.fronts[0].refusals
+    assert found.taken == 2
+
+
+def test_only_so_many_steps_are_tried() -> None:
+    validator = Validator(conformance("puts", "takes", "message_is_lost"), most_tried=100)
+    found = validator.validate("it", happened(("asks", {"w": "w1", "seen": 100})))
+    assert (found.accepted, found.undecided, found.covered) == (False, True, True)
+    assert found.problem.startswith("100 steps were tried in vain")
+    assert [r.why.reason for r in found.refusals] == ["seen.w1 is 0 then, and the trace says 100"]
+
+
+def test_a_hidden_step_that_is_none_is_raised() -> None:
+    with pytest.raises(ProtocolRaised, match="buffers has no action put"):
+        verdict(("takes", {"w": "w1"}), unsaid=["put"])
+
+    class Typo(BuffersConformance):
+        def hidden(self, protocol: Protocol) -> Iterable[Step]:
+            return [Step("takes", (("writer", 1),))]
+
+    with pytest.raises(ProtocolRaised, match="action takes has the parameters w, and the conformance gives w, writer"):
+        Validator(Typo).validate("it", happened(("takes", {"w": "w1"})))
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+class Ping(Message):
+    """A ping."""
+
+
+class Pings(Protocol):
+    """Nodes ping each other over a network that loses messages."""
+
+    name = "pings"
+    nodes: tuple[ModelValue, ...] = model_values("n", 2)
+    heard: PerKey[ModelValue, int] = per_key(nodes, 0)
+    network: Network = network({Ping: (nodes, nodes)}, lossy=True)
+
+    @action(n=nodes, m=nodes)
+    def pings(self, n: ModelValue, m: ModelValue) -> None:
+        self.network.send(Ping(), n, m)
+
+    @action(n=nodes, m=nodes)
+    def hears(self, n: ModelValue, m: ModelValue) -> None:
+        self.network.receive(Ping, source=m, to=n)
+        self.heard[n] += 1
+
+    @action(n=nodes, m=nodes)
+    def gives_up(self, n: ModelValue, m: ModelValue) -> None:
+        require(len(self.network.lost(Ping, n, m)) > 0)
+        self.network.forget_lost(Ping, n, m)
+
+
+class PingsConformance(Conformance):
+    """Events have the names of actions."""
+
+    name = "pings"
+    protocol = Pings
+
+    def constants(self) -> dict[str, Any]:
+        return {}
+
+    def bind(self, protocol: Protocol) -> None:
+        assert isinstance(protocol, Pings)
+        self.n = {str(node): node for node in protocol.nodes}
+
+    def steps(self, event: Event) -> Iterable[Step]:
+        yield Step(event.action, (("n", self.n[event.node]), ("m", self.n[event.parameters["to"]])))
+
+
+@pytest.mark.parametrize("last", ["hears", "gives_up", "nothing"])
+def test_whether_a_message_is_lost_need_not_be_said(last: str) -> None:
+    events = [Event("n1", 1, 1, "pings", "it", {"to": "n2"})]
+    if last == "hears":
+        events.append(Event("n2", 1, 1, "hears", "it", {"to": "n1"}))
+    if last == "gives_up":
+        events.append(Event("n1", 1, 2, "gives_up", "it", {"to": "n2"}))
+    assert Validator(PingsConformance).validate("it", events).accepted
+    if last != "nothing":
+        both = [
+            *events,
+            Event("n1", 1, 3, "gives_up", "it", {"to": "n2"}),
+            Event("n2", 1, 2, "hears", "it", {"to": "n1"}),
+        ]
+        assert not Validator(PingsConformance).validate("it", both).accepted
+
+
+# -- against a plain twin ---------------------------------------------------------------------------------------------
+
+
+class Twin:
+    """All states that the protocol can be in after each event, with up to ``most`` hidden steps before each."""
+
+    def __init__(self) -> None:
+        self.stepper = Stepper(Buffers(), invariants=["none"])
+        self.roots = self.stepper.of_kind("action")
+        self.known: dict[Any, list[tuple[Any, ...]]] = {}
+
+    def initial(self) -> tuple[Any, ...]:
+        (state,) = self.stepper.initial_states()
+        return state.ids
+
+    def after(self, ids: tuple[Any, ...], root: Any) -> list[tuple[Any, ...]]:
+        key = ids, root.index
+        if key not in self.known:
+            self.known[key] = [self.stepper.apply(ids, each) for each in self.stepper.outcomes(root, ids)]
+        return self.known[key]
+
+    def steps(self, ids: tuple[Any, ...], event: Event) -> Iterable[tuple[Any, ...]]:
+        told = event.parameters
+        for root in self.roots:
+            who = {str(value) for value in root.parameters.values()}
+            if root.name != event.action or ("w" in told and told["w"] != "somebody" and told["w"] not in who):
+                continue
+            for after in self.after(ids, root):
+                if told.get("put") and of_writer(after, "box")[told["w"]][-1] != told["put"]:
+                    continue
+                if "seen" in told and of_writer(after, "seen")[told["w"]] != told["seen"]:
+                    continue
+                yield after
+
+    def accepts(self, events: list[Event], unsaid: Iterable[str], most: int) -> bool:
+        """Whether the trace can be followed with at most ``most`` hidden steps in all."""
+        hidden = [root for root in self.roots if root.name in unsaid]
+        fewest = {self.initial(): 0}
+        for event in events:
+            edge = list(fewest)
+            while edge:
+                longer = [
+                    (after, fewest[ids] + 1)
+                    for ids in edge if fewest[ids] < most
+                    for root in hidden
+                    for after in self.after(ids, root)
+                ]  # fmt: skip
+                edge = [after for after, used in longer if used < fewest.get(after, most + 1)]
+                fewest |= {after: used for after, used in longer if used < fewest.get(after, most + 1)}
+            followed: dict[tuple[Any, ...], int] = {}
+            for ids, used in fewest.items():
+                for after in self.steps(ids, event):
+                    followed[after] = min(used, followed.get(after, used))
+            fewest = followed
+        return bool(fewest)
+
+
+TWIN = Twin()
+
+
+@cache
+def of_writer(ids: tuple[Any, ...], variable: str) -> dict[str, Any]:
+    return {str(writer): held for writer, held in State(TWIN.stepper.store, ids).variables()[variable].items()}
+
+
+def walk(chance: Random, length: int) -> list[Told]:
+    """The events of a behaviour."""
+    ids, told = TWIN.initial(), list[Told]()
+    for _ in range(length):
+        root, after = chance.choice([(root, after) for root in TWIN.roots for after in TWIN.after(ids, root)])
+        parameters: dict[str, Any] = {name: str(value) for name, value in root.parameters.items()}
+        if root.name == "puts":
+            parameters["put"] = of_writer(after, "box")[parameters["w"]][-1]
+        if root.name == "asks":
+            parameters["seen"] = of_writer(after, "seen")[parameters["w"]]
+        told.append((root.name, parameters))
+        ids = after
+    return told
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=300, deadline=None)
+def test_it_finds_what_a_plain_search_finds(chance: Random) -> None:
+    unsaid = chance.sample(ALL, chance.randrange(1, 4))
+    events = [(name, dict(told)) for name, told in walk(chance, chance.randrange(2, 14)) if name not in unsaid]
+    for name, told in events:
+        if chance.random() < 0.3 and name == "puts":
+            told["put"] = None
+        if chance.random() < 0.2 and name == "takes":
+            told["w"] = "somebody"
+        if chance.random() < 0.1 and "seen" in told:
+            told["seen"] += chance.choice((-1, 1))
+    trace = happened(*events)
+    if not trace:
+        return
+    found = Validator(conformance(*unsaid)).validate("it", trace)
+    assert not found.undecided
+    if found.accepted:
+        assert TWIN.accepts(trace, unsaid, 3 * len(trace))
+        row = found.replayer.initial() if found.replayer else []
+        for _, _, taken in found.path:
+            found.replayer.apply(row, taken.writes)  # type: ignore[union-attr]
+        assert found.replayer.store.normal(row) == found.replayer.store.normal(found.row)  # type: ignore[union-attr]
+    else:
+        assert not TWIN.accepts(trace, unsaid, IN_A_ROW)
+        assert found.refusals
+        assert found.taken < found.steps
