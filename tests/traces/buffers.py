@@ -1,6 +1,4 @@
-"""Writers that put numbers into boxes, and a server that adds them up and may crash: a protocol of which traces leave
-out what they like.
-"""
+"""Writers that put numbers into boxes, and a server that adds them up and may crash. Traces leave out what they like."""
 
 from __future__ import annotations
 

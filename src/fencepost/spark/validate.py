@@ -55,12 +55,15 @@ TEXT = (
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A validation, in the form that is sent to tasks. ``conformance``: a protocol's name, or a file. ``shuffle``,
+    """A validation, in the form that is sent to tasks. ``conformance``: a protocol's name, or a file. ``protocol``,
+    ``configuration``: files of a specification in TLA+, if given. ``shuffle``,
     ``last``, ``coverage``, ``states``, ``most_tried``: as the command's options. ``runs``, ``subjects``: those
     requested, empty for all.
     """
 
     conformance: str
+    protocol: str | None = None
+    configuration: str | None = None
     shuffle: int | None = None
     last: int = 12
     width: int = 100
@@ -72,7 +75,7 @@ class Request(msgspec.Struct, frozen=True):
 
     def find(self) -> Any:
         """The conformance."""
-        return registry.resolve(self.conformance)
+        return registry.resolve(self.conformance, self.protocol, self.configuration)
 
 
 class TaskResult(msgspec.Struct):
@@ -290,7 +293,7 @@ def traces(whole: Any, request: Request) -> Any:
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
-validators: dict[tuple[str, int], Validator] = {}
+validators: dict[tuple[Any, ...], Validator] = {}
 """The validators of this process, by conformance, and by the most steps that are tried."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -299,7 +302,7 @@ _result_decoder = msgspec.msgpack.Decoder(TaskResult)
 
 def validator_of(request: Request) -> Validator:
     """This process's validator for a request."""
-    key = request.conformance, request.most_tried
+    key = request.conformance, request.protocol, request.configuration, request.most_tried
     if key not in validators:
         validators[key] = Validator(request.find(), most_tried=request.most_tried)
     return validators[key]

@@ -218,11 +218,14 @@ class TlaDeclared(Declared):
 
 
 class TlaAction(TlaDeclared):
-    """Actions with one name and one place, by their arguments."""
+    """Actions with one name and one place, by their arguments. ``names``: those of the parameters in its source."""
 
-    def __init__(self, name: str, of: Mapping[tuple[Held, ...], roots.Root], comment: str) -> None:
+    def __init__(
+        self, name: str, names: tuple[str, ...], of: Mapping[tuple[Held, ...], roots.Root], comment: str
+    ) -> None:
         super().__init__("action", name, self._run, next(iter(of.values())).place, comment)
         self.of = of
+        self.names = names
         self.by = None if all(type(each.value) is ModelValue for arguments in of for each in arguments[:1]) else ""
 
     def parameters(self, protocol: Any) -> list[dict[str, Any]]:
@@ -394,9 +397,9 @@ def _distinct(name: str, of: list[roots.Root], comment: str) -> list[TlaDeclared
     """The action of some formula, with a binding for each of its arguments. If these do not tell all of them apart,
     they are the values of all names around the formula. The same action twice has two names.
     """
-    by_arguments = [tuple(map(Held, each.arguments)) for each in of]
+    names, by_arguments = of[0].parameters, [tuple(map(Held, each.arguments)) for each in of]
     if len(set(by_arguments)) < len(of):
-        by_arguments = [tuple(map(Held, each.values)) for each in of]
+        names, by_arguments = of[0].names, [tuple(map(Held, each.values)) for each in of]
     rounds: list[dict[tuple[Held, ...], roots.Root]] = []
     for arguments, root in zip(by_arguments, of, strict=True):
         free = next((each for each in rounds if arguments not in each), None)
@@ -404,7 +407,7 @@ def _distinct(name: str, of: list[roots.Root], comment: str) -> list[TlaDeclared
             rounds.append(free := {})
         free[arguments] = root
     titles = [name, *(f"{name}#{number}" for number in range(2, len(rounds) + 1))]
-    return [TlaAction(title, each, comment) for title, each in zip(titles, rounds, strict=True)]
+    return [TlaAction(title, names, each, comment) for title, each in zip(titles, rounds, strict=True)]
 
 
 def _property(setup: Setup, formula: Formula) -> Iterator[TlaDeclared]:
@@ -582,7 +585,7 @@ class Options(Sequence[Chosen]):
         return len(self._options) + self._others
 
     def __getitem__(self, number: Any) -> Any:
-        if number == len(self._options):
+        if self._others and number == len(self._options):
             return _others(number)
         return self._kind(self._options[number], number)
 

@@ -29,7 +29,7 @@ Key = tuple[ast.Place, Scope, tuple[Value, ...], tuple[Value, ...]]
 class Root:
     """An action of ``Next``. ``name`` and ``arguments`` are those of the innermost operator around it, ``place`` is
     that of its formula ``node``, ``scope`` its scope, and ``values`` are those of the names that are free in the
-    formula.
+    formula. ``parameters`` and ``names``: what arguments and values are the values of.
     """
 
     name: str
@@ -39,6 +39,8 @@ class Root:
     values: tuple[Value, ...]
     node: ast.Expression
     scope: Scope
+    parameters: tuple[str, ...]
+    names: tuple[str, ...]
 
     @property
     def key(self) -> Key:
@@ -110,6 +112,8 @@ class _Splitter:
             tuple(piece.names[each] for each in names),
             piece.node,
             piece.scope,
+            tuple(each.name for each in piece.parameters),
+            tuple(each.name for each in names),
         )
 
     def _parts(self, piece: _Piece) -> list[_Piece] | None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from fencepost import errors
 from fencepost.cli import arguments, output
@@ -18,6 +18,7 @@ from fencepost.cli.arguments import option
 from fencepost.cli.progress import TracesLine
 from fencepost.errors import OptionError, naming_extra
 from fencepost.files.storage import open_storage
+from fencepost.language import loading
 from fencepost.text import units
 from fencepost.traces import read
 from fencepost.traces.validation import live, registry
@@ -30,6 +31,7 @@ from fencepost.traces.validation.validate import Validator, collect_rarely
 from fencepost.traces.validation.watch import Limits
 
 if TYPE_CHECKING:
+    from fencepost.language.protocol import Protocol
     from fencepost.states.manifest import StateSpace
     from fencepost.traces.validation.coverage import Visits
     from fencepost.traces.validation.space_coverage import SpaceCoverage
@@ -55,8 +57,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     option(parser, "traces TRACES", "folders and files of traces", nargs="+")
     what = parser.add_argument_group("what they are checked against")
-    option(what, "--protocol NAME", f"a protocol: {', '.join(registry.SHIPPED)}")
-    option(what, "--conformance FILE", "a conformance of your own instead: FILE.py or FILE.py:NAME")
+    option(
+        what,
+        "--protocol NAME",
+        f"a protocol: {', '.join(registry.SHIPPED)}; or, for a conformance, a specification in TLA+ instead of its"
+        " protocol: FILE.tla",
+    )
+    option(what, "--conformance FILE", "a conformance of your own: FILE.py or FILE.py:NAME")
+    option(what, "--config FILE", "with FILE.tla: its configuration; by default, the one beside it", arguments.place)
     which = parser.add_argument_group("which traces")
     option(which, "--run NAME ...", "only those of this run (repeatable)", dest="runs")
     option(which, "--subject ID ...", "only those about this subject, such as a ledger (repeatable)", dest="subjects")
@@ -152,10 +160,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _conformance(args: argparse.Namespace) -> type[Conformance]:
+    is_tla = args.protocol is not None and args.protocol.endswith(loading.SPECIFICATION)
+    if args.config is not None and not is_tla:
+        raise OptionError("--config is of a specification in TLA+: give --protocol FILE.tla too")
     if args.conformance is not None:
-        if args.protocol is not None:
+        if args.protocol is not None and not is_tla:
             raise OptionError("--protocol and --conformance both say what to check traces against: leave one out")
-        return registry.from_file(args.conformance)
+        conformance = registry.from_file(args.conformance, args.protocol, args.config)
+        if args.coverage and isinstance(conformance.protocol, str):
+            raise OptionError("--coverage is of protocols in Python: leave it out")
+        return conformance
+    if is_tla:
+        raise OptionError(f"say what the events of traces are in {args.protocol}: give --conformance FILE.py too")
     if args.protocol is None:
         names = ", ".join(registry.SHIPPED)
         raise OptionError(f"say what to check traces against: --protocol with one of {names}, or --conformance FILE.py")
@@ -250,9 +266,15 @@ def _request(args: argparse.Namespace, **options: Any) -> Any:
 
     runs, subjects = tuple(args.runs), tuple(args.subjects)
     return Request(
-        _named(args), last=args.last, width=output.width(), runs=runs, subjects=subjects, most_tried=args.most_tried,
+        _named(args),
+        *_specification(args),
+        last=args.last,
+        width=output.width(),
+        runs=runs,
+        subjects=subjects,
+        most_tried=args.most_tried,
         **options,
-    )  # fmt: skip
+    )
 
 
 def _cluster(args: argparse.Namespace) -> Any:
@@ -264,6 +286,12 @@ def _cluster(args: argparse.Namespace) -> Any:
 def _named(args: argparse.Namespace) -> str:
     """The conformance, as a reference that other processes can resolve."""
     return str(Path(args.conformance).absolute()) if args.conformance is not None else str(args.protocol)
+
+
+def _specification(args: argparse.Namespace) -> tuple[str | None, str | None]:
+    """The files of a specification in TLA+ and of its configuration, if given, for other processes."""
+    protocol = str(Path(args.protocol).absolute()) if args.conformance is not None and args.protocol else None
+    return protocol, None if args.config is None else str(Path(args.config).absolute())
 
 
 def _followed(args: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
@@ -320,7 +348,7 @@ def _tell(
             outcomes, _protocol(conformance, outcomes), conformance.name, seconds
         )
         if covered is not None:
-            document["coverage"] = coverage.data(conformance.protocol, *covered)
+            document["coverage"] = coverage.data(cast("type[Protocol]", conformance.protocol), *covered)
         output.write_json(args.json, document)
     drawn = next((outcome.sequence for outcome in outcomes if outcome.sequence), None)
     if args.sequence is not None and drawn is not None:
@@ -330,7 +358,7 @@ def _tell(
             output.say("")
         output.say(validation.text(outcomes, _what(args, _protocol(conformance, outcomes)), seconds))
         if covered is not None:
-            output.say("\n" + coverage.text(conformance.protocol, *covered))
+            output.say("\n" + coverage.text(cast("type[Protocol]", conformance.protocol), *covered))
         if args.sequence is not None:
             where = (
                 f"Its last steps as a sequence diagram: {args.sequence}"
@@ -343,7 +371,7 @@ def _tell(
 def _protocol(conformance: type[Conformance], outcomes: Sequence[Outcome]) -> str:
     """The protocols that traces were checked against. They may depend on the writer of a trace."""
     found = sorted({outcome.protocol for outcome in outcomes if outcome.protocol})
-    return " and ".join(found) or conformance.protocol.name
+    return " and ".join(found) or getattr(conformance.protocol, "name", conformance.name)
 
 
 def _what(args: argparse.Namespace, protocol: str) -> str:

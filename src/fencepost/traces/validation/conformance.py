@@ -115,13 +115,15 @@ class NotCovered(Exception):
 class Conformance(ABC):
     """Maps the trace of one subject in one run to the steps of a protocol.
 
-    ``name``: the protocol's name for users. ``subjects``: a regular expression that matches the protocol's subjects;
-    events of other subjects belong to other protocols, and are left out. ``events``: all events about the subject or
-    about all subjects, node by node, each node's in order. A subclass may look ahead in them.
+    ``name``: the protocol's name for users. ``protocol``: its class, or the file of a specification in TLA+, whose
+    ``configuration`` is the file beside it for None. ``subjects``: a regular expression that matches the protocol's
+    subjects; events of other subjects belong to other protocols, and are left out. ``events``: all events about the
+    subject or about all subjects, node by node, each node's in order. A subclass may look ahead in them.
     """
 
     name: ClassVar[str]
-    protocol: ClassVar[type[Protocol]]
+    protocol: ClassVar[type[Protocol] | str]
+    configuration: ClassVar[str | None] = None
     subjects: ClassVar[str] = ".*"
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
@@ -133,19 +135,21 @@ class Conformance(ABC):
         """The conformance for this trace: one of this class, or of a class that knows the trace's writer better."""
         return cls(subject, events)
 
-    @abstractmethod
     def constants(self) -> Mapping[str, Any]:
-        """The constants of the protocol for this trace. Traces with equal constants share one replayer's cache."""
+        """The constants of the protocol for this trace, if it has others than the declared ones. For TLA+: numbers,
+        texts of values, and lists of these. Traces with equal constants share one replayer's cache.
+        """
+        return {}
 
-    @abstractmethod
-    def bind(self, protocol: Protocol) -> None:
+    def bind(self, protocol: Any) -> None:
         """Called with the protocol that has these constants, to bind its model values to names in the trace."""
+        return
 
     @abstractmethod
     def steps(self, event: Event) -> Iterable[Step]:
         """The steps of one event, in order; none for an event that the protocol does not model."""
 
-    def hidden(self, protocol: Protocol) -> Iterable[Step]:
+    def hidden(self, protocol: Any) -> Iterable[Step]:
         """The steps that the system may take without an event. Validation finds them. A parameter that such a step does
         not name may have any value, and its choices any options. What else a :class:`Step` has is of no use here.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import types
 from importlib import import_module
+from pathlib import Path
 
-from fencepost.errors import NotAProtocol
+from fencepost.errors import NotAProtocol, naming_extra
 from fencepost.language import loading
 from fencepost.text.plain import meant
 from fencepost.traces.validation.conformance import Conformance
@@ -25,11 +27,11 @@ Traces of logs are checked against `running-log`, traces of quorums against `run
 """
 
 
-def resolve(reference: str) -> type[Conformance]:
-    """The conformance named by ``reference``: a protocol's name, ``FILE.py`` or ``FILE.py:NAME``. Raises as
-    :func:`shipped` and :func:`from_file`.
+def resolve(reference: str, protocol: str | None = None, configuration: str | None = None) -> type[Conformance]:
+    """The conformance named by ``reference``: a protocol's name, ``FILE.py`` or ``FILE.py:NAME``. ``protocol`` and
+    ``configuration``: as for :func:`from_file`. Raises as :func:`shipped` and :func:`from_file`.
     """
-    return from_file(reference) if ".py" in reference else shipped(reference)
+    return from_file(reference, protocol, configuration) if ".py" in reference else shipped(reference)
 
 
 def shipped(protocol: str) -> type[Conformance]:
@@ -44,15 +46,19 @@ def shipped(protocol: str) -> type[Conformance]:
     return getattr(import_module(module), name)  # type: ignore[no-any-return]
 
 
-def from_file(reference: str) -> type[Conformance]:
-    """The conformance in ``FILE.py`` or ``FILE.py:NAME``. NAME is its class, or the name of its protocol.
+def from_file(reference: str, protocol: str | None = None, configuration: str | None = None) -> type[Conformance]:
+    """The conformance in ``FILE.py`` or ``FILE.py:NAME``. NAME is its class, or the name of its protocol. ``protocol``:
+    the file of a specification in place of its own, and ``configuration``: that of the specification.
 
     Raises :class:`fencepost.NotAProtocol` if the file cannot be loaded, or if the choice is not exactly one.
     """
     path, colon, name = loading.split(reference)
     if not path.endswith(".py"):
         raise NotAProtocol(f"{reference} is no conformance: give a Python file, ending in .py")
-    conformances = _conformances_in(loading.from_file(path))
+    conformances = {
+        name: _against(each, path, protocol, configuration)
+        for name, each in _conformances_in(loading.from_file(path), protocol is not None).items()
+    }
     for each in conformances.values():
         try:
             re.compile(each.subjects)
@@ -76,11 +82,30 @@ def from_file(reference: str) -> type[Conformance]:
     return next(iter(conformances.values()))
 
 
-def _conformances_in(module: types.ModuleType) -> dict[str, type[Conformance]]:
+def _conformances_in(module: types.ModuleType, has_protocol: bool) -> dict[str, type[Conformance]]:
     """The conformances that a file defines (not those that it imports), by class name."""
     return {
         name: value
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Conformance) and value.__module__ == module.__name__
-        and hasattr(value, "protocol") and not value.__abstractmethods__
+        and (has_protocol or hasattr(value, "protocol")) and not value.__abstractmethods__
     }  # fmt: skip
+
+
+def _against(
+    conformance: type[Conformance], path: str, protocol: str | None, configuration: str | None
+) -> type[Conformance]:
+    """The conformance with another specification, or with whole paths in place of those beside its file."""
+    own, folder = getattr(conformance, "protocol", None), Path(path).absolute().parent
+    if protocol is None and not isinstance(own, str):
+        return conformance
+    chosen = Path(protocol).absolute() if protocol is not None else folder / str(own)
+    if configuration is None and conformance.configuration is not None:
+        configuration = str(folder / conformance.configuration)
+    with naming_extra(chosen.name, "tla"):
+        from fencepost.traces.validation import specification
+    specification.look(str(chosen), configuration)
+    changed = {"protocol": str(chosen), "configuration": configuration and os.path.abspath(configuration)}
+    if not hasattr(conformance, "name"):
+        changed["name"] = chosen.stem
+    return type(conformance.__name__, (conformance,), {**changed, "__module__": conformance.__module__})

@@ -19,7 +19,7 @@ from functools import cache
 from itertools import product
 from math import inf, prod
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fencepost.errors import ProtocolRaised
 from fencepost.language.context import Disabled, Event, InOrder, Slot, current
@@ -31,6 +31,9 @@ from fencepost.language.values import NotAValue, Record, Value, encode, freeze, 
 from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
 from fencepost.text.plain import meant
+
+if TYPE_CHECKING:
+    from fencepost.traces.validation.conformance import Step
 
 MOST_OPEN = 10_000
 """The most values that a part of a step may have where the trace leaves it open."""
@@ -190,12 +193,12 @@ class _Unpicked(BaseException):
 
 
 class _LeftOpen(BaseException):
-    """A choice whose option is left open. ``place``: where in the picks one belongs, in place of ``instead`` others."""
+    """A choice whose option is left open. ``before``: what the choices before it took; ``rest``: the picks after it."""
 
-    def __init__(self, options: Sequence[Value], place: int, instead: int) -> None:
+    def __init__(self, options: Sequence[Value], before: tuple[Pick, ...], rest: tuple[Pick, ...]) -> None:
         if len(options) > MOST_OPEN:
             raise _Unpicked(f"a choice of {len(options):,} options is left open, and at most {MOST_OPEN:,} are tried")
-        self.options, self.place, self.instead = tuple(options), place, instead
+        self.picks = [(*before, option, *rest) for option in options]
 
 
 class Evaluation:
@@ -213,6 +216,8 @@ class Evaluation:
         self.trail: dict[int, int] = {}
         self.writes: dict[int, int] = {}
         self.labels: list[Value] = []
+        self.chosen: list[Value] = []
+        """What its choices took, with those that had a single option."""
         self.events: list[Event] = []
 
     def read(self, slot: Slot) -> Value:
@@ -240,24 +245,30 @@ class Evaluation:
         wanted = self.picks[place] if place < len(self.picks) else ...
         if wanted is ...:
             if len(options) == 1:
+                self.chosen.append(options[0])
                 return options[0]
             if place < len(self.picks) or options is FATES:
-                raise _LeftOpen(options, place, 0)
+                raise self._left_open(options, place)
             raise _Unpicked(f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}")
         if wanted is ANY:
-            raise _LeftOpen(options, place, 1)
+            raise self._left_open(options, place + 1)
         if options is FATES and wanted not in FATES:
-            raise _LeftOpen(options, place, 0)
+            raise self._left_open(options, place)
         if not isinstance(wanted, Matcher):
             if _offers(options, wanted):
                 self.labels.append(wanted)
+                self.chosen.append(wanted)
                 return wanted
         else:
             for option in options:
                 if wanted.matches(option):
                     self.labels.append(option)
+                    self.chosen.append(option)
                     return option
         raise _Unpicked(f"there is no {_shown(wanted)} among {_some(options)}")
+
+    def _left_open(self, options: Sequence[Value], rest: int) -> _LeftOpen:
+        return _LeftOpen(options, tuple(self.chosen), tuple(self.picks[rest:]))
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -285,6 +296,10 @@ def _shown(wanted: Pick) -> str:
 def _some(options: Sequence[Value]) -> str:
     named = ", ".join(show(option) for option in list(options)[:5])
     return f"{named}, and {len(options) - 5:,} more" if len(options) > 5 else named
+
+
+Evaluated: TypeAlias = tuple[Taken, dict[int, int]] | Refused | _LeftOpen
+"""What an evaluation comes to: its effects and what it reads, why it cannot be, or a choice that is left open."""
 
 
 class Replayer:
@@ -326,7 +341,7 @@ class Replayer:
             picks = left.pop()
             found = self.evaluate(setups[0], row, {}, picks)
             if isinstance(found, _LeftOpen):
-                left += [(*picks[: found.place], option, ...) for option in reversed(found.options)]
+                left += reversed(found.picks)
             elif isinstance(found, Refused):
                 refused = found
             else:
@@ -357,10 +372,9 @@ class Replayer:
         if node is not None:
             self.cache_hits += 1
             return node  # type: ignore[no-any-return]
-        if action is ANY:
-            opened = Open(
-                tuple((each, self.complete(each, parameters), picks or (...,)) for each in self._with(parameters))
-            )
+        several = self._with(parameters) if action is ANY else self.alternatives(action)
+        if several:
+            opened = Open(tuple((each, self.complete(each, parameters), picks or (...,)) for each in several))
             self._remember(key, opened, {})
             return opened
         declared = self.declared(action, parameters)
@@ -370,8 +384,7 @@ class Replayer:
             return opened
         found = self.evaluate(declared, row, dict(parameters), picks)
         if isinstance(found, _LeftOpen):
-            before, after = picks[: found.place], picks[found.place + found.instead :]
-            opened = Open(tuple((action, parameters, (*before, option, *after)) for option in found.options))
+            opened = Open(tuple((action, parameters, each) for each in found.picks))
             self._remember(key, opened, self._trail)
             return opened
         if isinstance(found, Refused):
@@ -400,6 +413,14 @@ class Replayer:
             found.add(node.slot)
             node = node.children.get(row[node.slot])
         return found.union(node.slots) if type(node) is _Chain else found
+
+    def adapted(self, step: Step) -> Step:
+        """A step of a conformance as this replays it."""
+        return step
+
+    def alternatives(self, action: str) -> list[str]:
+        """The actions that a name stands for, if it is none of an action. There are none in Python."""
+        return []
 
     def complete(self, action: str, parameters: Parameters) -> Parameters:
         """The parameters of an action, where those that are not given may have any value."""
@@ -544,7 +565,7 @@ class Replayer:
 
     def evaluate(
         self, declared: Declared, row: list[int], parameters: dict[str, Value], picks: tuple[Pick, ...]
-    ) -> tuple[Taken, dict[int, int]] | Refused | _LeftOpen:
+    ) -> Evaluated:
         """One evaluation of an action: its effects and what it reads, why it cannot be taken, or a choice that is left
         open.
         """
@@ -593,7 +614,7 @@ class _Chain:
 
 
 def _key(action: str, parameters: Parameters, picks: tuple[Pick, ...]) -> tuple[Any, ...]:
-    """What one trie is for. Values that Python takes for equal are told apart."""
+    """What one trie is for. It distinguishes values that Python takes for equal."""
     return (action, parameters, picks, *[_kind(value) for _, value in parameters], *map(_kind, picks))
 
 

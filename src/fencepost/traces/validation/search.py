@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from fencepost.errors import ProtocolRaised
 from fencepost.language.values import same, show
-from fencepost.text.numbers import plural
 from fencepost.traces.validation.conformance import Event, Step
 from fencepost.traces.validation.order import PartialOrder
 from fencepost.traces.validation.replay import Matcher, Open, Refused, Replayer, Taken, Way
@@ -37,6 +36,9 @@ IN_A_ROW = 3
 
 MOST_TRIED = 200_000
 """The most steps that are tried, beyond those of the trace, to find the ones that a trace leaves out."""
+
+MOST_REASONS = 3
+"""The most reasons that are given for one step which may be taken in several ways."""
 
 MOST_FRONTS = 20
 """The most places that are explained, of those where no way goes on."""
@@ -469,11 +471,11 @@ def _depend(one: tuple[set[int], set[int]], other: tuple[set[int], set[int]]) ->
 
 
 def _all_of(refused: Sequence[Refused]) -> Refused:
-    """One reason for all ways to take a step."""
-    if len(refused) == 1:
-        return refused[0]
-    first, more = refused[0], len(refused) - 1
-    return Refused(f"{first.reason} (and {plural(more, 'other reason')} for its other ways)", first.where, first.asked)
+    """One reason for all ways to take a step. A way that can be taken, and differs from the trace, says most."""
+    first = next((each for each in refused if not each.where), refused[0])
+    reasons = list(dict.fromkeys((first.reason, *(each.reason for each in refused))))
+    more = f"; or {len(reasons) - MOST_REASONS:,} others" if len(reasons) > MOST_REASONS else ""
+    return Refused("; or ".join(reasons[:MOST_REASONS]) + more, first.where, first.asked)
 
 
 _NOTHING = Taken((), (), ())

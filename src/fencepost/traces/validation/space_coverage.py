@@ -102,6 +102,7 @@ class InSpace:
 
     def __init__(self, conformance: type[Conformance], space: StateSpace) -> None:
         explored, protocol = space.protocol(), conformance.protocol
+        assert not isinstance(protocol, str)
         if explored.name != protocol.name:
             raise OptionError(
                 f"{space.directory} is the state space of {explored.name}, and traces are held to {protocol.name}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.language.protocol import Protocol
+from fencepost.errors import naming_extra
 from fencepost.language.values import encode, freeze
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
 from fencepost.traces.validation.order import PartialOrder, lines_of
@@ -27,10 +27,10 @@ class Verdict:
     steps that no event reports. ``refusals``: the steps that could have come next, and why each was refused.
     ``problem``: why the trace could not be replayed, or not to an end; if it is not ``covered`` by the conformance,
     that says nothing about the system, and if it is ``undecided``, a limit was reached. ``path``: the steps taken
-    from the initial state ``start``. ``row``: the state after them. ``fronts``: where there are several ways to get
-    so far, each of them, of which the first is the above; ``more_fronts``: how many there are besides.
-    ``replayer``: the replayer used. ``refused``: how often each action was refused at each line, temporarily or
-    permanently. ``names``: the names that model values stand for, as far as the replay got.
+    from the initial state ``start``. ``row``: the state after them. ``fronts``: where no way goes on, each way to
+    get so far; the first is the above. ``more_fronts``: how many there are besides. ``replayer``: the replayer
+    used. ``refused``: how often each action was refused at each line, temporarily or permanently. ``names``: the
+    names that model values stand for, as far as the replay got.
     """
 
     subject: str
@@ -89,13 +89,21 @@ class Validator:
         while cached > self.cache_limit:
             cached -= self.replayers.pop(next(iter(self.replayers))).evaluations
         made = conformance.protocol
-        key = (made, encode(freeze(tuple(sorted(constants.items())))))
+        given = tuple(sorted(constants.items()))
+        key = (made, conformance.configuration, repr(given) if isinstance(made, str) else encode(freeze(given)))
         replayer = self.replayers.pop(key, None)
         if replayer is None:
-            protocol: Protocol = made(**constants)
-            replayer = Replayer(protocol, cache_limit=self.cache_limit)
+            replayer = self._replayer_of(conformance, constants)
         self.replayers[key] = replayer
         return replayer
+
+    def _replayer_of(self, conformance: type[Conformance], constants: Mapping[str, Any]) -> Replayer:
+        made = conformance.protocol
+        if not isinstance(made, str):
+            return Replayer(made(**constants), cache_limit=self.cache_limit)
+        with naming_extra(made, "tla"):
+            from fencepost.traces.validation.specification import Specification, configured
+        return Specification(configured(made, conformance.configuration, constants), self.cache_limit)
 
     def validate(self, subject: str, events: Sequence[Event], shuffle: int | None = None) -> Verdict:
         """Validate a trace. ``shuffle``: the seed of another order that causality allows, instead of the default."""
@@ -115,7 +123,7 @@ class Validator:
         sources: list[Event] = []
         for event in conformance.in_order():
             for step in conformance.steps(event):
-                steps.append(step)
+                steps.append(replayer.adapted(step))
                 sources.append(event)
         verdict.steps = sum(step.action is not None for step in steps)
         if not verdict.steps and not conformance.is_untouched():
@@ -142,12 +150,13 @@ class Validator:
 
 def _completed(step: Step, replayer: Replayer) -> Step:
     """A hidden step with all its parameters. Those that it does not name may have any value."""
-    action, given = step.action or "", dict(step.parameters)
-    declared = replayer.actions.get(action)
-    names = declared.domains if declared is not None else ()
-    every = (*step.parameters, *((name, ANY) for name in names if name not in given))
-    replayer.declared(action, every)
-    return replace(step, parameters=every, picks=step.picks or (...,))
+    step = replayer.adapted(replace(step, picks=step.picks or (...,)))
+    action = step.action or ""
+    if action is ANY or replayer.alternatives(action):
+        return step
+    parameters = replayer.complete(action, step.parameters)
+    replayer.declared(action, parameters)
+    return replace(step, parameters=parameters)
 
 
 def _hint(sources: Sequence[Event]) -> str:
