@@ -15,6 +15,7 @@ import msgspec
 
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import Value
+from fencepost.traces.foreign import Mapped
 from fencepost.traces.validation.replay import Has, Like, Pick
 
 S = TypeVar("S")
@@ -160,3 +161,11 @@ class Conformance(ABC):
     def still_needed(cls, events: Sequence[Event]) -> Iterable[Event]:
         """Of the events about all subjects, those that any verdict may still depend on. Used to bound memory."""
         return events
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Mapped:
+        """The event that a record of another system reports, as a :class:`fencepost.traces.foreign.ReadEvent`; several,
+        in their order; or None for a record that is no event. Only a conformance that defines it can read records: an
+        object of JSON, a log record or span of OpenTelemetry, a row of CSV or Parquet.
+        """
+        raise NotImplementedError

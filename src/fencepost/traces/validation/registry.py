@@ -9,6 +9,7 @@ from importlib import import_module
 from fencepost.errors import NotAProtocol
 from fencepost.language import loading
 from fencepost.text.plain import meant
+from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation.conformance import Conformance
 
 SHIPPED = {
@@ -74,6 +75,14 @@ def from_file(reference: str) -> type[Conformance]:
             )
         raise NotAProtocol(f"{path} defines {what}")
     return next(iter(conformances.values()))
+
+
+def foreign_of(conformance: type[Conformance]) -> Foreign | None:
+    """What makes events of records of other systems, if the conformance says how."""
+    own = getattr(conformance.read, "__func__", conformance.read)
+    if own is Conformance.read.__func__:  # type: ignore[attr-defined]
+        return None
+    return Foreign(conformance.read, f"{conformance.__name__}.read")
 
 
 def _conformances_in(module: types.ModuleType) -> dict[str, type[Conformance]]:
