@@ -127,7 +127,7 @@ class Foreign:
         for each in events:
             if not isinstance(each, ReadEvent):
                 raise ProtocolRaised(
-                    f"{where}: {self.name} returns a {type(mapped).__name__}: return a ReadEvent, or None"
+                    f"{where}: {self.name} returns a value of type {type(each).__name__}: return a ReadEvent, or None"
                 )
         return events
 

@@ -234,4 +234,4 @@ def _named(code: Integer | None, names: Sequence[str], prefix: str) -> str:
         name = code.removeprefix(prefix).lower()
         return "" if name in ("unspecified", "unset") else name
     number = _integer(code)
-    return names[number] if number < len(names) else str(number)
+    return names[number] if 0 <= number < len(names) else str(number)

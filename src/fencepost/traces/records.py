@@ -132,7 +132,7 @@ def _of_object(where: str, found: Any) -> Iterator[Placed]:
         for record in otlp.records(found):
             count += 1
             yield where, record
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TraceError(f"{where}: it is no OTLP: {error}") from error
     if not count:
         yield where, None
