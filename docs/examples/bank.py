@@ -64,6 +64,7 @@ class Desk:
 
     def __init__(self, name, row, accounts):
         self.name, self.log, self.row, self.accounts = name, Log(name), row, accounts
+        self.log("listens", level="debug")
         self.log("opens", accounts=accounts)
 
     def message(self):
@@ -85,7 +86,7 @@ class Desk:
     def decide(self):
         voters = self.row.votes if fault == "hasty" else set(self.row.votes)
         if len(voters) < len(self.accounts):
-            self.log("waits for votes", level="debug")
+            self.log("waits", version=self.row.version)
             return {}
         self.row.outcome = "committed"
         sent = {account: self.message() for account in self.accounts[: 1 if fault == "lazy" else None]}

@@ -23,6 +23,8 @@ class Bank(Beginning):
                 receives=("vote", said["account"], said["vote"]),
                 writes=("row", said["version"]),
             )
+        elif event.action == "waits":
+            yield Step(None, reads=("row", said["version"]), after=((("row", "outcome"), None),))
         elif event.action == "answers":
             yield Step(
                 "desk_answers_vote",

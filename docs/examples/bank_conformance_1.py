@@ -11,8 +11,9 @@ class Bank(Conformance):
 
     @classmethod
     def read(cls, record):
-        if record["level"] == "info":
-            return ReadEvent(record["event"], subject=record["tx"], parameters=record)
+        if record["level"] != "info":
+            return None
+        return ReadEvent(record["event"], subject=record["tx"], parameters=record)
 
     def constants(self):
         opened = [event.parameters["accounts"] for event in self.events if event.action == "opens"]

@@ -154,7 +154,7 @@ def test_files_have_a_document_or_one_a_line(tmp_path: Path, indent: int | None)
     assert [record["kind"] for _, record in records.records(tmp_path / "a.json") if record] == (
         ["log"] * 3 + ["span event"] * 2 + ["span"] * 3
     )
-    metrics = {"resourceMetrics": [{"scopeMetrics": []}]}
+    metrics: dict[str, Any] = {"resourceMetrics": [{"scopeMetrics": []}]}
     (tmp_path / "b.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in (LOGS, metrics, SPANS)))
     found = [*records.records(tmp_path / "b.jsonl")]
     assert [where.rpartition(":")[2] for where, _ in found] == ["1"] * 3 + ["2"] + ["3"] * 5
