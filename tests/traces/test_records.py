@@ -250,8 +250,13 @@ def test_events_that_cannot_be_are_refused(tmp_path: Path, given: list[Row], com
     ("mapping", "complaint"),
     [
         (lambda record: ReadEvent(record["b"]), r"a\.ndjson:2: read raised KeyError: b at .*test_records\.py:\d+"),
-        (lambda record: {"action": "x"}, r"a\.ndjson:1: read returns a value of type str: return a ReadEvent, or None"),
+        (
+            lambda record: {"action": "x"},
+            r"a\.ndjson:1: read returns a value of type dict: return a ReadEvent, or None",
+        ),
         (lambda record: "x", "read returns a value of type str"),
+        (lambda record: {}, "read returns a value of type dict"),
+        (lambda record: [7], "read returns a value of type int"),
         (lambda record: 7, "read returns a value of type int"),
         (lambda record: ReadEvent("x", parameters={"v": object()}), "ndjson:1: the parameters that read gives are no"),
         (lambda record: ReadEvent("x", at=float("nan")), "at is nan, which has no place"),

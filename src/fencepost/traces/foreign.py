@@ -117,7 +117,9 @@ class Foreign:
     def _mapped(self, where: str, record: Mapping[str, Any]) -> list[ReadEvent]:
         try:
             mapped = self._read(record)
-            found = [mapped] if not isinstance(mapped, Iterable) else [*mapped]
+            found: list[Any] = (
+                [*mapped] if isinstance(mapped, Iterable) and not isinstance(mapped, str | Mapping) else [mapped]
+            )
         except (MemoryError, SystemFailure):
             raise
         except (Exception, SystemExit) as error:
@@ -157,6 +159,7 @@ class _Numbers:
     def __init__(self) -> None:
         self._incarnations: dict[_Node, int] = {}
         self._last: dict[tuple[_Node, int], int] = defaultdict(int)
+        self._runs: dict[Path, str] = {}
         self._folders: dict[str, Path] = {}
 
     def of(self, node: _Node, event: ReadEvent) -> tuple[int, int]:
@@ -173,13 +176,16 @@ class _Numbers:
 
     def run_of(self, path: Path) -> str:
         """The name of the folder that holds a file. Raises :class:`TraceError` if another folder has that name."""
+        if path in self._runs:
+            return self._runs[path]
         folder = path.resolve().parent
         known = self._folders.setdefault(folder.name, folder)
         if known != folder:
             raise TraceError(
                 f"{known} and {folder} would both be the run {folder.name}: rename one, or give each event its run"
             )
-        return folder.name or "run"
+        self._runs[path] = folder.name or "run"
+        return self._runs[path]
 
 
 def _names(gives: _Given) -> str:
