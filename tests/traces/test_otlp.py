@@ -37,6 +37,7 @@ LOGS: dict[str, Any] = {
                                 {"key": "text", "value": {"stringValue": ""}},
                                 {"key": "yes", "value": {"boolValue": False}},
                                 {"key": "count", "value": {"intValue": 9007199254740993}},
+                                {"key": "zero", "value": {"intValue": 0}},
                                 {"key": "share", "value": {"doubleValue": 0.25}},
                                 {"key": "much", "value": {"doubleValue": "Infinity"}},
                                 {"key": "bytes", "value": {"bytesValue": "AAH/"}},
@@ -114,8 +115,8 @@ def test_log_records() -> None:
         "span_id": "EEE19B7EC3C1B174",
     }
     assert attributes == {
-        "text": "", "yes": False, "count": 9007199254740993, "share": 0.25, "much": math.inf, "bytes": "AAH/",
-        "list": [1, None], "empty": [], "nothing": None, "missing": None,
+        "text": "", "yes": False, "count": 9007199254740993, "zero": 0, "share": 0.25, "much": math.inf,
+        "bytes": "AAH/", "list": [1, None], "empty": [], "nothing": None, "missing": None,
     }  # fmt: skip
     assert second == {
         "kind": "log", "resource": BANK, "scope": "bank.transfers", "time": 0, "observed_time": 0, "severity": "",

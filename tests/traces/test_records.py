@@ -283,6 +283,7 @@ def test_a_mapping_that_fails_names_the_record(tmp_path: Path, mapping: Any, com
         ("a.ndjson", b"{\n}\n", r"a\.ndjson:1: it is no JSON"),
         ("a.json", b'{\n "a":\n 1,,\n}', r"a\.json:3: it is no JSON"),
         ("a.json", b'[\n {"a": "x"}, 7\n]', r"a\.json, element 2: there is no object"),
+        ("a.json", b'{"a": "x"}\n[{}]\n', r"a\.json:2: there is no object of JSON"),
         ("a.json", b'{"a": "x"}\n{"a": \n', r"a\.json:2: it is no JSON"),
         ("a.json", b'\n{"a": "x",\n', r"a\.json:2: it is no JSON: Input data was truncated"),
         ("a.csv", b'a,b\nx,"y\ny"\n1\n', r"a\.csv:4: the row has 1 fields, and there are 2 columns"),
