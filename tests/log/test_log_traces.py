@@ -20,7 +20,8 @@ from fencepost.protocols.log.conformance import LogConformance
 from fencepost.protocols.log.running import RunningLog
 from fencepost.simulation.trace import SimTrace
 from fencepost.traces.validation.conformance import Event
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 VALIDATOR = Validator(LogConformance)
 SEEDS = 150

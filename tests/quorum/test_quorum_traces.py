@@ -26,7 +26,8 @@ from fencepost.quorum.simulation.cluster import Cluster, simulate
 from fencepost.quorum.simulation.host import TRACED_AS
 from fencepost.simulation.trace import SimTrace
 from fencepost.traces.validation.conformance import Event
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 VALIDATOR = Validator(QuorumConformance)
 SEEDS = (*range(1, 9), 20)

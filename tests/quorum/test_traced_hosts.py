@@ -15,7 +15,8 @@ from fencepost.protocols.quorum.conformance import QuorumConformance
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.node import QuorumNode
 from fencepost.traces.validation.conformance import Event
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 
 @pytest.fixture

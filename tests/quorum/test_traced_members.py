@@ -16,7 +16,8 @@ from bench.quorum.processes import Processes
 from fencepost.protocols.quorum.conformance import QuorumConformance
 from fencepost.traces import read
 from fencepost.traces.validation.traces import Traces
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 
 @pytest.fixture

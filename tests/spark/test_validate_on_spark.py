@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from campaigns import campaign_if
 from traces.counting import Counting
@@ -25,6 +28,7 @@ from fencepost.spark.cluster import Cluster
 from fencepost.spark.validate import Request, TaskResult, results_of, stretches_of, traces_of, validate_task, visit_task
 from fencepost.states.manifest import StateSpace
 from fencepost.traces import RunsFile, TraceError, TraceWriter, read
+from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation import registry
 from fencepost.traces.validation.coverage import Coverage
 from fencepost.traces.validation.outcome import Outcome, judged
@@ -35,9 +39,9 @@ from fencepost.traces.validation.validate import Validator
 CONFORMANCE = str(Path(__file__).parents[1] / "traces" / "counting.py")
 
 
-def here(path: Path, conformance: str) -> list[Outcome]:
+def here(path: Path, conformance: str, foreign: Foreign | None = None) -> list[Outcome]:
     """The outcomes in this process."""
-    traces, validator = Traces(read(path)), Validator(registry.resolve(conformance))
+    traces, validator = Traces(read(path, foreign=foreign)), Validator(registry.resolve(conformance))
     return [
         judged(validator, *name, partial(traces.events, name), None, explaining(12, 100)) for name in traces.names()
     ]
@@ -76,6 +80,53 @@ def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_pat
     ] == ["two"]
     with pytest.raises(OptionError, match="run x is not in the traces"):
         validated([str(tmp_path)], Request(CONFORMANCE, runs=("x",)))
+
+
+def test_records_of_other_systems(spark: object, tmp_path: Path) -> None:
+    """Beside traces, in one folder: lines of JSON, and rows of Parquet without the columns of traces."""
+    write_counters(tmp_path / "own.parquet", {"own": GOOD})
+    written = [
+        {"day": day, "who": node, "did": action, "value": value}
+        for day, rows in (("good", GOOD), ("bad", BAD))
+        for node, action, value in rows
+    ]
+    (tmp_path / "a.ndjson").write_text("".join(f"{json.dumps(row)}\n" for row in [*written, {}]))
+    pq.write_table(pa.Table.from_pylist([{**row, "day": "table"} for row in written[:5]]), tmp_path / "b.parquet")
+    conformance = tmp_path / "reading.py"
+    shutil.copy(CONFORMANCE, tmp_path)
+    conformance.write_text(READING)
+    found = registry.resolve(str(conformance))
+    local, driver = (registry.foreign_of(found) for _ in range(2))
+    with closing(Cluster()) as cluster:
+        outcomes, _, _ = validate.validated(cluster, [str(tmp_path)], Request(str(conformance)), foreign=driver)
+        assert [(each.run, each.verdict) for each in outcomes] == [
+            ("bad", "rejected"), ("good", "accepted"), ("own", "accepted"), ("table", "accepted"),
+        ]  # fmt: skip
+        assert outcomes == here(tmp_path, str(conformance), local)
+        assert driver is not None and (driver.records, driver.left_out) == (15, 1)
+        with pytest.raises(TraceError, match=r"b\.parquet is no trace: it has no column run; a conformance whose"):
+            validate.validated(cluster, [str(tmp_path / "b.parquet")], Request(CONFORMANCE))
+        with pytest.raises(TraceError, match=r"a\.ndjson is no trace that Fencepost wrote"):
+            validate.validated(cluster, [str(tmp_path / "a.ndjson")], Request(CONFORMANCE))
+        (tmp_path / "none.ndjson").write_text("{}\n")
+        driver = registry.foreign_of(found)
+        with pytest.raises(TraceError, match="there is no event in .*: Reading.read makes none of 1 records"):
+            validate.validated(cluster, [str(tmp_path / "none.ndjson")], Request(str(conformance)), foreign=driver)
+
+
+READING = """
+from counting import CountingConformance
+
+from fencepost.traces.validation import ReadEvent
+
+
+class Reading(CountingConformance):
+    @classmethod
+    def read(cls, record):
+        if record:
+            values = {"value": record["value"]}
+            return ReadEvent(record["did"], "7", values, node=record["who"], run=record["day"])
+"""
 
 
 @pytest.mark.campaign

@@ -11,11 +11,12 @@ import pytest
 from fencepost.cli.main import main
 from fencepost.errors import HOLDS, NOT_A_PROTOCOL, PROTOCOL_RAISED, SAFETY_VIOLATED, WRONG_OPTIONS
 from fencepost.tla.held import Held
+from fencepost.tla.replaying import Alike
 from fencepost.tla.values import Sequence, Set, function
 from fencepost.traces import RunsFile
 from fencepost.traces.validation import Conformance, Event, Step, registry
-from fencepost.traces.validation.specification import Alike
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 MAILBOX = r"""
 ------------------------------ MODULE Mailbox ------------------------------

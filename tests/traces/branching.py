@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost import Protocol, action, one_of, require, state
-from fencepost.traces.validation.conformance import Conformance, Event, Step
+from fencepost.traces.validation.conformance import Conformance, Event
+from fencepost.traces.validation.steps import Step
 
 
 def tripled(number: int) -> int:

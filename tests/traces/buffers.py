@@ -1,4 +1,4 @@
-"""Writers that put numbers into boxes, and a server that adds them up and may crash. Traces leave out what they like."""
+"""Writers put numbers into boxes, and a server adds them up and may crash. Traces leave out what they like."""
 
 from __future__ import annotations
 

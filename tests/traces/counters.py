@@ -22,8 +22,8 @@ from fencepost import (
     require,
     state,
 )
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
-from fencepost.traces.validation.replay import like
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered
+from fencepost.traces.validation.steps import Step, like
 
 
 class Told(Message):

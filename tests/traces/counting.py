@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost import ModelValue, PerKey, Protocol, action, constant, model_values, one_of, per_key, require, state
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered
+from fencepost.traces.validation.steps import Step
 
 
 class Counting(Protocol):

@@ -26,7 +26,8 @@ from fencepost.ledger.wire.frames import LENGTH_SIZE
 from fencepost.protocols.store.recorded_conformance import RecordedConformance
 from fencepost.simulation.trace import SimTrace
 from fencepost.traces.validation.conformance import Event
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 LEDGER = "7"
 VALIDATOR = Validator(RecordedConformance)

@@ -32,7 +32,8 @@ from fencepost.semantics import State, Stepper
 from fencepost.traces.validation import ANY, Conformance, Event, Step
 from fencepost.traces.validation.conformance import _is_unseen
 from fencepost.traces.validation.search import IN_A_ROW
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 ALL = ("puts", "takes", "asks", "message_is_lost", "server_crashes", "server_restarts")
 

@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.traces.validation.conformance import Step
 from fencepost.traces.validation.order import PartialOrder, lines_of
+from fencepost.traces.validation.steps import Step
 
 MOST = 6
 MESSAGES = st.sampled_from(("x", "y"))

@@ -26,7 +26,8 @@ from fencepost import (
     state,
 )
 from fencepost.semantics.state import State, ValueTable
-from fencepost.traces.validation.replay import Like, Open, Refused, Replayer, Taken, like
+from fencepost.traces.validation.replay import Open, Refused, Replayer, Taken
+from fencepost.traces.validation.steps import Like, like
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
 TELLS = ("tells", (("n", N1), ("m", N2)), ())

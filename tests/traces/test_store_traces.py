@@ -15,7 +15,8 @@ from fencepost.ledger.simulation.case import drawn
 from fencepost.ledger.simulation.workload import simulate
 from fencepost.protocols.store.conformance import StoreConformance
 from fencepost.traces.validation.conformance import Event, NotCovered
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 PROFILES = ("calm", "races", "crashes", "everything")
 SEEDS = range(1, 9)

@@ -19,10 +19,11 @@ from traces.counters import CountersConformance, Told, happened
 from fencepost import FencepostError, ModelValue, Protocol, ProtocolRaised, constant
 from fencepost.traces import reading
 from fencepost.traces.validation import registry
-from fencepost.traces.validation.conformance import Event, Step
-from fencepost.traces.validation.replay import Has
+from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.steps import Has, Step
 from fencepost.traces.validation.traces import Traces
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
 

@@ -15,7 +15,8 @@ from fencepost.ledger.simulation.workload import simulate
 from fencepost.protocols.store.conformance import StoreConformance
 from fencepost.simulation.trace import SimTrace
 from fencepost.traces.validation.conformance import Event
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 LEDGER = "7"
 

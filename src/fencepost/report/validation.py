@@ -16,7 +16,7 @@ from fencepost.report.text import steps_story
 from fencepost.text import numbers
 from fencepost.traces.validation.behaviour import behaviour_of, shown_of
 from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Alternative, Explain, Outcome
-from fencepost.traces.validation.validate import Verdict
+from fencepost.traces.validation.verdict import Verdict
 
 MOST_FRONTS = 3
 """The most other ways to get as far that are shown."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.coverage import VISITS, in_space, rows_of
 from fencepost.states.manifest import StateSpace
-from fencepost.traces import table
+from fencepost.traces import parquet, table
 from fencepost.traces.event import STOPPED, TraceError, named
 from fencepost.traces.folder import SPOOL
+from fencepost.traces.foreign import Foreign
+from fencepost.traces.reading import files_of_records, nothing_in
 from fencepost.traces.validation import registry
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.coverage import Coverage, Visits
@@ -89,10 +91,15 @@ class TaskResult(msgspec.Struct):
 
 
 def validated(
-    cluster: Cluster, paths: Sequence[str], request: Request, report: Callable[[str], None] = lambda stage: None
+    cluster: Cluster,
+    paths: Sequence[str],
+    request: Request,
+    report: Callable[[str], None] = lambda stage: None,
+    foreign: Foreign | None = None,
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
     """The outcomes of all traces in folders and files, which may be at URLs, and their coverage of the protocol and of
-    a state space if requested. Meanwhile, calls ``report`` with Spark's current stage.
+    a state space if requested. Meanwhile, calls ``report`` with Spark's current stage. ``foreign``: makes events of
+    records of other systems, in this process.
 
     Raises :class:`fencepost.traces.TraceError` if there are none or events are missing, :class:`fencepost.OptionError`
     if a run or subject does not exist, and :class:`fencepost.SystemFailure` if Spark fails.
@@ -107,12 +114,12 @@ def validated(
     def collect(name: str, frame: Callable[[], Any], *doing: str) -> list[Any]:
         return cluster.collect(spark, frame, f"validate: {name}", doing, report)
 
-    whole = events(spark, paths)
+    whole = events(spark, paths, foreign)
     known = lives(whole).cache()
     runs = {row.run for row in collect("finding runs", lambda: known.select("run").distinct(), *("reading",) * 2)}
     must_be_there("run", request.runs, runs)
     if not runs:
-        raise TraceError(f"there is no event in {', '.join(paths)}")
+        raise TraceError(nothing_in(paths, foreign))
     require_complete(collect("checking for gaps", lambda: gaps(known), *("looking for gaps",) * 3))
     results = results_of(
         collect("validating traces", lambda: verdicts(whole, request), "reading", "sorting", "validating")
@@ -133,12 +140,14 @@ def validated(
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def events(spark: Any, paths: Sequence[str]) -> Any:
+def events(spark: Any, paths: Sequence[str], foreign: Foreign | None = None) -> Any:
     """All events in folders and files as a DataFrame with the columns of :class:`fencepost.traces.TraceEvent`. Spools
-    must be on this machine, and are read in this process.
+    and records of other systems must be on this machine, and are read in this process.
     """
     reader = spark.read.schema(TEXT).option("pathGlobFilter", "*.parquet")
     tables, spools = [], list[Path]()
+    of_records = files_of_records([path for path in paths if "://" not in path], foreign is not None)
+    others = {path.resolve() for path in of_records}
     for path in paths:
         if "://" in path:
             tables.append(path)
@@ -147,19 +156,27 @@ def events(spark: Any, paths: Sequence[str]) -> Any:
         if place.suffix == ".spool":
             spools.append(place)
             continue
+        own = packed = [place]
         if place.is_dir():
-            packed = {each.stem for each in place.glob("*.parquet")}
-            spools += [each for each in sorted((place / SPOOL).glob("*.spool")) if each.stem not in packed]
-            if not packed:
-                continue
-        tables.append("file://" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(place)))
-    found = reader.parquet(*tables) if tables else None
+            packed = [each for each in place.glob("*.parquet") if not each.name.startswith(("_", "."))]
+            stems = {each.stem for each in packed}
+            spools += [each for each in sorted((place / SPOOL).glob("*.spool")) if each.stem not in stems]
+            own = [place] if packed and others.isdisjoint(each.resolve() for each in packed) else packed
+        for each in packed if foreign is None else ():  # Spark would make up the columns that are missing
+            parquet.require(each)
+        tables += [
+            "file://" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(each)) for each in own if each.resolve() not in others
+        ]
+    frames = [reader.parquet(*tables)] if tables else []
     if spools:
-        frames = spark.createDataFrame(table(spools, check=False))
-        found = frames if found is None else found.unionByName(frames)
-    if found is None:
-        raise TraceError(f"there is no event in {', '.join(paths)}")
-    return found
+        frames.append(spark.createDataFrame(table(spools, check=False)))
+    if foreign is not None and of_records:
+        made = parquet.table_of([event for _, event in foreign.events(of_records)])
+        if made.num_rows:
+            frames.append(spark.createDataFrame(made))
+    if not frames:
+        raise TraceError(nothing_in(paths, foreign))
+    return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def lives(whole: Any) -> Any:

@@ -31,6 +31,9 @@ SCHEMA = pa.schema(
 BATCH = 65_536
 """Events per write or read."""
 
+ROWS = 4_096
+"""Rows of other columns per read. They become Python's objects at once."""
+
 
 class File:
     """A Parquet file of events. It gets its name once it is complete. Use it as a context manager: an error leaves no
@@ -104,20 +107,52 @@ def write(path: Path, origin: Origin, rows: Iterable[Sequence[Row]]) -> None:
 
 def _opened(path: Path) -> Any:
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        return pq.ParquetFile(path, page_checksum_verification=True)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path} cannot be read: {_line(error)}") from error
-    missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
-    if missing:
-        file.close()
-        raise TraceError(f"{path} is no trace: it has no column {missing[0]}")
-    return file
+
+
+def missing_column(path: Path) -> str:
+    """The first column of traces that a file does not have; empty if it is a trace. Raises :class:`TraceError` if it
+    cannot be read.
+    """
+    with _opened(path) as file:
+        return next((name for name in COLUMNS if name not in file.schema_arrow.names), "")
+
+
+def require(path: Path) -> None:
+    """Raises :class:`TraceError` if a file is no trace or cannot be read."""
+    if missing := missing_column(path):
+        raise TraceError(
+            f"{path} is no trace: it has no column {missing}; a conformance whose `read` maps its rows can read it"
+        )
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file of any columns. A time in nanoseconds is their number since 1970, since Python's has none.
+    Raises :class:`TraceError` if the file cannot be read.
+    """
+    with _opened(path) as file:
+        schema = file.schema_arrow
+        if again := [name for name in schema.names if schema.names.count(name) > 1]:
+            raise TraceError(f"{path}: two columns have the name {again[0]!r}")
+        exact = pa.schema([field.with_type(pa.int64()) if _is_fine(field.type) else field for field in schema])
+        try:
+            for batch in file.iter_batches(ROWS):
+                yield from pa.Table.from_batches([batch]).cast(exact).to_pylist()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise TraceError(f"{path} cannot be read: {_line(error)}") from error
+
+
+def _is_fine(kind: Any) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.unit == "ns"
 
 
 def tables(path: Path) -> Iterator[pa.Table]:
     """The events of a file in batches. Raises :class:`TraceError` if it is not a trace or cannot be read."""
+    require(path)
     file = _opened(path)
     try:
         for batch in file.iter_batches(BATCH, columns=list(COLUMNS)):

@@ -1,15 +1,20 @@
-"""Reads traces from folders, Parquet files and spools, and checks that no event is missing."""
+"""Reads traces from folders, Parquet files and spools, and checks that no event is missing. Reads records of other
+systems, if it is said which events they are.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.errors import naming_extra
 from fencepost.files import regular
+from fencepost.traces import records
 from fencepost.traces.event import COLUMNS, STOPPED, TraceError, TraceEvent, named
 from fencepost.traces.folder import SPOOL, parsed
+from fencepost.traces.foreign import Foreign
 from fencepost.traces.spool import Contents
 
 if TYPE_CHECKING:
@@ -21,24 +26,87 @@ Found = TypeVar("Found")
 _PARQUET, _FRAMES = ".parquet", ".spool"
 
 
-def read(paths: Paths, check: bool = True) -> Iterator[TraceEvent]:
+def read(paths: Paths, check: bool = True, foreign: Foreign | None = None) -> Iterator[TraceEvent]:
     """The events of folders and files. The events of an incarnation come in the order in which it emitted them.
+    ``foreign``: makes events of the records in files of other systems (:func:`files_of_records`); they come last.
 
     Raises :class:`TraceError` if there is no event, or a file cannot be read or is not a trace. Unless ``check`` is
     False, raises it also for a missing or duplicate event, and for a trace that stopped before its process ended.
-    Parquet needs PyArrow (:class:`fencepost.OptionError`).
+    Parquet needs PyArrow (:class:`fencepost.OptionError`). Raises for records as :meth:`Foreign.events`.
     """
     checking, count = _Check() if check else None, 0
-    for path in files_of(paths):
-        for event in _either(path, events_of_parquet, events_of_spool):
-            count += 1
-            if checking is not None:
-                checking.see(event, path)
-            yield event
+    for path, event in _events(paths, foreign):
+        count += 1
+        if checking is not None:
+            checking.see(event, path)
+        yield event
     if checking is not None:
         checking.end()
     if not count:
-        raise TraceError(f"there is no event in {_listed(paths)}")
+        raise TraceError(nothing_in(paths, foreign))
+
+
+def _events(paths: Paths, foreign: Foreign | None) -> Iterator[tuple[Path, TraceEvent]]:
+    of_records = files_of_records(paths, foreign is not None)
+    others = set(of_records)
+    for path in files_of(paths):
+        if path not in others:
+            for event in _either(path, events_of_parquet, events_of_spool):
+                yield path, event
+    if foreign is not None:
+        yield from foreign.events(of_records)
+
+
+def nothing_in(paths: Paths, foreign: Foreign | None = None) -> str:
+    """That there is no event, in words."""
+    nothing = f"there is no event in {_listed(paths)}"
+    if foreign is None:
+        return nothing
+    if foreign.records:
+        return f"{nothing}: {foreign.name} makes none of {foreign.records:,} records"
+    endings = ", ".join(records.ENDINGS)
+    return f"{nothing}: records are in files that end in {endings}, perhaps with {records.COMPRESSED}, or {_PARQUET}"
+
+
+def files_of_records(paths: Paths, are_mapped: bool) -> list[Path]:
+    """The files of folders, and those named directly, that have records of other systems: text with one of
+    :data:`records.ENDINGS`, and Parquet files without the columns of traces. The files of a folder come in the order
+    of their names, numbers in them by their size.
+
+    Unless ``are_mapped``, there are none: raises :class:`TraceError` for a file of text, and for a folder that has
+    nothing else. Raises it too if a path does not exist.
+    """
+    found: dict[Path, Path] = {}
+    for each in [paths] if isinstance(paths, str | Path) else paths:
+        path = Path(each)
+        is_folder = path.is_dir()
+        files = sorted(_named_files(path), key=_by_numbers) if is_folder else [path]
+        some = [file for file in files if records.ending(file) or (are_mapped and _is_table_of_others(file))]
+        if some and not are_mapped and path.exists() and not (is_folder and files_of(path)):
+            raise TraceError(
+                f"{some[0]} is no trace that Fencepost wrote: a conformance whose `read` maps its records can read it"
+            )
+        for file in some if are_mapped else ():
+            found.setdefault(file.resolve(), file)
+    return [*found.values()]
+
+
+def _named_files(folder: Path) -> Iterator[Path]:
+    names = (file for file in folder.iterdir() if not file.name.startswith(("_", ".")) and not file.is_dir())
+    return (file for file in names if file.suffix == _PARQUET or records.ending(file))
+
+
+def _is_table_of_others(path: Path) -> bool:
+    """Whether a file is Parquet without the columns of traces."""
+    if path.suffix == _FRAMES or not path.exists():
+        return False
+    with naming_extra(f"reading {path}", "query"):
+        from fencepost.traces import parquet
+    return bool(parquet.missing_column(path))
+
+
+def _by_numbers(path: Path) -> list[str | int]:
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path.name)]
 
 
 def table(paths: Paths, check: bool = True) -> pa.Table:

@@ -22,7 +22,8 @@ from fencepost.ledger.errors import StoreError
 from fencepost.protocols.store.conformance import StoreConformance
 from fencepost.traces import read
 from fencepost.traces.validation.traces import Traces
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Verdict
 
 CARELESS = Path(__file__).with_name("careless_bookie.py")
 ENTRIES = 20

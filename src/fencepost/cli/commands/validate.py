@@ -19,8 +19,10 @@ from fencepost.cli.progress import TracesLine
 from fencepost.errors import OptionError, naming_extra
 from fencepost.files.storage import open_storage
 from fencepost.language import loading
-from fencepost.text import units
-from fencepost.traces import read
+from fencepost.text import numbers, units
+from fencepost.traces import read, records
+from fencepost.traces.foreign import Foreign
+from fencepost.traces.reading import files_of_records
 from fencepost.traces.validation import live, registry
 from fencepost.traces.validation.conformance import Conformance
 from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Outcome, judged
@@ -55,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Check whether traces of running systems are behaviours of a protocol, for each run and each subject, such as a"
         " ledger."
     )
-    option(parser, "traces TRACES", "folders and files of traces", nargs="+")
+    option(parser, "traces TRACES", "folders and files of traces, or of records of other systems", nargs="+")
     what = parser.add_argument_group("what they are checked against")
     option(
         what,
@@ -140,13 +142,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Validate traces, and show the verdicts."""
     conformance = _conformance(args)
-    _look_at_files(args)
+    foreign = registry.foreign_of(conformance)
+    _look_at_files(args, foreign)
     began = time.monotonic()
     if args.follow:
         outcomes, covered = _followed(args, conformance), None
     else:
-        outcomes, covered = _outcomes(args, conformance)
-    _tell(args, conformance, outcomes, covered, time.monotonic() - began)
+        outcomes, covered = _outcomes(args, conformance, foreign)
+    _tell(args, conformance, outcomes, covered, foreign, time.monotonic() - began)
     verdicts = {outcome.verdict for outcome in outcomes}
     return (
         errors.SAFETY_VIOLATED
@@ -178,7 +181,7 @@ def _conformance(args: argparse.Namespace) -> type[Conformance]:
     return registry.shipped(args.protocol)
 
 
-def _look_at_files(args: argparse.Namespace) -> None:
+def _look_at_files(args: argparse.Namespace, foreign: Foreign | None) -> None:
     """Raises before any work if results cannot be written or traces are missing."""
     if args.seconds is not None and not args.follow:
         raise OptionError("--for says how long to follow traces: give --follow too")
@@ -192,6 +195,11 @@ def _look_at_files(args: argparse.Namespace) -> None:
     for path in args.traces:
         if "://" not in path and not Path(path).exists():
             raise OptionError(f"there are no traces at {path}")
+        if "://" in path and records.ending(Path(path)):
+            raise OptionError(f"records at a URL are not read: copy {path} to this machine")
+    here = [path for path in args.traces if "://" not in path]
+    if args.follow and (of_records := files_of_records(here, foreign is not None)):
+        raise OptionError(f"--follow reads only traces that Fencepost writes: leave it out to validate {of_records[0]}")
 
 
 # -- what is done -----------------------------------------------------------------------------------------------------
@@ -205,30 +213,29 @@ def _is_on_spark(args: argparse.Namespace) -> bool:
     return False
 
 
-def _outcomes(args: argparse.Namespace, conformance: type[Conformance]) -> tuple[list[Outcome], Covered | None]:
+def _outcomes(
+    args: argparse.Namespace, conformance: type[Conformance], foreign: Foreign | None
+) -> tuple[list[Outcome], Covered | None]:
     from fencepost.states.manifest import StateSpace
 
     space = StateSpace(args.states) if args.states is not None else None
     if _is_on_spark(args):
-        outcomes, visits, in_space = _on_spark(args)
+        outcomes, visits, in_space = _on_spark(args, foreign)
     else:
-        outcomes, visits, in_space = _here(args, conformance, space)
+        outcomes, visits, in_space = _here(args, conformance, foreign, space)
     return outcomes, (visits, in_space) if args.coverage else None
 
 
 def _here(
-    args: argparse.Namespace, conformance: type[Conformance], space: StateSpace | None
+    args: argparse.Namespace, conformance: type[Conformance], foreign: Foreign | None, space: StateSpace | None
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
     from fencepost.report.validation import explaining
     from fencepost.traces.validation.coverage import Coverage
 
     collect_rarely()
-    traces = Traces(read(args.traces), args.runs, args.subjects, conformance.subjects)
-    validator, explain, coverage = (
-        Validator(conformance, most_tried=args.most_tried),
-        explaining(args.last, output.width()),
-        Coverage(),
-    )
+    traces = Traces(read(args.traces, foreign=foreign), args.runs, args.subjects, conformance.subjects)
+    validator = Validator(conformance, most_tried=args.most_tried)
+    explain, coverage = explaining(args.last, output.width()), Coverage()
     on_verdict = coverage.add if args.coverage else None
     found: list[Outcome] = []
     steps, names = 0, traces.names()
@@ -251,13 +258,13 @@ def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace)
     return in_space(space, within.visited)
 
 
-def _on_spark(args: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
+def _on_spark(args: argparse.Namespace, foreign: Foreign | None) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
     with naming_extra("Spark", "spark"):
         from fencepost.spark import validate
     states = open_storage(args.states).place if args.states is not None else None
     request = _request(args, shuffle=args.shuffle, coverage=args.coverage, states=states)
     with TracesLine(sys.stderr) as line, contextlib.closing(_cluster(args)) as cluster:
-        return validate.validated(cluster, args.traces, request, line.doing)
+        return validate.validated(cluster, args.traces, request, line.doing, foreign)
 
 
 def _request(args: argparse.Namespace, **options: Any) -> Any:
@@ -339,6 +346,7 @@ def _tell(
     conformance: type[Conformance],
     outcomes: Sequence[Outcome],
     covered: Covered | None,
+    foreign: Foreign | None,
     seconds: float,
 ) -> None:
     from fencepost.report import coverage, validation
@@ -347,6 +355,8 @@ def _tell(
         document: dict[str, Any] = validation.data(
             outcomes, _protocol(conformance, outcomes), conformance.name, seconds
         )
+        if foreign is not None:
+            document |= {"records": foreign.records, "no_events": foreign.left_out}
         if covered is not None:
             document["coverage"] = coverage.data(cast("type[Protocol]", conformance.protocol), *covered)
         output.write_json(args.json, document)
@@ -357,6 +367,9 @@ def _tell(
         if args.follow and outcomes:
             output.say("")
         output.say(validation.text(outcomes, _what(args, _protocol(conformance, outcomes)), seconds))
+        if foreign is not None and foreign.left_out:
+            what = "is no event" if foreign.left_out == 1 else "are no events"
+            output.say(f"\nOf {numbers.plural(foreign.records, 'record')}, {foreign.left_out:,} {what}.")
         if covered is not None:
             output.say("\n" + coverage.text(cast("type[Protocol]", conformance.protocol), *covered))
         if args.sequence is not None:

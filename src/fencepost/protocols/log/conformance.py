@@ -24,7 +24,8 @@ from fencepost.log.chain import SUBJECT
 from fencepost.log.rules import Attaching, Status, Update
 from fencepost.protocols.log.log import Becomes
 from fencepost.protocols.log.running import RunningLog
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, rounded
+from fencepost.traces.validation.steps import Step
 from fencepost.traces.validation.traces import each_change_once
 
 MOST_RUNS = 200

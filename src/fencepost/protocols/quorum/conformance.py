@@ -16,7 +16,8 @@ from fencepost.protocols.quorum.running import RunningQuorum, Stored
 from fencepost.quorum.rules import Error
 from fencepost.quorum.traces import SUBJECT
 from fencepost.quorum.transitions import State
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, rounded
+from fencepost.traces.validation.steps import Step
 
 
 class QuorumConformance(Conformance):

@@ -22,8 +22,8 @@ from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.protocols.store.running import Force, MetadataWrite, RunningStore
 from fencepost.protocols.store.store import Answer, Update
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
-from fencepost.traces.validation.replay import Has, Like, like
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, rounded
+from fencepost.traces.validation.steps import Has, Like, Step, like
 from fencepost.traces.validation.traces import each_change_once
 
 Client: TypeAlias = tuple[str, int, str, int]

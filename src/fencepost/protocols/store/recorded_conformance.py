@@ -26,7 +26,8 @@ from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.ledger.rules.recovery import says_fenced
 from fencepost.protocols.store.conformance import StoreConformance
 from fencepost.protocols.store.recorded import RecordedStore
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, rounded
+from fencepost.traces.validation.steps import Step
 
 RECORDER = "record"
 """The kind of node that traces messages."""

@@ -8,7 +8,7 @@ from fencepost.behaviours import behaviour
 from fencepost.behaviours.replay import actor
 from fencepost.semantics.state import State
 from fencepost.traces.validation.replay import Replayer
-from fencepost.traces.validation.search import Entry
+from fencepost.traces.validation.verdict import Entry
 
 
 def behaviour_of(replayer: Replayer, start: Sequence[int], path: Sequence[Entry], last: int) -> behaviour.Trace:

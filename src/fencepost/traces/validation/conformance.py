@@ -9,28 +9,20 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from fencepost.language.protocol import Protocol
-from fencepost.language.values import Value
-from fencepost.traces.validation.replay import Has, Like, Pick
+from fencepost.traces.foreign import Mapped
+from fencepost.traces.validation.steps import Step
 
 S = TypeVar("S")
 
 _UNSEEN = {"lose", "loses", "lost", "drop", "drops", "crash", "crashes", "timeout", "timeouts", "time out", "times out"}
 """Words in the names of actions that systems do not report."""
-
-Message: TypeAlias = Hashable
-"""The name of a message, the same for its sender and its receiver. Messages of the same name are received in the order
-in which they were sent.
-"""
-
-Version: TypeAlias = tuple[Hashable, int]
-"""One version of an object that is replaced as a whole: the object's name and the version number."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -52,40 +44,6 @@ class Event(msgspec.Struct, frozen=True):
     def place(self) -> tuple[str, int, int]:
         """Node, incarnation and number."""
         return self.node, self.incarnation, self.seq
-
-
-class Step(msgspec.Struct, gc=False):
-    """One step of the protocol that an event reports.
-
-    ``action``: its name; :data:`ANY` for any. ``parameters``: of the action; :data:`ANY` for a value that the trace
-    does not say. ``picks``: the options that its choices take, in order; :data:`ANY` for one option that it does
-    not say, ``...`` at the end for all that follow. Whether a message is lost need not be said. ``receives``,
-    ``sends``: messages; a receipt comes after its send. ``writes``, ``reads``: versions; a version is written after
-    all reads of the version before it. ``after``: values that parts of the state, named by their paths, must have
-    after the step; ``before``: values just before it. ``to``: all receivers of its messages. ``tells``: for a kind
-    of message event (``send``, ``receive``), the fields that a message of the step must have. ``may_skip``: the
-    system may have ignored the step, so it is skipped where it is not enabled. Without ``action``: the event takes
-    part in the order, and ``after`` must hold.
-    """
-
-    action: str | None
-    parameters: tuple[tuple[str, Value], ...] = ()
-    picks: tuple[Pick, ...] = ()
-    receives: Message | None = None
-    sends: tuple[Message, ...] = ()
-    reads: Version | None = None
-    writes: Version | None = None
-    after: tuple[tuple[tuple[Any, ...], Value | Has], ...] = ()
-    before: tuple[tuple[tuple[Any, ...], Value | Has], ...] = ()
-    to: frozenset[Value] | None = None
-    tells: tuple[tuple[str, Like], ...] = ()
-    may_skip: bool = False
-
-    @property
-    def title(self) -> str:
-        """The action with its parameters."""
-        bound = ", ".join(f"{name}={value}" for name, value in self.parameters)
-        return f"{self.action}({bound})" if self.action else "no step"
 
 
 def rounded(number: int, least: int = 4) -> int:
@@ -185,3 +143,11 @@ class Conformance(ABC):
     def still_needed(cls, events: Sequence[Event]) -> Iterable[Event]:
         """Of the events about all subjects, those that any verdict may still depend on. Used to bound memory."""
         return events
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Mapped:
+        """The event that a record of another system reports, as a :class:`fencepost.traces.foreign.ReadEvent`; several,
+        in their order; or None for a record that is no event. Only a conformance that defines it can read records: an
+        object of JSON, a log record or span of OpenTelemetry, a row of CSV or Parquet.
+        """
+        raise NotImplementedError

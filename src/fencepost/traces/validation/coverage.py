@@ -9,10 +9,10 @@ import msgspec
 from fencepost.language.context import Slot
 from fencepost.language.network import NetworkShape
 from fencepost.language.values import show_parameters
-from fencepost.traces.validation.conformance import Step
 from fencepost.traces.validation.line_coverage import LineTracer
 from fencepost.traces.validation.replay import Replayer, Taken
-from fencepost.traces.validation.validate import Verdict
+from fencepost.traces.validation.steps import Step
+from fencepost.traces.validation.verdict import Verdict
 
 NOTHING = "nothing changes"
 """The effect of a step that writes nothing and emits no event."""

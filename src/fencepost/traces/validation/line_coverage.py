@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, TypeAlias
 from fencepost.language.declarations import Declared
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import show
-from fencepost.traces.validation.conformance import Step
 from fencepost.traces.validation.replay import LANGUAGE, PACKAGE, Evaluation, Replayer, short
+from fencepost.traces.validation.steps import Step
 
 MOST_OPTIONS = 64
 """The most options of a choice that are reported even if no step took them. Of a larger choice only taken ones are."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fencepost.traces.validation.conformance import Step
+from fencepost.traces.validation.steps import Step
 
 
 class PartialOrder:

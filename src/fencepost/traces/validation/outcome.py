@@ -10,8 +10,8 @@ from fencepost.errors import FencepostError, SystemFailure
 from fencepost.semantics.authors import brief
 from fencepost.traces.event import TraceError
 from fencepost.traces.validation.conformance import Event
-from fencepost.traces.validation.search import Refusal
-from fencepost.traces.validation.validate import Validator, Verdict
+from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.verdict import Refusal, Verdict
 
 ACCEPTED, NOT_FINISHED, REJECTED, NOT_COVERED = "accepted", "not finished", "rejected", "not covered"
 RAISED = "raised"

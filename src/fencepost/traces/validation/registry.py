@@ -8,10 +8,12 @@ import types
 from importlib import import_module
 from pathlib import Path
 
-from fencepost.errors import NotAProtocol, naming_extra
+from fencepost.errors import NotAProtocol
 from fencepost.language import loading
 from fencepost.text.plain import meant
+from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation.conformance import Conformance
+from fencepost.traces.validation.replay import specifications
 
 SHIPPED = {
     "store": "fencepost.protocols.store.recorded_conformance:AnyStoreConformance",
@@ -82,6 +84,14 @@ def from_file(reference: str, protocol: str | None = None, configuration: str | 
     return next(iter(conformances.values()))
 
 
+def foreign_of(conformance: type[Conformance]) -> Foreign | None:
+    """What makes events of records of other systems, if the conformance says how."""
+    own = getattr(conformance.read, "__func__", conformance.read)
+    if own is Conformance.read.__func__:  # type: ignore[attr-defined]
+        return None
+    return Foreign(conformance.read, f"{conformance.__name__}.read")
+
+
 def _conformances_in(module: types.ModuleType, has_protocol: bool) -> dict[str, type[Conformance]]:
     """The conformances that a file defines (not those that it imports), by class name."""
     return {
@@ -102,9 +112,7 @@ def _against(
     chosen = Path(protocol).absolute() if protocol is not None else folder / str(own)
     if configuration is None and conformance.configuration is not None:
         configuration = str(folder / conformance.configuration)
-    with naming_extra(chosen.name, "tla"):
-        from fencepost.traces.validation import specification
-    specification.look(str(chosen), configuration)
+    specifications(chosen.name).look(str(chosen), configuration)
     changed = {"protocol": str(chosen), "configuration": configuration and os.path.abspath(configuration)}
     if not hasattr(conformance, "name"):
         changed["name"] = chosen.stem

@@ -11,29 +11,25 @@ from __future__ import annotations
 
 import linecache
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from functools import cache
+from importlib import import_module
 from itertools import product
 from math import inf, prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from fencepost.errors import ProtocolRaised
+from fencepost.errors import ProtocolRaised, naming_extra
 from fencepost.language.context import Disabled, Event, InOrder, Slot, current
 from fencepost.language.declarations import Declared
 from fencepost.language.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.language.network import FATES
 from fencepost.language.protocol import Protocol
-from fencepost.language.values import NotAValue, Record, Value, encode, freeze, kind_of, same, show, show_call
+from fencepost.language.values import NotAValue, Value, freeze, kind_of, same, show, show_call
 from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
 from fencepost.text.plain import meant
-
-if TYPE_CHECKING:
-    from fencepost.traces.validation.conformance import Step
+from fencepost.traces.validation.steps import ANY, Matcher, Parameters, Pick, Step, Way
 
 MOST_OPEN = 10_000
 """The most values that a part of a step may have where the trace leaves it open."""
@@ -44,103 +40,6 @@ CACHE_LIMIT = 500_000
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LANGUAGE = tuple(os.path.join(PACKAGE, room, "") for room in ("language", "semantics", "traces"))
 """Folders whose frames are not the author's: a refusal is reported at the last frame outside of them."""
-
-
-class Matcher(ABC):
-    """What a conformance says of a value in place of the value itself."""
-
-    @abstractmethod
-    def matches(self, value: Any) -> bool:
-        """Whether a value is one of those that are meant."""
-
-    @property
-    @abstractmethod
-    def code(self) -> bytes:
-        """Tells apart what Python takes for equal."""
-
-
-@dataclass(frozen=True)
-class Like(Matcher):
-    """Matches records by some of their fields: pairs of a path, such as ``entry.id``, and a value."""
-
-    fields: tuple[tuple[str, Value], ...]
-
-    def matches(self, value: Any) -> bool:
-        """Whether a value is a record with these fields."""
-        for path, wanted in self.fields:
-            found = value
-            for name in path.split("."):
-                if not isinstance(found, Record):
-                    return False
-                found = getattr(found, name, None)
-            if not same(found, wanted):
-                return False
-        return True
-
-    @property
-    def code(self) -> bytes:
-        return encode(self.fields)
-
-    def __hash__(self) -> int:
-        return hash(self.fields)
-
-    def __str__(self) -> str:
-        return " and ".join(f"{path}={show(value)}" for path, value in self.fields)
-
-
-@dataclass(frozen=True)
-class Has(Matcher):
-    """Matches sets that contain a value."""
-
-    value: Value
-
-    def matches(self, value: Any) -> bool:
-        """Whether ``value`` is a set that contains the value."""
-        held = frozenset.__iter__(value) if isinstance(value, frozenset) and self.value in value else ()
-        return any(same(each, self.value) for each in held)
-
-    @property
-    def code(self) -> bytes:
-        return encode(self.value)
-
-    def __str__(self) -> str:
-        return f"it has {show(self.value)}"
-
-
-def like(**fields: Value) -> Like:
-    """Matches the record with these fields; ``entry__id`` names the field ``id`` of ``entry``."""
-    return Like(tuple([(_path(name), fields[name]) for name in sorted(fields)]))
-
-
-@cache
-def _path(name: str) -> str:
-    return name.replace("__", ".")
-
-
-class _Unsaid(Enum):
-    """What stands for a value that the trace does not say."""
-
-    ANY = "any"
-
-    def __repr__(self) -> str:
-        return self.name
-
-    __str__ = __repr__
-
-
-ANY: Any = _Unsaid.ANY
-"""Any action, any value of a parameter, or any one option of a choice."""
-
-Pick: TypeAlias = Hashable
-"""The option that a choice must take: a value, or what matches it, as :class:`Like` does records. :data:`ANY`: any
-option. At the end of the picks, ``...``: any options of all choices that follow.
-"""
-
-Parameters: TypeAlias = tuple[tuple[str, Value], ...]
-"""The names of an action's parameters, with their values."""
-
-Way: TypeAlias = tuple[str, Parameters, tuple[Pick, ...]]
-"""An action with its parameters and picks."""
 
 
 @dataclass(frozen=True)
@@ -611,6 +510,14 @@ class _Chain:
     read: Callable[[list[int]], Any]
     numbers: Any
     leaf: Taken | Refused | Open
+
+
+def specifications(file: str) -> Any:
+    """What replays traces against specifications such as this file. Raises :class:`fencepost.OptionError` where the
+    parser of TLA+ is not installed.
+    """
+    with naming_extra(file, "tla"):
+        return import_module("fencepost.tla.replaying")
 
 
 def _key(action: str, parameters: Parameters, picks: tuple[Pick, ...]) -> tuple[Any, ...]:

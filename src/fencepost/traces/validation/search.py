@@ -18,18 +18,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from fencepost.errors import ProtocolRaised
 from fencepost.language.values import same, show
-from fencepost.traces.validation.conformance import Event, Step
+from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.order import PartialOrder
-from fencepost.traces.validation.replay import Matcher, Open, Refused, Replayer, Taken, Way
-
-if TYPE_CHECKING:
-    from fencepost.traces.validation.validate import Verdict
+from fencepost.traces.validation.replay import Open, Refused, Replayer, Taken
+from fencepost.traces.validation.steps import Matcher, Step, Way
+from fencepost.traces.validation.verdict import Entry, Front, Refusal, Verdict
 
 IN_A_ROW = 3
 """The most hidden steps between two steps of a trace."""
@@ -42,30 +41,6 @@ MOST_REASONS = 3
 
 MOST_FRONTS = 20
 """The most places that are explained, of those where no way goes on."""
-
-Entry: TypeAlias = "tuple[Event | None, Step, Taken]"
-"""A step of a path, and the event that reports it; None if it is hidden."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A step that could not be taken where a way ended: the event that reports it, and the reason."""
-
-    event: Event
-    step: Step
-    why: Refused
-
-
-@dataclass
-class Front:
-    """A place where no way goes on, after as many steps of the trace as possible: the path to it from the initial state
-    ``start``, the state there, and each step of the trace that could have come next, with the reason why it cannot.
-    """
-
-    start: list[int]
-    path: list[Entry]
-    row: list[int]
-    refusals: list[Refusal]
 
 
 class _Bound(Exception):

@@ -13,8 +13,9 @@ import numpy as np
 from fencepost.errors import OptionError
 from fencepost.language.values import show_parameters
 from fencepost.states.manifest import StateSpace
-from fencepost.traces.validation.conformance import Conformance, Event, Step
+from fencepost.traces.validation.conformance import Conformance, Event
 from fencepost.traces.validation.replay import Replayer
+from fencepost.traces.validation.steps import Step
 from fencepost.traces.validation.validate import Validator
 
 MOST_UNVISITED = 20

@@ -3,55 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.errors import naming_extra
 from fencepost.language.values import encode, freeze
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered
 from fencepost.traces.validation.order import PartialOrder, lines_of
-from fencepost.traces.validation.replay import ANY, CACHE_LIMIT, Replayer
-from fencepost.traces.validation.search import MOST_TRIED, Entry, Front, Refusal, Search
-
-
-@dataclass
-class Verdict:
-    """The verdict on one trace.
-
-    ``accepted``: whether all steps were taken or skipped. Otherwise ``taken`` of ``steps`` steps show how far the
-    replay got. ``skipped``: the steps that the system may have ignored, and that were left out. ``hidden``: the
-    steps that no event reports. ``refusals``: the steps that could have come next, and why each was refused.
-    ``problem``: why the trace could not be replayed, or not to an end; if it is not ``covered`` by the conformance,
-    that says nothing about the system, and if it is ``undecided``, a limit was reached. ``path``: the steps taken
-    from the initial state ``start``. ``row``: the state after them. ``fronts``: where no way goes on, each way to
-    get so far; the first is the above. ``more_fronts``: how many there are besides. ``replayer``: the replayer
-    used. ``refused``: how often each action was refused at each line, temporarily or permanently. ``names``: the
-    names that model values stand for, as far as the replay got.
-    """
-
-    subject: str
-    accepted: bool
-    events: int
-    steps: int
-    taken: int = 0
-    skipped: int = 0
-    refusals: list[Refusal] = field(default_factory=list)
-    problem: str = ""
-    path: list[Entry] = field(default_factory=list)
-    start: list[int] = field(default_factory=list)
-    row: list[int] = field(default_factory=list)
-    hidden: int = 0
-    fronts: list[Front] = field(default_factory=list)
-    more_fronts: int = 0
-    undecided: bool = False
-    covered: bool = True
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    replayer: Replayer | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
+from fencepost.traces.validation.replay import CACHE_LIMIT, Replayer, specifications
+from fencepost.traces.validation.search import MOST_TRIED, Search
+from fencepost.traces.validation.steps import ANY, Step
+from fencepost.traces.validation.verdict import Verdict
 
 
 def collect_rarely() -> None:
@@ -101,9 +64,10 @@ class Validator:
         made = conformance.protocol
         if not isinstance(made, str):
             return Replayer(made(**constants), cache_limit=self.cache_limit)
-        with naming_extra(made, "tla"):
-            from fencepost.traces.validation.specification import Specification, configured
-        return Specification(configured(made, conformance.configuration, constants), self.cache_limit)
+        specification: Replayer = specifications(made).replayer(
+            made, conformance.configuration, constants, self.cache_limit
+        )
+        return specification
 
     def validate(self, subject: str, events: Sequence[Event], shuffle: int | None = None) -> Verdict:
         """Validate a trace. ``shuffle``: the seed of another order that causality allows, instead of the default."""

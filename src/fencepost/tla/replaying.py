@@ -23,8 +23,8 @@ from fencepost.tla.configured import configuration_of
 from fencepost.tla.held import Held, part
 from fencepost.tla.protocol import SpecificationFile, TlaAction, TlaModel
 from fencepost.tla.values import Function, Sequence, Set, Value
-from fencepost.traces.validation.conformance import Step
-from fencepost.traces.validation.replay import ANY, Evaluated, Matcher, Parameters, Pick, Replayer
+from fencepost.traces.validation.replay import Evaluated, Replayer
+from fencepost.traces.validation.steps import ANY, Matcher, Parameters, Pick, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +163,8 @@ _files: dict[str, SpecificationFile] = {}
 """The specifications that this process has read."""
 
 
-def configured(path: str, configuration: str | None, constants: Mapping[str, Any]) -> TlaModel:
-    """The specification in a file, with its configuration and other values for some constants.
+def replayer(path: str, configuration: str | None, constants: Mapping[str, Any], cache_limit: int) -> Specification:
+    """A replayer for the specification in a file, with its configuration and other values for some constants.
 
     Raises :class:`fencepost.OptionError` if there is no configuration, and
     :class:`fencepost.tla.errors.SpecificationError` if something is wrong with the specification.
@@ -172,11 +172,11 @@ def configured(path: str, configuration: str | None, constants: Mapping[str, Any
     texts = {name: _text(name, value) for name, value in constants.items()}
     model = loading.set_up(_specification(path), configuration, texts)
     assert isinstance(model, TlaModel)
-    return model
+    return Specification(model, cache_limit)
 
 
 def look(path: str, configuration: str | None) -> None:
-    """Raises as :func:`configured` does if there is no such specification, or no configuration."""
+    """Raises as :func:`replayer` does if there is no such specification, or no configuration."""
     _specification(path)
     configuration_of(path, configuration)
 

@@ -1,0 +1,153 @@
+"""The steps of a protocol, as a conformance says them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, TypeAlias
+
+import msgspec
+
+from fencepost.language.values import Record, Value, encode, same, show
+
+Message: TypeAlias = Hashable
+"""The name of a message, the same for its sender and its receiver. Messages of the same name are received in the order
+in which they were sent.
+"""
+
+Version: TypeAlias = tuple[Hashable, int]
+"""One version of an object that is replaced as a whole: the object's name and the version number."""
+
+
+class Matcher(ABC):
+    """What a conformance says of a value in place of the value itself."""
+
+    @abstractmethod
+    def matches(self, value: Any) -> bool:
+        """Whether a value is one of those that are meant."""
+
+    @property
+    @abstractmethod
+    def code(self) -> bytes:
+        """Tells apart what Python takes for equal."""
+
+
+@dataclass(frozen=True)
+class Like(Matcher):
+    """Matches records by some of their fields: pairs of a path, such as ``entry.id``, and a value."""
+
+    fields: tuple[tuple[str, Value], ...]
+
+    def matches(self, value: Any) -> bool:
+        """Whether a value is a record with these fields."""
+        for path, wanted in self.fields:
+            found = value
+            for name in path.split("."):
+                if not isinstance(found, Record):
+                    return False
+                found = getattr(found, name, None)
+            if not same(found, wanted):
+                return False
+        return True
+
+    @property
+    def code(self) -> bytes:
+        return encode(self.fields)
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
+    def __str__(self) -> str:
+        return " and ".join(f"{path}={show(value)}" for path, value in self.fields)
+
+
+@dataclass(frozen=True)
+class Has(Matcher):
+    """Matches sets that contain a value."""
+
+    value: Value
+
+    def matches(self, value: Any) -> bool:
+        """Whether ``value`` is a set that contains the value."""
+        held = frozenset.__iter__(value) if isinstance(value, frozenset) and self.value in value else ()
+        return any(same(each, self.value) for each in held)
+
+    @property
+    def code(self) -> bytes:
+        return encode(self.value)
+
+    def __str__(self) -> str:
+        return f"it has {show(self.value)}"
+
+
+def like(**fields: Value) -> Like:
+    """Matches the record with these fields; ``entry__id`` names the field ``id`` of ``entry``."""
+    return Like(tuple([(_path(name), fields[name]) for name in sorted(fields)]))
+
+
+@cache
+def _path(name: str) -> str:
+    return name.replace("__", ".")
+
+
+class _Unsaid(Enum):
+    """What stands for a value that the trace does not say."""
+
+    ANY = "any"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+
+ANY: Any = _Unsaid.ANY
+"""Any action, any value of a parameter, or any one option of a choice."""
+
+Pick: TypeAlias = Hashable
+"""The option that a choice must take: a value, or what matches it, as :class:`Like` does records. :data:`ANY`: any
+option. At the end of the picks, ``...``: any options of all choices that follow.
+"""
+
+Parameters: TypeAlias = tuple[tuple[str, Value], ...]
+"""The names of an action's parameters, with their values."""
+
+Way: TypeAlias = tuple[str, Parameters, tuple[Pick, ...]]
+"""An action with its parameters and picks."""
+
+
+class Step(msgspec.Struct, gc=False):
+    """One step of the protocol that an event reports.
+
+    ``action``: its name; :data:`ANY` for any. ``parameters``: of the action; :data:`ANY` for a value that the trace
+    does not say. ``picks``: the options that its choices take, in order; :data:`ANY` for one option that it does
+    not say, ``...`` at the end for all that follow. Whether a message is lost need not be said. ``receives``,
+    ``sends``: messages; a receipt comes after its send. ``writes``, ``reads``: versions; a version is written after
+    all reads of the version before it. ``after``: values that parts of the state, named by their paths, must have
+    after the step; ``before``: values just before it. ``to``: all receivers of its messages. ``tells``: for a kind
+    of message event (``send``, ``receive``), the fields that a message of the step must have. ``may_skip``: the
+    system may have ignored the step, so it is skipped where it is not enabled. Without ``action``: the event takes
+    part in the order, and ``after`` must hold.
+    """
+
+    action: str | None
+    parameters: tuple[tuple[str, Value], ...] = ()
+    picks: tuple[Pick, ...] = ()
+    receives: Message | None = None
+    sends: tuple[Message, ...] = ()
+    reads: Version | None = None
+    writes: Version | None = None
+    after: tuple[tuple[tuple[Any, ...], Value | Has], ...] = ()
+    before: tuple[tuple[tuple[Any, ...], Value | Has], ...] = ()
+    to: frozenset[Value] | None = None
+    tells: tuple[tuple[str, Like], ...] = ()
+    may_skip: bool = False
+
+    @property
+    def title(self) -> str:
+        """The action with its parameters."""
+        bound = ", ".join(f"{name}={value}" for name, value in self.parameters)
+        return f"{self.action}({bound})" if self.action else "no step"
