@@ -31,7 +31,7 @@ from fencepost.errors import ProtocolRaised
 from fencepost.semantics import State, Stepper
 from fencepost.traces.validation import ANY, Conformance, Event, Step
 from fencepost.traces.validation.conformance import _is_unseen
-from fencepost.traces.validation.search import IN_A_ROW
+from fencepost.traces.validation.search import FOR_EACH
 from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.verdict import Verdict
 
@@ -74,7 +74,7 @@ def test_more_in_a_row_than_are_tried() -> None:
     asked = ("asks", {"w": "w1", "seen": 3})
     assert verdict(asked, unsaid=["puts", "takes"]).accepted
     four = ("asks", {"w": "w1", "seen": 5})
-    assert IN_A_ROW == 3
+    assert FOR_EACH == 3
     assert not verdict(four, unsaid=["puts", "takes"]).accepted  # 3, 1 and 1: two steps each
 
 
@@ -374,6 +374,6 @@ def test_it_finds_what_a_plain_search_finds(chance: Random) -> None:
             found.replayer.apply(row, taken.writes)  # type: ignore[union-attr]
         assert found.replayer.store.normal(row) == found.replayer.store.normal(found.row)  # type: ignore[union-attr]
     else:
-        assert not TWIN.accepts(trace, unsaid, IN_A_ROW)
+        assert not TWIN.accepts(trace, unsaid, FOR_EACH)
         assert found.refusals
         assert found.taken < found.steps

@@ -221,6 +221,8 @@ class Replayer:
         self._places: dict[tuple[Any, ...], int] = {}
         self._members: dict[str, Mapping[str, Sequence[Value]]] = {}
         """The values of each parameter, by action."""
+        self.footprints: dict[Hashable, tuple[dict[Any, set[int]], dict[int, dict[Any, None]]]] = {}
+        """For some hidden steps: the slots that each has written, by action and parameters, and the other way round."""
 
     def initial(self) -> list[int]:
         """The row of the initial state, the first if there are several."""
@@ -312,6 +314,14 @@ class Replayer:
             found.add(node.slot)
             node = node.children.get(row[node.slot])
         return found.union(node.slots) if type(node) is _Chain else found
+
+    def all_reads(self, row: list[int], action: str, parameters: Parameters, picks: tuple[Pick, ...]) -> set[int]:
+        """The slots that a step reads or writes in a state, in any of the ways that are left open. Raises as
+        :meth:`step`.
+        """
+        found = self.step(row, action, parameters, picks)
+        reads = self.reads(row, action, parameters, picks)
+        return reads.union(*(self.all_reads(row, *way) for way in found.ways)) if isinstance(found, Open) else reads
 
     def adapted(self, step: Step) -> Step:
         """A step of a conformance as this replays it."""

@@ -9,14 +9,18 @@ one of the trace. Where no way goes on, the last step is taken back for its next
 no way leads on, for each set of steps that are left, so it tries each once.
 
 A hidden step is tried where it matters: directly before a step that it does not commute with, by what they read and
-write. Elsewhere it could as well come later. So a step between two others is not tried at each place of the trace.
+write. Elsewhere it could as well come later. So a hidden step is looked for from the step of the trace that needs it.
+The refused step has read some parts of the state before it was refused. A hidden step that writes one of them may help,
+and so may one that writes what such a step reads. The search goes first to where the step of the trace reads farthest
+before it is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from itertools import count
 from random import Random
 from typing import Any, NamedTuple
 
@@ -30,8 +34,8 @@ from fencepost.traces.validation.replay import Open, Refused, Replayer, Taken
 from fencepost.traces.validation.steps import Matcher, Step, Way
 from fencepost.traces.validation.verdict import Entry, Front, Refusal, Verdict
 
-IN_A_ROW = 3
-"""The most hidden steps between two steps of a trace."""
+FOR_EACH = 3
+"""The most hidden steps for each step of the trace so far, and before the first one."""
 
 MOST_TRIED = 200_000
 """The most steps that are tried, beyond those of the trace, to find the ones that a trace leaves out."""
@@ -54,6 +58,42 @@ class _Hidden(NamedTuple):
     taken: Taken
     reads: set[int]
     writes: set[int]
+
+
+class _Offered(NamedTuple):
+    """A hidden step that can be taken in some state, and may help. ``distance``: how many others it has to help for
+    that.
+    """
+
+    way: Way
+    taken: Taken
+    reads: set[int]
+    writes: set[int]
+    distance: int = 0
+
+
+class _Met(NamedTuple):
+    """A hidden step in some state. ``taken``: None if it cannot be taken there. ``may_write``: what it writes there or,
+    if it cannot be taken, wrote elsewhere; None if that is not known.
+    """
+
+    way: Way
+    taken: Taken | None
+    reads: set[int]
+    may_write: set[int] | None
+
+
+@dataclass(slots=True, order=True)
+class _Lead:
+    """Hidden steps towards a step of the trace. It is refused after them, after it has read ``-read`` slots."""
+
+    read: int
+    cost: int
+    place: int
+    chain: tuple[_Hidden, ...] = field(compare=False)
+    row: list[int] = field(compare=False)
+    wanted: set[int] = field(compare=False)
+    """The slots that it has read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +140,9 @@ class Search:
         heapify(self.ready)
         self.dead: set[tuple[frozenset[int], tuple[int, ...]]] = set()
         """The states from which no way leads on, each with the steps that could come next."""
+        self.hidden_taken = 0
+        named = tuple((each.action, each.parameters, each.picks) for each in self.hidden)
+        self.footprints, self.writers = self.replayer.footprints.setdefault(named, ({}, {}))
         self.fronts: list[Front] = []
         self.farthest = -1
         verdict.accepted = True
@@ -169,6 +212,7 @@ class Search:
         if self.may_turn:
             move.undo = undo
         self.moves.append(move)
+        self.hidden_taken += len(move.hidden)
         waits = self.order.waits
         self.open.discard(move.number)
         for other in self.order.after[move.number]:
@@ -316,6 +360,7 @@ class Search:
     def _undo(self) -> _Move:
         """Take the last step back."""
         move = self.moves.pop()
+        self.hidden_taken -= len(move.hidden)
         self.replayer.apply(self.row, tuple(reversed(move.undo)))
         waits = self.order.waits
         for other in self.order.after[move.number]:
@@ -342,12 +387,7 @@ class Search:
                     for step, taken in self._ways(number, self.row):
                         if _depend(mine, self._touched(number, step, taken, self.row)):
                             yield _Move(number, step, taken)
-        for chain, row in self._chains():
-            for number in ready:
-                self._count()
-                for step, taken in self._ways(number, row):
-                    if self._matter(chain, self._touched(number, step, taken, row)):
-                        yield _Move(number, step, taken, chain)
+        yield from self._with_hidden(ready, first)
         if first is None:
             yield from self._skipped()
 
@@ -357,33 +397,119 @@ class Search:
             if self.steps[number].may_skip and number not in self.order.unsent:
                 yield _Move(number, None, _NOTHING)
 
-    def _chains(self) -> Iterator[tuple[tuple[_Hidden, ...], list[int]]]:
-        """Hidden steps that can be taken here, the shortest first, with the state after them. Each state is reached
-        once.
+    def _with_hidden(self, ready: Sequence[int], first: _Move | None) -> Iterator[_Move]:
+        """The moves that begin with hidden steps: first with those known to write what is wanted, then with all."""
+        if self.hidden:
+            yield from self._led(ready, first, self._known_to_help)
+            yield from self._led(ready, first, self._that_may_help)
+
+    def _led(
+        self, ready: Sequence[int], first: _Move | None, helpful: Callable[..., Iterator[_Offered]]
+    ) -> Iterator[_Move]:
+        """The moves that begin with ``helpful`` hidden steps. The steps of the trace take turns, each with its best
+        lead.
         """
-        replayer = self.replayer
-        normal = replayer.store.normal
-        seen = {normal(self.row)}
-        chains: list[tuple[tuple[_Hidden, ...], list[int]]] = [((), list(self.row))]
-        for _ in range(IN_A_ROW):
-            longer: list[tuple[tuple[_Hidden, ...], list[int]]] = []
-            for chain, row in chains:
-                for step in self.hidden:
-                    assert step.action is not None
-                    for way, taken in replayer.ways(row, step.action, step.parameters, step.picks):
-                        self._count()
-                        if type(taken) is not Taken or not taken.writes:
-                            continue
-                        after = list(row)
-                        replayer.apply(after, taken.writes)
-                        if normal(after) in seen:
-                            continue
-                        seen.add(normal(after))
+        longest = FOR_EACH * (len(self.moves) + 1) - self.hidden_taken
+        leads: dict[int, list[_Lead]] = {}
+        seen: dict[int, set[tuple[int, ...]]] = {}
+        normal = self.replayer.store.normal
+        places = count()
+        for number in ready:
+            if number not in self.order.unsent:
+                row = list(self.row)
+                wanted = self._wanted(number, row)
+                leads[number] = [_Lead(-len(wanted), 0, next(places), (), row, wanted)]
+                seen[number] = {normal(row)}
+        while leads:
+            for number in list(leads):
+                lead = heappop(leads[number])
+                overwritten = {slot for slot, _ in first.taken.writes} if first and first.number == number else set()
+                for each in helpful(lead.row, lead.wanted, overwritten) if len(lead.chain) < longest else ():
+                    after = list(lead.row)
+                    self.replayer.apply(after, each.taken.writes)
+                    if (there := normal(after)) in seen[number]:
+                        continue
+                    seen[number].add(there)
+                    self._count()
+                    chain = (*lead.chain, _Hidden(_as(self.hidden[0], each.way), each.taken, each.reads, each.writes))
+                    for way, taken in self._ways(number, after):
+                        if self._matter(chain, self._touched(number, way, taken, after)):
+                            yield _Move(number, way, taken, chain)
+                    wanted = self._wanted(number, after)
+                    made = _Lead(-len(wanted), lead.cost + 1 + each.distance, next(places), chain, after, wanted)
+                    heappush(leads[number], made)
+                if not leads[number]:
+                    del leads[number]
+
+    def _known_to_help(self, row: list[int], wanted: set[int], _: set[int]) -> Iterator[_Offered]:
+        """The hidden steps that write what is wanted, among those that did so before; then those that write what such
+        a step reads.
+        """
+        asked, distance = dict[Way, None](), 0
+        while distance < FOR_EACH:
+            new = [way for slot in sorted(wanted) for way in self.writers.get(slot, ()) if way not in asked]
+            asked |= dict.fromkeys(new)
+            needed = set[int]()
+            for pattern in dict.fromkeys(new):
+                for way, taken in self.replayer.ways(row, *pattern):
+                    self._count()
+                    reads = self.replayer.reads(row, *way)
+                    needed |= reads
+                    if type(taken) is Taken:
                         writes = {slot for slot, _ in taken.writes}
-                        hidden = _Hidden(_as(step, way), taken, replayer.reads(row, *way), writes)
-                        longer.append(((*chain, hidden), after))
-                        yield longer[-1]
-            chains = longer
+                        if not writes.isdisjoint(wanted):
+                            yield _Offered(way, taken, reads, writes, distance)
+            if needed <= wanted:
+                return
+            wanted = wanted | needed
+            distance += 1
+
+    def _that_may_help(self, row: list[int], wanted: set[int], overwritten: set[int]) -> Iterator[_Offered]:
+        """The hidden steps that write what is wanted, or read what would be overwritten; then those that write what
+        such a step reads, and so on; then all others, since what they would write in another state is not known.
+        """
+        left, distance = self._every_hidden(row), 0
+        while left:
+            near, far = list[_Met](), list[_Met]()
+            for each in left:
+                may_write = each.may_write
+                helps = may_write is None or not may_write.isdisjoint(wanted)
+                (near if helps or not each.reads.isdisjoint(overwritten) else far).append(each)
+            for each in near or far:
+                if each.taken is not None and each.may_write:
+                    yield _Offered(each.way, each.taken, each.reads, each.may_write, distance)
+            left, overwritten = far if near else [], set()
+            wanted = wanted.union(*(each.reads for each in near))
+            distance += 1
+
+    def _every_hidden(self, row: list[int]) -> list[_Met]:
+        """All hidden steps in a state."""
+        found = []
+        for step in self.hidden:
+            assert step.action is not None
+            for way, taken in self.replayer.ways(row, step.action, step.parameters, step.picks):
+                self._count()
+                reads = self.replayer.reads(row, *way)
+                action, parameters, _ = way
+                known = self.footprints.get((action, parameters))
+                if type(taken) is not Taken:
+                    found.append(_Met(way, None, reads, known))
+                    continue
+                writes = {slot for slot, _ in taken.writes}
+                found.append(_Met(way, taken, reads, writes))
+                if known is None or not writes <= known:
+                    self.footprints[action, parameters] = writes | (known or set())
+                    for slot in writes:
+                        self.writers.setdefault(slot, {})[action, parameters, step.picks] = None
+        return found
+
+    def _wanted(self, number: int, row: list[int]) -> set[int]:
+        """The slots that a step of the trace reads in a state, and those in which it is compared."""
+        step = self.steps[number]
+        found = {self.replayer.place(path) for path, _ in (*step.before, *step.after)}
+        if step.action is not None:
+            found |= self.replayer.all_reads(row, step.action, step.parameters, step.picks)
+        return found
 
     def _count(self) -> None:
         self.tried += 1
