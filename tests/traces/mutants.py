@@ -129,6 +129,7 @@ def changes(value: Any, known: Known, path: str = "") -> Iterator[tuple[str, Any
             others = known.strings.get(path, [])
             if len(others) > 1:
                 yield f"{path} other", others[(others.index(value) + 1) % len(others)]
+            yield f"{path} unknown", f"{value}9"
         case list():
             for place, held in enumerate(value):
                 for field, changed in changes(held, known, f"{path}[]"):

@@ -201,7 +201,7 @@ class _Replay:
 
     def _is_taken(self, number: int) -> bool:
         step = self.steps[number]
-        if number in self.order.unsent or (step.before and self._mismatch(step.before, "before")):
+        if step.wrong or number in self.order.unsent or (step.before and self._mismatch(step.before, "before")):
             return False
         if step.action is None:
             return not self._difference(step, _NOTHING)
@@ -241,14 +241,16 @@ class _Replay:
             except KeyError:
                 named = ".".join(map(str, path))
                 raise ProtocolRaised(f"{self.replayer.protocol.name} has no part {named} in its state") from None
-            if not (expected.matches(found) if type(expected) is Has else same(found, expected)):
-                traced = expected if type(expected) is Has else show(expected)
+            if not (expected.matches(found) if isinstance(expected, Has) else same(found, expected)):
+                traced = expected if isinstance(expected, Has) else show(expected)
                 return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {traced}"
         return ""
 
     def _why(self, number: int) -> Refused:
         """The reason why a step cannot be taken now."""
         step = self.steps[number]
+        if step.wrong:
+            return Refused(step.wrong)
         if number in self.order.unsent:
             return Refused("nobody has sent what it receives, or not so often")
         reason = self._mismatch(step.before, "before")
