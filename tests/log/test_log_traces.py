@@ -45,7 +45,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ("last_entry_decides", 17, "close_own_ledger", "confirmed is 1 then, and the trace says 0"),
     ("seal_is_final", 4, "get_last_ledger", "is GET_MD_FOR_CLOSING then, and the trace says CLOSE_LAST_LEDGER"),
     ("batches_are_remembered", 3, "look_up_batch", "version is -1 then, and the trace says 7"),
-    ("batches_are_whole", 1, "attach_batch", "require(updated.last == last)"),
+    ("batches_are_whole", 1, "sends_batch", "the last of these ledgers is another one"),
     ("withdrawals_are_noticed", 21, "look_up_batch", "version is -1 then, and the trace says 4"),
 ]
 """The protection that is off, a seed, the reported step, and why it cannot be taken."""
