@@ -143,7 +143,7 @@ class QuorumConformance(Conformance):
             voters = frozenset([self.r[voter] for voter in fields["voters"]])
             yield Step("start", (self._who(event), ("host", fields["host"])), (voters,), after=after)
             return
-        picks = (self._stored(event), fields["snapshot"][0], *fields["end"])
+        picks = (self._stored(event), *fields["snapshot"], *fields["end"])
         yield Step(event.action, (self._who(event),), picks, after=after)
 
     def _stores(self, event: Event) -> Iterator[Step]:
@@ -153,11 +153,8 @@ class QuorumConformance(Conformance):
         return Stored(**dict(self._values(event, "epoch voted leader")))
 
     def _installed(self, event: Event) -> Iterator[Step]:
-        is_whole = event.action == "snapshot_installed"
-        after = self._voters(event)
-        if is_whole:
-            after += self._is(event, snapshot=event.parameters["snapshot"][0])
-        yield Step("snapshot_installed", (self._who(event), ("is_whole", is_whole)), after=after)
+        about = (self._who(event), ("is_whole", event.action == "snapshot_installed"))
+        yield Step("snapshot_installed", about, tuple(event.parameters["snapshot"]), after=self._voters(event))
 
 
 def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
@@ -175,14 +172,15 @@ _STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]] | tupl
         "restart_with_state": QuorumConformance._restarts,
         "store_election": QuorumConformance._stores,
         "speak": ("epoch votes", "leader"),
-        "sync send_fetch_request append_fetched truncate": ("", "end"),
+        "sync append_fetched truncate": ("", "end"),
+        "send_fetch_request": ("", "end", "epoch"),
         "take_snapshot install_snapshot": ("", "snapshot"),
         "learn_epoch": ("epoch",),
         "follow": ("leader epoch asked",),
         "hear_leader hear_end_of_epoch look_for_leader ask_for_pre_votes return_to_leader": ("",),
-        "lose_leader": ("", "", "voted"),
+        "lose_leader": ("", "", "epoch voted"),
         "handle_vote_request": ("candidate asked epoch pre_vote granted", "end"),
-        "get_pre_vote get_vote": ("peer",),
+        "get_pre_vote get_vote": ("peer", "", "epoch"),
         "accept_add_voter_request accept_remove_voter_request accept_update_voter_request": ("peer",),
         "send_request_vote check_quorum_resign": ("", "", "epoch"),
         "become_leader": ("renews", "", "epoch"),
