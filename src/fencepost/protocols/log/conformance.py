@@ -14,12 +14,11 @@ says about them must follow from the earlier events of its writer; if it does no
 
 from __future__ import annotations
 
-import enum
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -29,7 +28,7 @@ from fencepost.log.chain import SUBJECT
 from fencepost.log.rules import Attaching, Status, Update
 from fencepost.protocols.log.log import Becomes
 from fencepost.protocols.log.running import RunningLog
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, known, rounded
 from fencepost.traces.validation.replay import Has
 from fencepost.traces.validation.traces import each_change_once
 
@@ -40,8 +39,6 @@ CHAIN = "chain"
 
 EventKey: TypeAlias = tuple[str, int, int]
 """An event: node, incarnation, number."""
-
-E = TypeVar("E", bound=enum.Enum)
 
 Writer: TypeAlias = tuple[str, int, str]
 """A client of the protocol: node, incarnation, actor."""
@@ -558,14 +555,14 @@ class LogConformance(Conformance):
         if event.parameters["status"] is None:
             after = ((("client", self.c[_writer(event)], "ended"), True),)
         else:
-            status = _known(Status, event, "status")
+            status = known(Status, event, "status")
             after = (self._is(event, _LIKE.get(status, status)),)
         reads = (CHAIN, event.parameters["version"])
         yield Step(event.action, self._who(event), reads=reads, before=self._chain_is(event), after=after)
 
     def _looks_up(self, event: Event) -> Iterator[Step]:
         parameters, c = event.parameters, self.c[_writer(event)]
-        update, seals = _known(Update, event, "update"), parameters["ledger"] is None
+        update, seals = known(Update, event, "update"), parameters["ledger"] is None
         if update is Update.SEALED or (update is Update.DONE and seals):
             after = ((("client", c, "ended"), True),)
         else:
@@ -671,17 +668,17 @@ class LogConformance(Conformance):
     def _is_unanswered(self, event: Event) -> Iterator[Step]:
         step = self._unanswered(event, event.action, self.answers[event.place])
         if "status" in event.parameters:
-            step.after = (self._is(event, _known(Status, event, "status")),)
+            step.after = (self._is(event, known(Status, event, "status")),)
             step.before = self._about(event)
         yield step
 
     def _is_done(self, event: Event) -> Iterator[Step]:
         version = event.parameters["version"]
-        after = () if event.action == "seal" else (self._is(event, _known(Status, event, "status")),)
+        after = () if event.action == "seal" else (self._is(event, known(Status, event, "status")),)
         yield _change(event.action, version, self._who(event), after=after, before=self._about(event))
 
     def _is_refused(self, event: Event) -> Iterator[Step]:
-        after = (self._is(event, _known(Status, event, "status")),)
+        after = (self._is(event, known(Status, event, "status")),)
         yield Step(event.action, self._who(event), before=self._about(event), after=after)
 
     def _is_late(self, event: Event) -> Iterator[Step]:
@@ -716,7 +713,7 @@ class LogConformance(Conformance):
     def _looks_up_batch(self, event: Event) -> Iterator[Step]:
         """A client looks up whether its batch may be attached."""
         parameters, c = event.parameters, self.c[_writer(event)]
-        found = _known(Attaching, event, "found")
+        found = known(Attaching, event, "found")
         if event.place in self.sealed_before:
             is_over = found in (Attaching.SEALED, Attaching.THERE)
             yield Step(None, after=((("client", c, "ended"), is_over),))
@@ -814,15 +811,6 @@ def _change(
     """A step that makes a version of the list of ledgers."""
     after = (*after, (("version",), version))
     return Step(action, parameters, picks, receives=receives, writes=(CHAIN, version), after=after, before=before)
-
-
-def _known(kind: type[E], event: Event, field: str) -> E:
-    """A field of an event as a value of an enumeration. Raises :class:`NotCovered` if it is none."""
-    try:
-        return kind(event.parameters[field])
-    except ValueError:
-        said = f"{event.node} {event.seq} {event.action}"
-        raise NotCovered(f"{said} has the {field} {event.parameters[field]!r}, which the protocol does not know") from None
 
 
 def _names(update: _Update) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from fencepost.protocols.quorum.running import RunningQuorum, Stored
 from fencepost.quorum.rules import Error
 from fencepost.quorum.traces import SUBJECT
 from fencepost.quorum.transitions import State
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, known, rounded
 
 
 class QuorumConformance(Conformance):
@@ -117,13 +117,17 @@ class QuorumConformance(Conformance):
                 value = self._replica(value)
             elif field == "fetched":
                 value = frozenset([self.r[replica] for replica in value])
-            yield name or field, Error[value] if field == "error" else value
+            yield name or field, known(Error.__members__.__getitem__, event, field) if field == "error" else value
 
     def _who(self, event: Event) -> tuple[str, ModelValue]:
         return "s", self.r[self.by[event.node, event.incarnation]]
 
     def _replica(self, name: str | None) -> ModelValue | None:
-        return None if name is None else self.r[name]
+        if name is None:
+            return None
+        if name not in self.r:
+            raise NotCovered(f"the replica {name} is named, and has written no trace")
+        return self.r[name]
 
     def _is(self, event: Event, **parts: Any) -> tuple[tuple[tuple[Any, ...], Any], ...]:
         """Parts of the state of the replica."""
@@ -138,7 +142,7 @@ class QuorumConformance(Conformance):
 
     def _restarts(self, event: Event) -> Iterator[Step]:
         fields = event.parameters
-        after = self._is(event, state=State(fields["state"])) + self._voters(event)
+        after = self._is(event, state=known(State, event, "state")) + self._voters(event)
         if event.place in self.first:
             voters = frozenset([self.r[voter] for voter in fields["voters"]])
             yield Step("start", (self._who(event), ("host", fields["host"])), (voters,), after=after)

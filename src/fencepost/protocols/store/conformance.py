@@ -22,7 +22,7 @@ from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.protocols.store.running import Force, MetadataWrite, RunningStore
 from fencepost.protocols.store.store import Answer, Update
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Step, by_action, known, rounded
 from fencepost.traces.validation.replay import Has, Like, like
 from fencepost.traces.validation.traces import each_change_once
 
@@ -66,6 +66,9 @@ class StoreConformance(Conformance):
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events := each_change_once(events))
+        for event in events:
+            if event.subject is not None:
+                check_form(event)
         self.kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
         self.bookies: dict[str, int] = {}
         self.clients: dict[Client, int] = {}
@@ -178,6 +181,8 @@ class StoreConformance(Conformance):
                 for bookie in ensemble:
                     self.bookies.setdefault(bookie, len(self.bookies))
             self.quorums = (metadata["ensemble_size"], metadata["write_quorum"], metadata["ack_quorum"])
+        if event.subject is not None and event.action.startswith(_BY_BOOKIE):
+            self.bookies.setdefault(event.parameters["bookie"], len(self.bookies))
         if event.subject is not None and self.kinds.get(event.node) == "bookie":
             self.bookies.setdefault(event.node, len(self.bookies))
             if "connection" in event.parameters:
@@ -209,7 +214,7 @@ class StoreConformance(Conformance):
         if event.action == "client_sends_add_entry_requests":
             if parameters.get("deferred_sync"):
                 self.deferring.add(self.client_of[event.place])
-            self.last_entry = max(self.last_entry, *(last for _, last in parameters["entries"]))
+            self.last_entry = max([self.last_entry, *(last for _, last in parameters["entries"])])
         elif event.action == "client_forces_ledger":
             self.forces = max(self.forces, parameters["force"])
         elif event.action == "client_sends_recovery_read_requests":
@@ -690,7 +695,7 @@ class StoreConformance(Conformance):
         """A bookie comes back, and finds its remaining entries. The ledger is marked when it answers a request, if it
         ever does.
         """
-        b, mark = self.b[event.node], Mark(event.parameters["mark"])
+        b, mark = self.b[event.node], known(Mark, event, "mark")
         fenced = mark is not Mark.NOTHING or event.parameters["fenced"]
         limbo = mark is Mark.LIMBO or event.parameters["limbo"]
         about = (("b", b), ("mark", mark), ("fenced", fenced), ("limbo", limbo))
@@ -735,7 +740,10 @@ class StoreConformance(Conformance):
         if version == 0 and 0 not in self.writes:
             yield from self._created_unseen(writes)
             return
-        other = self._writer_of(event)
+        other, named = self._writer_of(event), event.parameters.get("client")
+        if named not in (None, other.node):
+            yield Step(event.action, wrong=f"{named} has not sent these metadata, and {other.node} has")
+            return
         metadata = other.parameters["metadata"]
         c, sent = self._client(other), ("write", other.place)
         after = ((("meta", "version"), version + 1),)
@@ -1039,6 +1047,11 @@ class StoreConformance(Conformance):
         yield Step(event.action, (("c", c),), self._replacements(event), sends=sends, after=after)
 
 
+_BY_BOOKIE = ("client_receives_add_", "client_receives_recovery_", "client_receives_fencing_", "recovery_client_receives_")
+"""How the names of events begin in which a client tells what a bookie has answered. A bookie that is in no ensemble
+counts as one of the store: then the protocol refuses the answer.
+"""
+
 ANY_MESSAGE: tuple[Like, ...] = (Like(()),)
 
 _SENT: Mapping[str, str] = {
@@ -1111,6 +1124,24 @@ _CERTAIN = ("OK", "NO_ENTRY", "NO_LEDGER")
 """Codes that say whether the entry exists."""
 
 _NOTHING: Mapping[str, Any] = {"entries": (), "fenced": False, "limbo": False}
+
+
+def check_form(event: Event) -> None:
+    """Raises :class:`NotCovered` if the entries or the metadata that an event tells have another form."""
+    metadata = event.parameters.get("metadata") or _NO_METADATA
+    what, form = "", ""
+    if not all(len(run) == 2 and run[0] <= run[1] for run in event.parameters.get("entries") or ()):
+        what, form = "entries", "pairs of a first and a last entry"
+    elif metadata is not _NO_METADATA and not _are_fragments(metadata["fragments"]):
+        what, form = "fragments", "pairs of a first entry and an ensemble"
+    elif metadata["state"] is not None and metadata["state"] not in LedgerStatus.__members__:
+        what, form = "metadata", f"in one of the states {', '.join(LedgerStatus.__members__)}"
+    if what:
+        raise NotCovered(f"{event.node} {event.seq} {event.action} has {what} that are not {form}")
+
+
+def _are_fragments(fragments: Sequence[Any]) -> bool:
+    return bool(fragments) and all(len(fragment) == 2 for fragment in fragments)
 
 
 def _ids(runs: Iterable[Sequence[int]]) -> Iterator[int]:

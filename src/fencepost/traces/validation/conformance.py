@@ -8,7 +8,7 @@ they read and write, and replays them against the protocol.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from fencepost.language.values import Value
 from fencepost.traces.validation.replay import Has, Like, Pick
 
 S = TypeVar("S")
+V = TypeVar("V")
 
 Message: TypeAlias = Hashable
 """The name of a message, the same for its sender and its receiver. Messages of the same name are received in the order
@@ -99,6 +100,19 @@ def by_action(table: Mapping[str, S]) -> dict[str, S]:
 
 class NotCovered(Exception):
     """A trace has an event that the conformance cannot map to the protocol."""
+
+
+def known(values: Callable[[Any], V], event: Event, field: str, told: Any = None) -> V:
+    """A field of an event as one of the values of an enumeration: ``values`` maps what the trace says to the value.
+    ``told``: what the trace says, if it is not the field itself. Raises :class:`NotCovered` if there is no such value.
+    """
+    told = event.parameters[field] if told is None else told
+    try:
+        return values(told)
+    except (KeyError, ValueError):
+        raise NotCovered(
+            f"{event.node} {event.seq} {event.action} has the {field} {told!r}, which the protocol does not know"
+        ) from None
 
 
 class Conformance(ABC):
