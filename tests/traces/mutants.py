@@ -31,7 +31,12 @@ class Mutant(msgspec.Struct, frozen=True):
     @property
     def title(self) -> str:
         """What was done to which event."""
-        return f"{self.how} {self.event.node} {self.event.incarnation} {self.event.seq} {self.event.action} {self.field}"
+        return f"{self.what} of event {self.event.seq} of {self.event.node} {self.event.incarnation}"
+
+    @property
+    def what(self) -> str:
+        """The kind of the change: what was done, to which action, and to which field of it."""
+        return f"{self.how} {self.event.action} {self.field}".strip()
 
 
 class Known:
@@ -53,13 +58,13 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(held, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         for held in value:
-            yield from _leaves(held, f"{path}[]")
+            yield from _leaves(held, f"{path}.each")
     else:
         yield path, value
 
 
-def mutant(random: Random, traces: Sequence[Sequence[Event]], known: Known) -> tuple[int, Mutant] | None:
-    """A change to one of these traces, and which. None if the change drawn cannot be made there."""
+def mutant(random: Random, traces: Sequence[Sequence[Event]], known: Known) -> Mutant | None:
+    """A change to one of these traces. None if the change that is drawn cannot be made there."""
     number = random.randrange(len(traces))
     events, how = traces[number], random.choice(HOW)
     place = random.choice([place for place, event in enumerate(events) if event.subject is not None])
@@ -71,18 +76,18 @@ def mutant(random: Random, traces: Sequence[Sequence[Event]], known: Known) -> t
                 return None
             field, parameters = random.choice(wrong)
             changed = msgspec.structs.replace(event, parameters=parameters)
-            return number, Mutant(how, event, field, [*events[:place], changed, *events[place + 1 :]])
+            return Mutant(how, event, field, [*events[:place], changed, *events[place + 1 :]])
         case "dropped":
-            return number, Mutant(how, event, "", renumbered([*events[:place], *events[place + 1 :]]))
+            return Mutant(how, event, "", renumbered([*events[:place], *events[place + 1 :]]))
         case "doubled":
-            return number, Mutant(how, event, "", renumbered([*events[: place + 1], *events[place:]]))
+            return Mutant(how, event, "", renumbered([*events[: place + 1], *events[place:]]))
         case "swapped":
-            return _swapped(number, events, place)
+            return _swapped(events, place)
         case _:
             return _spliced(random, number, traces, place)
 
 
-def _swapped(number: int, events: Sequence[Event], place: int) -> tuple[int, Mutant] | None:
+def _swapped(events: Sequence[Event], place: int) -> Mutant | None:
     """The event and the next one of its node, which is about something, have changed places."""
     one = events[place]
     rest = (
@@ -95,17 +100,15 @@ def _swapped(number: int, events: Sequence[Event], place: int) -> tuple[int, Mut
         return None
     changed = [*events]
     changed[place], changed[other] = next_one, one
-    return number, Mutant("swapped", one, next_one.action, renumbered(changed))
+    return Mutant("swapped", one, next_one.action, renumbered(changed))
 
 
-def _spliced(
-    random: Random, number: int, traces: Sequence[Sequence[Event]], place: int
-) -> tuple[int, Mutant] | None:
-    """An event of another trace, of a node of the same kind, is put in after the event."""
+def _spliced(random: Random, number: int, traces: Sequence[Sequence[Event]], place: int) -> Mutant | None:
+    """An event of another trace, of a node of the same name, is put in after the event."""
     before = traces[number][place]
     others = [
         event
-        for events in traces[:number] + traces[number + 1 :]
+        for events in (*traces[:number], *traces[number + 1 :])
         for event in events
         if event.subject is not None and event.node == before.node
     ]
@@ -114,7 +117,7 @@ def _spliced(
     taken = random.choice(others)
     spliced = msgspec.structs.replace(taken, incarnation=before.incarnation, subject=before.subject, actor=before.actor)
     events = [*traces[number][: place + 1], spliced, *traces[number][place + 1 :]]
-    return number, Mutant("spliced", taken, "", renumbered(events))
+    return Mutant("spliced", taken, "", renumbered(events))
 
 
 def changes(value: Any, known: Known, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -132,7 +135,7 @@ def changes(value: Any, known: Known, path: str = "") -> Iterator[tuple[str, Any
             yield f"{path} unknown", f"{value}9"
         case list():
             for place, held in enumerate(value):
-                for field, changed in changes(held, known, f"{path}[]"):
+                for field, changed in changes(held, known, f"{path}.each"):
                     yield field, [*value[:place], changed, *value[place + 1 :]]
             if value:
                 yield f"{path} fewer", value[:-1]

@@ -11,11 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from fencepost.language.protocol import Protocol
-from fencepost.language.values import ModelValue, Value
+from fencepost.language.values import ModelValue, Value, show
 from fencepost.ledger.messages import NO_ENTRY_YET
 from fencepost.ledger.rules.boot import Mark
 from fencepost.ledger.rules.ensembles import Fragment
@@ -55,6 +56,18 @@ class _Bookies(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         raise NotCovered(f"{name} is named, and is no bookie of the ledger")
+
+
+@dataclass(frozen=True)
+class _AddsTo(Has):
+    """Matches metadata by the ensemble that entries are added to."""
+
+    def matches(self, value: Any) -> bool:
+        """Whether the last fragment of these metadata has this ensemble."""
+        return value is not None and value.fragments[-1].ensemble == self.value
+
+    def __str__(self) -> str:
+        return f"entries are added to {show(self.value)}"
 
 
 class StoreConformance(Conformance):
@@ -930,7 +943,13 @@ class StoreConformance(Conformance):
                 after = ()
             tells = (("send", like(entry__id=entry_id + 1, lac=event.parameters["lac"] + 1)),)
             to = self._write_set(entry_id, event.parameters["ensemble"])
-            yield Step(event.action, (("c", c),), sends=sends, after=after, to=to, tells=tells)
+            yield Step(
+                event.action, (("c", c),), sends=sends, before=self._adds_to(event), after=after, to=to, tells=tells
+            )
+
+    def _adds_to(self, event: Event) -> tuple[tuple[tuple[Any, ...], Value | Has], ...]:
+        """The condition that a client adds entries to the ensemble that it tells."""
+        return ((("client", self._client(event), "seen"), _AddsTo(self._ensemble(event.parameters["ensemble"]))),)
 
     def _write_set(self, entry_id: int, ensemble: Sequence[str]) -> frozenset[Value]:
         return frozenset(self.b[bookie] for bookie in _write_set(entry_id, ensemble, self.quorums[1]))
@@ -942,7 +961,8 @@ class StoreConformance(Conformance):
             sends = sent.get(entry_id, ())
             before = self._write_set(entry_id, event.parameters["before"])
             to = self._write_set(entry_id, event.parameters["ensemble"]) - before
-            yield Step(event.action, (("c", c),), (like(entry__id=entry_id + 1),), sends=sends, to=to)
+            wanted = (like(entry__id=entry_id + 1),)
+            yield Step(event.action, (("c", c),), wanted, sends=sends, before=self._adds_to(event), to=to)
         yield from self._goes_on(event)
 
     def _client_sends_again(self, event: Event) -> Iterator[Step]:

@@ -364,7 +364,8 @@ class RecordedStore(Protocol):
     )
     def bookie_shows_entry(self, b: ModelValue, entry_id: int, found: int | None, lac: int, length: int | None) -> None:
         """A bookie sends a requested entry, as a client has sent it."""
-        require(found == entry_id and entry_id in self.entry_ids)
+        require(found == entry_id)
+        require(entry_id in self.entry_ids)
         entry = self.entry[entry_id]
         require(Copy(lac, length) in entry.copies or not self.whole)
         entry.read = True
