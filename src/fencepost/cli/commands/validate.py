@@ -198,7 +198,7 @@ def _here(
     from fencepost.traces.validation.coverage import Coverage
 
     collect_rarely()
-    traces = Traces(read(args.traces), args.runs, args.subjects, conformance.subjects)
+    traces = Traces(read(args.traces), args.runs, args.subjects, conformance.subjects, conformance.heeds)
     validator, explain, coverage = Validator(conformance), explaining(args.last, output.width()), Coverage()
     on_verdict = coverage.add if args.coverage else None
     found: list[Outcome] = []

@@ -133,6 +133,7 @@ class LogConformance(Conformance):
     name: ClassVar[str] = "log"
     protocol: ClassVar[type[Protocol]] = RunningLog
     subjects: ClassVar[str] = f"{SUBJECT}.+"
+    heeds: ClassVar[tuple[str, ...]] = ("client_creates_ledger", "client_confirms")
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events := each_change_once(events))
@@ -172,9 +173,14 @@ class LogConformance(Conformance):
         """The last look-up of a batch by each client."""
         self._last_made: dict[tuple[str, int], int] = {}
         """The last version that each incarnation of a metadata service has traced."""
+        self._confirmed: dict[tuple[str, int, str], int] = {}
+        """The last confirmed entry of each ledger that a process traces itself."""
         for event in events:
-            if event.subject is not None:
+            if event.subject == subject:
                 self._look(event, pending)
+            elif event.action in self.heeds:
+                confirmed = event.parameters["lac"] if event.action == "client_confirms" else -1
+                self._confirmed[event.node, event.incarnation, event.subject] = confirmed
         self._compare_writers()
         self.first = min(self.reads, default=0)
         self._infer_updates()
@@ -287,6 +293,9 @@ class LogConformance(Conformance):
             case "write_entry" | "acknowledge_entry" | "close_own_ledger" | "close_own_ledger_bad_version":
                 if number != own.ledger:
                     return f"the ledger of this writer is {own.ledger}" if own.ledger >= 0 else "it has no ledger"
+                confirmed = self._confirmed.get((event.node, event.incarnation, str(number)))
+                if action == "acknowledge_entry" and confirmed is not None and parameters["entry"] > confirmed:
+                    return f"the ledger was confirmed up to entry {confirmed} by then"
                 return _writes_on(event, own) if action == "write_entry" else _counts(event, own)
             case "abdicate" | "ledger_fenced":
                 own.ledger = -1
@@ -494,7 +503,7 @@ class LogConformance(Conformance):
         self.acknowledged.clear()
         spare = self.older
         for event in sorted([*self.events, *self.unseen], key=lambda event: event.action != "create_ledger"):
-            if event.subject is None or event.action not in _STEPS:
+            if event.subject != self.subject or event.action not in _STEPS:
                 continue
             for number in (event.parameters.get("ledger"), *event.parameters.get("ledgers", ())):
                 if number is not None and number not in self.numbers:
@@ -519,7 +528,7 @@ class LogConformance(Conformance):
         """See :class:`Conformance`."""
         if event.place in self.wrong:
             return (Step(event.action, wrong=self.wrong[event.place]),)
-        steps = _STEPS.get(event.action) if event.subject is not None else None
+        steps = _STEPS.get(event.action) if event.subject == self.subject else None
         return () if steps is None else steps(self, event)
 
     def _who(self, event: Event) -> tuple[tuple[str, ModelValue], ...]:

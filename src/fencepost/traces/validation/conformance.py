@@ -119,13 +119,15 @@ class Conformance(ABC):
     """Maps the trace of one subject in one run to the steps of a protocol.
 
     ``name``: the protocol's name for users. ``subjects``: a regular expression that matches the protocol's subjects;
-    events of other subjects belong to other protocols, and are left out. ``events``: all events about the subject or
-    about all subjects, node by node, each node's in order. A subclass may look ahead in them.
+    events of other subjects belong to other protocols, and are left out. ``heeds``: the actions of other subjects whose
+    events each trace of the run has too, because events of the subject follow from them. ``events``: all events about
+    the subject or about all subjects, node by node, each node's in order. A subclass may look ahead in them.
     """
 
     name: ClassVar[str]
     protocol: ClassVar[type[Protocol]]
     subjects: ClassVar[str] = ".*"
+    heeds: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         self.subject = subject
