@@ -187,20 +187,19 @@ STORE: Reasons = {
         "altered bookie_sends_add_confirmed_response lac *",
         "altered client_receives_fencing_read_lac_response lac -1",
     ),
-    "another bookie has answered alike": ("altered *client_receives_* bookie other",),
+    "another bookie has answered alike, or another client has asked alike": (
+        "altered *client_receives_* bookie other",
+        "altered bookie_is_fenced connection other",
+    ),
     "the answer to a write may be lost, and then be read": (
         "dropped client_receives_metadata",
         "doubled client_receives_metadata",
         "altered client_receives_metadata written *",
-        "altered client_receives_metadata version *",
     ),
     "the last entry of a ledger that is not closed says nothing": ("altered * metadata.last_entry *",),
     "it comes to the same bookies: a write set is the ensemble, or one is named twice or was sent it already": (
-        "altered *client_resends_pending_add_op *",
-        "altered recovery_client_sends_pending_add_op *",
-        "altered client_sends_add_entry_requests ensemble *",
+        "altered *client_resends_pending_add_op before*",
         "altered client_sends_recovery_read_requests bookies *",
-        "altered client_writes_back_entry ensemble *",
     ),
     "a client may write what it has written again, or what it will not need": (
         "* client_creates_ledger",
