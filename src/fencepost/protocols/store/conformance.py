@@ -36,6 +36,9 @@ Reading: TypeAlias = tuple[str, int, str]
 EventKey: TypeAlias = tuple[str, int, int]
 """An event: node, incarnation, number."""
 
+MOST_CLIENTS = 1_000
+"""The most clients that a protocol can have."""
+
 WRITES = (
     "client_adopts_ledger",
     "client_creates_ledger",
@@ -312,10 +315,15 @@ class StoreConformance(Conformance):
         ensemble_size, write_quorum, ack_quorum = self.quorums
         if not ensemble_size and not self.is_untouched():
             raise NotCovered("no metadata of the ledger are in the trace")
+        if len(self.clients) >= MOST_CLIENTS:
+            raise NotCovered(
+                f"{len(self.clients):,} attempts of clients are about the ledger: fewer than {MOST_CLIENTS:,} can be"
+                " followed"
+            )
         entries = rounded(max(self.last_entry, self.last_read, 63) + 1, 8)
         return {
             "bookies": rounded(max(len(self.bookies), ensemble_size), 8),
-            "clients": rounded(len(self.clients) + 1, 8),
+            "clients": min(rounded(len(self.clients) + 1, 8), MOST_CLIENTS),
             "followers": rounded(len(self.followers), 8) if self.followers else 0,
             "ensemble_size": ensemble_size or 1,
             "write_quorum": write_quorum or 1,
