@@ -112,7 +112,7 @@ QUORUM: Reasons = {
         "doubled handle_vote_request",
         "* refuse_fetch*",
     ),
-    AGAIN: ("doubled restart_with_state", "dropped restart_with_state", "doubled store_election", "dropped store_election"),
+    AGAIN: ("* restart_with_state", "* store_election"),
     "a replica may make a snapshot without saying so, and lose it": (
         "* take_snapshot",
         "* install_snapshot",

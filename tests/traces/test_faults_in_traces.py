@@ -351,9 +351,7 @@ def test_every_protection_and_every_fault_is_accounted_for() -> None:
 
 @pytest.mark.parametrize("seeds", [range(8, 9), pytest.param(range(1, 15), marks=pytest.mark.campaign)], ids=str)
 @pytest.mark.parametrize(("name", "step", "why"), WINDOWS, ids=[row[0] for row in WINDOWS])
-def test_what_is_lost_just_after_an_answer_is_found_in_most_runs(
-    name: str, step: str, why: str, seeds: range
-) -> None:
+def test_what_is_lost_just_after_an_answer_is_found_in_most_runs(name: str, step: str, why: str, seeds: range) -> None:
     fault = next(fault for fault in (*PLANTED, *MORE) if fault.name == name)
     verdicts = [validate(faulty(drawn(seed, "windows"), fault)) for seed in seeds]
     assert all(verdict.covered for verdict in verdicts)

@@ -17,6 +17,8 @@ from traces import recorded_runs, traced
 from traces.mutant_reasons import REASONS, reason
 from traces.mutants import HOW, Known, Mutant, mutant
 
+from fencepost.log.simulation.environment import LOG
+from fencepost.quorum.simulation.host import TRACED_AS
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.validate import Validator
 
@@ -32,9 +34,9 @@ def of(protocol: str) -> tuple[Validator, str, Sequence[Sequence[Event]]]:
     """The validator of a protocol, a subject, and traces of simulated runs about it."""
     match protocol:
         case "log":
-            return log.VALIDATOR, log.LOG, [log.traced(seed) for seed in range(12)]
+            return log.VALIDATOR, LOG, [log.traced(seed) for seed in range(12)]
         case "quorum":
-            return quorum.VALIDATOR, quorum.TRACED_AS, [quorum.traced(seed) for seed in (1, 3, 5)]
+            return quorum.VALIDATOR, TRACED_AS, [quorum.traced(seed) for seed in (1, 3, 5)]
         case "store":
             runs = [("everything", 48), ("everything", 15), ("everything", 37), ("races", 3), ("no-journal", 5)]
             return traced.VALIDATOR, traced.LEDGER, [traced.traced(seed, profile)[1] for profile, seed in runs]

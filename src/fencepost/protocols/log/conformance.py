@@ -76,7 +76,7 @@ class _Ledger(msgspec.Struct):
 
 
 class _Own(msgspec.Struct):
-    """What a writer has told of its own ledger: its number, how many entries were written and are acknowledged, and the
+    """The own ledger of a writer by its events: its number, how many entries were written and are acknowledged, and the
     number of the append that is its first entry. ``next_append``: the number that its next append must have. Both
     numbers are -1 where they are not known.
     """
@@ -178,7 +178,7 @@ class LogConformance(Conformance):
         for event in events:
             if event.subject == subject:
                 self._look(event, pending)
-            elif event.action in self.heeds:
+            elif event.subject is not None and event.action in self.heeds:
                 confirmed = event.parameters["lac"] if event.action == "client_confirms" else -1
                 self._confirmed[event.node, event.incarnation, event.subject] = confirmed
         self._compare_writers()
@@ -276,7 +276,7 @@ class LogConformance(Conformance):
         ``sent`` last and that was not answered. Empty if it does not.
         """
         action, parameters, own = event.action, event.parameters, self.own[_writer(event)]
-        number = parameters.get("ledger")
+        number: Any = parameters.get("ledger")
         if action in _ANSWERS:
             return _not_answered(event, sent)
         if sent is not None and action in _NEED_ANSWER:
@@ -304,17 +304,14 @@ class LogConformance(Conformance):
         return ""
 
     def _compare_writers(self) -> None:
-        """Compare who has written each version by the metadata service and by the answers to updates."""
-        made = {
-            event.parameters["version"]: event for event in self.events if event.action == "metadata_written"
-        }
+        """Compare who has written each version by the metadata service and by the answers to updates. A session is not
+        compared: a client may get another one before it writes.
+        """
+        made = {event.parameters["version"]: event for event in self.events if "client" in event.parameters}
         for update in self.updates.values():
-            if update.answer is None:
-                continue
-            written = made.get(update.answer.parameters.get("version"))
-            by = None if written is None else self.written_by[written.parameters["version"]]
-            if by is not None and by not in _names(update):
-                self.wrong[written.place] = f"version {written.parameters['version']} was written by {update.event.node}"
+            version = update.answer.parameters.get("version") if update.answer is not None else None
+            if version in made and made[version].parameters["client"] != update.event.node:
+                self.wrong[made[version].place] = f"version {version} was written by {update.event.node}"
 
     def _infer_updates(self) -> None:
         """Infer which unanswered updates were carried out: some update made every version of the chain."""

@@ -153,8 +153,8 @@ class StoreConformance(Conformance):
         """The owners of a connection to a bookie. Ports are reused, so over time several owners have a connection of
         one name.
         """
-        for (node, incarnation, bookie), known in self.connections.items():
-            for _, _, name in known:
+        for (node, incarnation, bookie), held in self.connections.items():
+            for _, _, name in held:
                 self.owners_of_connection[bookie, name][node, incarnation] = None
         self.lac_learnt = self._lac_learnt()
 
@@ -1075,7 +1075,12 @@ class StoreConformance(Conformance):
         yield Step(event.action, (("c", c),), self._replacements(event), sends=sends, after=after)
 
 
-_BY_BOOKIE = ("client_receives_add_", "client_receives_recovery_", "client_receives_fencing_", "recovery_client_receives_")
+_BY_BOOKIE = (
+    "client_receives_add_",
+    "client_receives_recovery_",
+    "client_receives_fencing_",
+    "recovery_client_receives_",
+)
 """How the names of events begin in which a client tells what a bookie has answered. A bookie that is in no ensemble
 counts as one of the store: then the protocol refuses the answer.
 """

@@ -404,10 +404,11 @@ class Replayer:
             if what == "return" and frame.f_code is code:
                 ended = frame.f_lineno
 
-        token, before = current.set(Evaluation(self.store, row, picks)), sys.getprofile()
+        cursor = Evaluation(self.store, row, picks)
+        token, before = current.set(cursor), sys.getprofile()
         sys.setprofile(watch)
         try:
-            declared.function(self.protocol.bound_to(current.get()), **parameters)
+            declared.function(self.protocol.bound_to(cursor), **parameters)
         finally:
             sys.setprofile(before)
             current.reset(token)
