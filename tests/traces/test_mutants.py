@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from log import test_log_traces as log
 from quorum import test_quorum_traces as quorum
@@ -18,8 +20,11 @@ from traces.mutant_reasons import REASONS, reason
 from traces.mutants import HOW, Known, Mutant, mutant
 
 from fencepost.log.simulation.environment import LOG
+from fencepost.protocols.store import conformance
 from fencepost.quorum.simulation.host import TRACED_AS
+from fencepost.traces import RunsFile, read
 from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator
 
 SOME, MANY = 150, 1_000
@@ -83,3 +88,41 @@ def test_of_many_changes_each_is_found_unless_there_is_a_reason_why_not(protocol
 
 def test_no_change_to_a_recording_makes_the_conformance_raise() -> None:
     assert sum(not verdict.accepted for _, verdict in mutants("recorded", 300)) > 150
+
+
+@pytest.mark.parametrize(
+    ("protocol", "action", "step"),
+    [
+        ("store", "client_receives_add_confirmed_response", "client_receives_add_confirmed_response"),
+        ("recorded", "response_passed", "bookie_confirms_add"),
+    ],
+)
+def test_an_answer_of_a_bookie_outside_of_all_ensembles_is_a_step_that_is_refused(
+    protocol: str, action: str, step: str
+) -> None:
+    validator, subject, traces = of(protocol)
+    events = [*traces[1]]
+    place = next(
+        place
+        for place, event in enumerate(events)
+        if event.action == action and event.parameters.get("kind", "add") == "add"
+    )
+    answer = events[place]
+    events[place] = msgspec.structs.replace(answer, parameters={**answer.parameters, "bookie": "stranger"})
+    verdict = validator.validate(subject, events)
+    assert verdict.covered and any(step in each.step.title for each in verdict.refusals)
+
+
+def test_a_ledger_of_too_many_clients_is_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conformance, "MOST_CLIENTS", 2)
+    validator, subject, traces = of("store")
+    assert "attempts of clients are about the ledger" in validator.validate(subject, traces[0]).problem
+
+
+def test_a_trace_has_the_events_of_other_subjects_that_its_conformance_heeds(tmp_path: Path) -> None:
+    with RunsFile(tmp_path / "runs.parquet") as file:
+        for number, subject in enumerate((None, "log/a", "7", "7"), 1):
+            file.emit("run", "n", 1, number, "started" if subject is None else f"does {number}", subject, {})
+    traces = Traces(read(tmp_path), kind="log/.+", heeds=("does 3",))
+    assert traces.names() == [("run", "log/a")]
+    assert [event.seq for event in traces.events(("run", "log/a"))] == [1, 2, 3]
