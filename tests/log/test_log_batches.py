@@ -43,7 +43,7 @@ async def ledgers(store: LedgerClient) -> set[int]:
 
 def is_a_behaviour(folder: Path) -> None:
     """The traces of the log are a behaviour of its protocol."""
-    traces = Traces(read(folder), kind=LogConformance.subjects)
+    traces = Traces(read(folder), kind=LogConformance.subjects, heeds=LogConformance.heeds)
     (name,) = traces.names()
     verdict = Validator(LogConformance).validate(name[1], traces.events(name))
     assert verdict.accepted, (verdict.problem, [f"{each.event}: {each.why}" for each in verdict.refusals])

@@ -178,7 +178,7 @@ def test_what_is_acknowledged_is_there_once_and_in_order(
         assert {link.ledger for link in links} <= {*ledgers}
 
     run(tmp_path, test)
-    traces = Traces(read(tmp_path / "traces"), kind=LogConformance.subjects)
+    traces = Traces(read(tmp_path / "traces"), kind=LogConformance.subjects, heeds=LogConformance.heeds)
     (name,) = traces.names()
     verdict = Validator(LogConformance).validate(name[1], traces.events(name))
     assert verdict.accepted and verdict.steps > 0, verdict.problem or verdict.refusals

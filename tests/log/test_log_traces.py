@@ -11,6 +11,7 @@ from functools import cache
 import msgspec
 import pytest
 from campaigns import campaign_if
+from traces.tampering import renumbered
 
 from fencepost import SearchOptions, check
 from fencepost.log.rules import ALL, Protections
@@ -46,7 +47,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ("last_entry_decides", 17, "close_own_ledger", "confirmed is 1 then, and the trace says 0"),
     ("seal_is_final", 4, "get_last_ledger", "is GET_MD_FOR_CLOSING then, and the trace says CLOSE_LAST_LEDGER"),
     ("batches_are_remembered", 3, "look_up_batch", "version is -1 then, and the trace says 7"),
-    ("batches_are_whole", 1, "attach_batch", "require(updated.last == last)"),
+    ("batches_are_whole", 1, "sends_batch", "the last of these ledgers is another one"),
     ("withdrawals_are_noticed", 21, "look_up_batch", "version is -1 then, and the trace says 4"),
 ]
 """The protection that is off, a seed, the reported step, and why it cannot be taken."""
@@ -176,6 +177,80 @@ def test_a_trace_that_was_altered_is_rejected() -> None:
             wrong = changed(event, status="pending create ledger")
         if wrong is not None:
             assert not validated([*traced(5)[:place], wrong, *traced(5)[place + 1 :]]).accepted, wrong
+
+
+WRONG: list[tuple[str, str, int, str]] = [
+    ("write_entry", "entry", 1, "the next entry of the ledger is"),
+    ("write_entry", "entry", -1, "the next entry of the ledger is"),
+    ("write_entry", "ledger", 1, "the ledger of this writer is"),
+    ("acknowledge_entry", "ledger", -1, "the ledger of this writer is"),
+    ("close_own_ledger", "last_entry", 1, "entries of the ledger were written"),
+    ("close_own_ledger", "acknowledged", 1, "entries of the ledger were written"),
+    ("close_last_ledger", "ledger", 1, ".ledger is"),
+    ("fence_last_ledger", "ledger", -1, ".ledger is"),
+    ("append_ledger", "ledger", 1, "is of ledger"),
+    ("sends_update", "ledger", 1, ".ledger is"),
+    ("sends_update", "version", 1, ".version is"),
+    ("sends_update", "version", -1, ".version is"),
+    ("sends_trim", "length", 1, "chain.links is"),
+    ("get_last_ledger", "length", -1, "chain.links is"),
+    ("get_last_ledger", "last", 1, "chain.links is"),
+    ("look_up_chain", "trimmed", 1, "chain.trimmed is"),
+    ("look_up_chain", "ledger", 1, ".ledger is"),
+    ("sends_batch", "version", 1, ".version is"),
+    ("metadata_written", "version", -1, "the version before it is"),
+]
+"""An action, one of its fields, what is added to it, and why that is refused. Some such changes are refused for another
+reason: the next step does not fit.
+"""
+
+
+@pytest.mark.parametrize(("action", "field", "more", "why"), WRONG)
+def test_a_field_that_is_wrong_by_one_is_refused(action: str, field: str, more: int, why: str) -> None:
+    reasons = []
+    for seed in range(12):
+        for place, event in enumerate(traced(seed)):
+            if event.action == action and event.parameters[field] is not None:
+                wrong = changed(event, **{field: event.parameters[field] + more})
+                verdict = validated([*traced(seed)[:place], wrong, *traced(seed)[place + 1 :]])
+                reasons += [] if verdict.accepted else [said(verdict)]
+    assert any(f"{action} [" in reason and why in reason for reason in reasons), reasons[:3]
+
+
+def test_an_entry_that_is_told_twice_is_refused() -> None:
+    for place, event in enumerate(traced(5)):
+        if event.action in ("write_entry", "acknowledge_entry", "append_ledger", "close_own_ledger", "sends_update"):
+            verdict = validated(renumbered([*traced(5)[: place + 1], *traced(5)[place:]]))
+            assert not verdict.accepted and verdict.covered, event
+
+
+def confirming(events: Sequence[Event], late: int | None = None) -> list[Event]:
+    """Events, and those of the same processes about their ledgers, each of which was confirmed before that is
+    acknowledged; ``late``: but the one acknowledged at this place, right after.
+    """
+    found = []
+    for place, event in enumerate(events):
+        number, told = event.parameters.get("ledger"), event.action
+        if told == "create_ledger":
+            found.append(msgspec.structs.replace(event, action="client_creates_ledger", subject=str(number)))
+        confirms = msgspec.structs.replace(
+            event, action="client_confirms", subject=str(number), parameters={"lac": event.parameters.get("entry")}
+        )
+        if told == "acknowledge_entry":
+            found += [event, confirms] if place == late else [confirms, event]
+        else:
+            found.append(event)
+    return renumbered(found)
+
+
+def test_an_entry_is_not_acknowledged_before_its_ledger_has_confirmed_it() -> None:
+    events = traced(5)
+    assert validated(confirming(events)).accepted, said(validated(confirming(events)))
+    places = [place for place, event in enumerate(events) if event.action == "acknowledge_entry"]
+    for place in places:
+        verdict = validated(confirming(events, place))
+        assert not verdict.accepted and "the ledger was confirmed up to entry" in said(verdict)
+    assert len(places) > 10
 
 
 def strangers(events: Sequence[Event], *nodes: str) -> list[Event]:

@@ -252,6 +252,15 @@ BOOTS: list[tuple[str, int, str]] = [
 report.
 """
 
+WINDOWS: list[tuple[str, str, str]] = [
+    ("a bookie answers before it is durable", "client_receives_fencing_read_lac_response", "nobody has sent"),
+    ("adds are answered before they are durable", "client_receives_add_confirmed_response", "nobody has sent"),
+    ("a bookie does not journal that it is fenced", "bookie_sends_fencing_read_lac_response", "fenced is False before"),
+]
+"""Faults that show only if a bookie ends just after it has answered: an answer before the sync, and a fence that is
+forgotten at a restart. In the profile ``windows``, bookies end just then.
+"""
+
 UNSEEN: dict[str, str] = {
     "adds that came together take one place in the journal": (
         "how a journal counts is not in the protocol, and what is lost by it is lost only if the power fails just then"
@@ -338,3 +347,22 @@ def test_the_same_seeds_are_accepted_without_a_fault() -> None:
 def test_every_protection_and_every_fault_is_accounted_for() -> None:
     assert {row[0] for row in (*PROTECTIONS, *BOOTS)} | {*UNSEEN} >= {*type(ALL).__annotations__}
     assert {row[0] for row in FAULTS} | {*UNSEEN} >= {*_PLANTED}
+
+
+@pytest.mark.parametrize("seeds", [range(8, 9), pytest.param(range(1, 15), marks=pytest.mark.campaign)], ids=str)
+@pytest.mark.parametrize(("name", "step", "why"), WINDOWS, ids=[row[0] for row in WINDOWS])
+def test_what_is_lost_just_after_an_answer_is_found_in_most_runs(name: str, step: str, why: str, seeds: range) -> None:
+    fault = next(fault for fault in (*PLANTED, *MORE) if fault.name == name)
+    verdicts = [validate(faulty(drawn(seed, "windows"), fault)) for seed in seeds]
+    assert all(verdict.covered for verdict in verdicts)
+    rejected = [verdict for verdict in verdicts if not verdict.accepted]
+    assert len(rejected) * 4 >= 3 * len(seeds)
+    assert sum(f" {step} [" in said(verdict) and why in said(verdict) for verdict in rejected) > len(seeds) // 2
+
+
+@pytest.mark.parametrize("seeds", [range(1, 6), pytest.param(range(6, 31), marks=pytest.mark.campaign)], ids=str)
+def test_a_store_that_loses_nothing_just_after_an_answer_is_accepted(seeds: range) -> None:
+    for seed in seeds:
+        outcome, events = traced(seed, "windows")
+        assert outcome.violation is None
+        assert validate(events).accepted, seed

@@ -311,14 +311,15 @@ class Twin:
         for event in events:
             edge = list(fewest)
             while edge:
-                longer = [
-                    (after, fewest[ids] + 1)
-                    for ids in edge if fewest[ids] < most
+                longer = {
+                    after: fewest[ids] + 1
+                    for ids in sorted(edge, key=fewest.__getitem__, reverse=True)  # the smallest stays
+                    if fewest[ids] < most
                     for root in hidden
                     for after in self.after(ids, root)
-                ]  # fmt: skip
-                edge = [after for after, used in longer if used < fewest.get(after, most + 1)]
-                fewest |= {after: used for after, used in longer if used < fewest.get(after, most + 1)}
+                }
+                edge = [after for after, used in longer.items() if used < fewest.get(after, most + 1)]
+                fewest |= {after: longer[after] for after in edge}
             followed: dict[tuple[Any, ...], int] = {}
             for ids, used in fewest.items():
                 for after in self.steps(ids, event):

@@ -220,7 +220,9 @@ def test_a_pick_that_nobody_asks_for_is_a_refusal() -> None:
     replayer = Replayer(Counters())
     refused = replayer.step(replayer.initial(), "tells", (("n", N1), ("m", N2)), (3,))
     assert isinstance(refused, Refused)
-    assert refused.reason == "nothing is chosen where 3 was to be picked"
+    assert refused.reason == "tells offers no choice here and ends, and the trace picks 3"
+    assert refused.where == "tests/traces/counters.py:55"
+    assert refused.asked == "self.network.send(Told(self.count[n]), n, m)"
 
 
 def test_like_looks_into_records_and_nowhere_else() -> None:

@@ -162,13 +162,8 @@ ALTERED = {
     SAME: (
         ("client_resends_pending_add_op", "before (another)"),
         ("client_resends_pending_add_op", "before (order)"),
-        ("client_resends_pending_add_op", "ensemble (order)"),
-        ("client_sends_add_entry_requests", "ensemble (order)"),
         ("client_sends_recovery_read_requests", "bookies (order)"),
-        ("client_writes_back_entry", "ensemble (order)"),
         ("recovery_client_sends_pending_add_op", "before (order)"),
-        ("recovery_client_sends_pending_add_op", "ensemble (another)"),
-        ("recovery_client_sends_pending_add_op", "ensemble (order)"),
     ),
 }
 

@@ -95,7 +95,8 @@ def test_no_promise_is_broken(profile: str, seeds: range) -> None:
 def test_every_kind_of_fault_happens() -> None:
     done = {fault.kind for seed in range(1, 31) for fault in planned(drawn(seed))}
     assert done == {kind for kind in EVERYTHING if hasattr(Faults, kind)}
-    done |= {fault.kind for seed in range(1, 31) for fault in planned(drawn(seed, "no-journal"))}
+    for profile in ("no-journal", "windows"):
+        done |= {fault.kind for seed in range(1, 31) for fault in planned(drawn(seed, profile))}
     assert done == {kind for kind in FAULTS if hasattr(Faults, kind)}
 
 

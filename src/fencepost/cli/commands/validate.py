@@ -233,7 +233,8 @@ def _here(
     from fencepost.traces.validation.coverage import Coverage
 
     collect_rarely()
-    traces = Traces(read(args.traces, foreign=foreign), args.runs, args.subjects, conformance.subjects)
+    rows = read(args.traces, foreign=foreign)
+    traces = Traces(rows, args.runs, args.subjects, conformance.subjects, conformance.heeds)
     validator = Validator(conformance, most_tried=args.most_tried)
     explain, coverage = explaining(args.last, output.width()), Coverage()
     on_verdict = coverage.add if args.coverage else None

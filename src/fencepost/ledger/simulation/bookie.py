@@ -133,6 +133,8 @@ class BookieProcess:
         self.refuses = ""
         self.lost_data = False
         self.slow = 1
+        self.on_request: list[Callable[[Request], None]] = []
+        """Called with each request that arrives, by faults that wait for one."""
         self.killed_within = False
         """Whether a crash in the middle of disk use is a kill rather than a power failure."""
         self.process = self._new_process()
@@ -330,6 +332,8 @@ class BookieProcess:
         """A request arrived."""
         if not self.alive:
             return
+        for call in self.on_request:
+            call(request)
         if self.is_busy:
             self.held_back.append((connection, txn, request))
             return

@@ -24,8 +24,9 @@ CRASHES = ("bookie_crashes", "power_failures", "client_crashes", "lost_answers",
 DISKS = ("slow_disks", "failed_syncs", "bit_rot", "full_disks", "wiped_disks")
 CLIENTS = ("races", "impostors")
 BOOTS = ("clean_restarts", "lost_directories", "boot_crashes", "lost_marks")
+WINDOWS = ("power_after_adds", "kills_after_fences")
 EVERYTHING = (*NETWORK, *CRASHES, *DISKS, *CLIENTS)
-FAULTS = (*EVERYTHING, *BOOTS)
+FAULTS = (*EVERYTHING, *BOOTS, *WINDOWS)
 """The kinds of faults."""
 
 
@@ -73,6 +74,12 @@ PROFILES = {
             " and repair themselves",
             (*NETWORK, *CRASHES, "slow_disks", "races", *BOOTS),
             repairs=True,
+        ),
+        Profile(
+            "windows",
+            "power fails just after bookies were sent adds, and bookies are killed just after they were fenced",
+            (*WINDOWS, "races"),
+            sampled=False,
         ),
     )
 }

@@ -6,15 +6,22 @@ unless the case says otherwise: in total, fewer bookies than an ack quorum lose 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
+from fencepost.ledger.messages import AddEntry, Request
 from fencepost.ledger.simulation.bookie import BookieProcess
 from fencepost.ledger.simulation.boots import BootingBookie
-from fencepost.ledger.simulation.case import FAULTS, HORIZON, Case, near
+from fencepost.ledger.simulation.case import FAULTS, HORIZON, WINDOWS, Case, near
 from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.simulation.disk import CAPACITY
+
+SLOW = 100
+"""How many times as long a slow disk takes."""
+CHANCE, WINDOW = 0.15, 3_000
+"""How likely a request crashes its bookie, and within how many microseconds."""
 
 MOST = 8
 """More faults of one kind than any run has."""
@@ -38,6 +45,8 @@ def planned(case: Case) -> list[Fault]:
             stream = case.stream(f"fault {kind}")
             for one in range(1 + int(stream.random() * 4)):
                 number, time, seed = place * MOST + one, near(moments, stream.random), stream.getrandbits(64)
+                if kind in WINDOWS:
+                    time = 2_000
                 if number not in case.left_out:
                     found.append(Fault(number, kind, time, Random(seed)))
     return found
@@ -130,6 +139,31 @@ class Faults:
             bookie.crash_within(int(random.random() * 12), power)
         else:
             bookie.crash(power)
+
+    def power_after_adds(self, random: Random) -> None:
+        """Disks are slow from now on, and some bookies lose power shortly after an add has arrived."""
+        for bookie in self.bookies.values():
+            bookie.slow = SLOW
+        self._crash_after(lambda request: type(request) is AddEntry, random, power=True)
+
+    def kills_after_fences(self, random: Random) -> None:
+        """Some bookies are killed shortly after a read has asked them to fence a ledger."""
+        self._crash_after(lambda request: getattr(request, "fence", False), random, power=False)
+
+    def _crash_after(self, is_awaited: Callable[[Request], bool], random: Random, power: bool) -> None:
+        """From now on, requests of a kind have a chance to crash their bookie some milliseconds after they arrive."""
+        environment = self.environment
+
+        def crash(bookie: BookieProcess, starts: int) -> None:
+            if bookie.starts == starts and environment.schedule.now < HORIZON and self.may_hurt(bookie):
+                bookie.crash(power)
+
+        def arrived(bookie: BookieProcess, request: Request) -> None:
+            if is_awaited(request) and random.random() < CHANCE:
+                environment.schedule.after(int(random.random() * WINDOW), crash, bookie, bookie.starts)
+
+        for bookie in self.bookies.values():
+            bookie.on_request.append(partial(arrived, bookie))
 
     def client_crashes(self, random: Random) -> None:
         """A client dies."""

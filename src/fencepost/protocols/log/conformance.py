@@ -7,6 +7,9 @@ out together. So a trace of millions of entries becomes some hundred for each le
 Some steps have no event when they happen, and later events imply them: which unanswered updates were carried out, which
 entries had reached a ledger when it was fenced, which client has recovered a ledger that no leader in the trace has,
 and that an untraced client has attached ledgers.
+
+The protocol does not have the numbers of entries within a ledger, nor the requests to update the chain. What an event
+says about them must follow from the earlier events of its writer; if it does not, its step is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -24,8 +28,8 @@ from fencepost.log.chain import SUBJECT
 from fencepost.log.rules import Attaching, Status, Update
 from fencepost.protocols.log.log import Becomes
 from fencepost.protocols.log.running import RunningLog
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, rounded
-from fencepost.traces.validation.steps import Step
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, known, rounded
+from fencepost.traces.validation.steps import Has, Step
 from fencepost.traces.validation.traces import each_change_once
 
 MOST_RUNS = 200
@@ -71,6 +75,34 @@ class _Ledger(msgspec.Struct):
         return self.acknowledged if self.fenced or self.found_fenced else self.written
 
 
+class _Own(msgspec.Struct):
+    """The own ledger of a writer by its events: its number, how many entries were written and are acknowledged, and the
+    number of the append that is its first entry. ``next_append``: the number that its next append must have. Both
+    numbers are -1 where they are not known.
+    """
+
+    ledger: int = -1
+    base: int = -1
+    written: int = 0
+    acknowledged: int = 0
+    next_append: int = -1
+
+
+@dataclass(frozen=True)
+class _Links(Has):
+    """Matches the ledgers of a chain by how many there are, and the last of them; 0 if it is in no trace."""
+
+    value: tuple[int, int | None]
+
+    def matches(self, value: Any) -> bool:
+        """Whether a value is the links of such a chain."""
+        return (len(value), value[-1].ledger if value else None) == self.value
+
+    def __str__(self) -> str:
+        count, last = self.value
+        return f"there are {count:,}{'' if last is None else f', and the last is of ledger {last}'}"
+
+
 class _Update(msgspec.Struct):
     """An update of the chain that was sent. ``answer``: the event with its outcome. ``made``: the version that it has
     made, if any.
@@ -101,6 +133,7 @@ class LogConformance(Conformance):
     name: ClassVar[str] = "log"
     protocol: ClassVar[type[Protocol]] = RunningLog
     subjects: ClassVar[str] = f"{SUBJECT}.+"
+    heeds: ClassVar[tuple[str, ...]] = ("client_creates_ledger", "client_confirms")
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events := each_change_once(events))
@@ -131,11 +164,24 @@ class LogConformance(Conformance):
         """The versions that the metadata service has traced, and the client of a simulator, or session, that wrote
         each.
         """
+        self.wrong: dict[EventKey, str] = {}
+        """The events that contradict earlier ones of the same writer, and how."""
+        self.own: dict[Writer, _Own] = defaultdict(_Own)
         pending: dict[Writer, _Update] = {}
         self._found_sealed: set[Writer] = set()
+        self._looked_up: dict[Writer, Event] = {}
+        """The last look-up of a batch by each client."""
+        self._last_made: dict[tuple[str, int], int] = {}
+        """The last version that each incarnation of a metadata service has traced."""
+        self._confirmed: dict[tuple[str, int, str], int] = {}
+        """The last confirmed entry of each ledger that a process traces itself."""
         for event in events:
-            if event.subject is not None:
+            if event.subject == subject:
                 self._look(event, pending)
+            elif event.subject is not None and event.action in self.heeds:
+                confirmed = event.parameters["lac"] if event.action == "client_confirms" else -1
+                self._confirmed[event.node, event.incarnation, event.subject] = confirmed
+        self._compare_writers()
         self.first = min(self.reads, default=0)
         self._infer_updates()
         for last, ledgers in self.untraced.values():
@@ -157,10 +203,15 @@ class LogConformance(Conformance):
     def _look(self, event: Event, pending: dict[Writer, _Update]) -> None:
         action, parameters, writer = event.action, event.parameters, _writer(event)
         if action == "metadata_written":
-            self.written_by[parameters["version"]] = parameters.get("client") or parameters.get("session")
+            version, service = parameters["version"], (event.node, event.incarnation)
+            if 0 < version <= self._last_made.get(service, -1):
+                self.wrong[event.place] = f"the version before it is {self._last_made[service]}"
+            self._last_made[service] = version
+            self.written_by[version] = parameters.get("client") or parameters.get("session")
             return
         if action in ("metadata_deleted", "log_deleted"):
             self.deleted = True
+            self._last_made.clear()
             return
         if action not in _STEPS:
             return
@@ -172,6 +223,9 @@ class LogConformance(Conformance):
             self.batches[parameters["writer"]].append(parameters["number"])
         number: int = parameters.get("ledger", -1)
         ledger = self.ledgers[number] if number is not None and number >= 0 else None
+        wrong = self._contradiction(event, pending.get(writer))
+        if wrong:
+            self.wrong[event.place] = wrong
         match action:
             case "sends_update" | "sends_trim" | "sends_batch":
                 pending[writer] = self.updates[event.place] = _Update(event)
@@ -184,6 +238,7 @@ class LogConformance(Conformance):
                 elif action == "get_last_ledger":
                     (self._found_sealed.add if parameters["status"] is None else self._found_sealed.discard)(writer)
             case "look_up_batch":
+                self._looked_up[writer] = event
                 self.attempts.add((parameters["writer"], parameters["number"], *parameters["ledgers"]))
                 if writer in self._found_sealed:
                     self.sealed_before.add(event.place)
@@ -210,9 +265,53 @@ class LogConformance(Conformance):
             ledger.ends.update((parameters["last_entry"] + 1, parameters.get("acknowledged", 0)))
             if ledger.last_entry is None:
                 ledger.last_entry = parameters["last_entry"]
-        if action in _ANSWERS and writer in pending:
+        if action == "abdicate":
+            pending.pop(writer, None)  # it has given up the update
+        elif action in _ANSWERS and writer in pending:
             update = self.answers[event.place] = pending.pop(writer)
             update.answer = event
+
+    def _contradiction(self, event: Event, sent: _Update | None) -> str:
+        """How an event contradicts what its writer told before: of its ledger, and of the update of the chain that it
+        ``sent`` last and that was not answered. Empty if it does not.
+        """
+        action, parameters, own = event.action, event.parameters, self.own[_writer(event)]
+        number: Any = parameters.get("ledger")
+        if action in _ANSWERS:
+            return _not_answered(event, sent)
+        if sent is not None and action in _NEED_ANSWER:
+            return f"the update before it, event {sent.event.seq}, is not answered"
+        match action:
+            case "sends_batch":
+                looked_up = self._looked_up.get(_writer(event))
+                if looked_up is None or looked_up.parameters["ledgers"] != parameters["ledgers"]:
+                    return "it has not looked up these ledgers"
+                if parameters["last"] != parameters["ledgers"][-1]:
+                    return "the last of these ledgers is another one"
+            case "create_ledger":
+                own.ledger, own.base, own.written, own.acknowledged = number, -1, 0, 0
+            case "write_entry" | "acknowledge_entry" | "close_own_ledger" | "close_own_ledger_bad_version":
+                if number != own.ledger:
+                    return f"the ledger of this writer is {own.ledger}" if own.ledger >= 0 else "it has no ledger"
+                confirmed = self._confirmed.get((event.node, event.incarnation, str(number)))
+                if action == "acknowledge_entry" and confirmed is not None and parameters["entry"] > confirmed:
+                    return f"the ledger was confirmed up to entry {confirmed} by then"
+                return _writes_on(event, own) if action == "write_entry" else _counts(event, own)
+            case "abdicate" | "ledger_fenced":
+                own.ledger = -1
+            case "become_leader":
+                own.ledger = own.next_append = -1
+        return ""
+
+    def _compare_writers(self) -> None:
+        """Compare who has written each version by the metadata service and by the answers to updates. A session is not
+        compared: a client may get another one before it writes.
+        """
+        made = {event.parameters["version"]: event for event in self.events if "client" in event.parameters}
+        for update in self.updates.values():
+            version = update.answer.parameters.get("version") if update.answer is not None else None
+            if version in made and made[version].parameters["client"] != update.event.node:
+                self.wrong[made[version].place] = f"version {version} was written by {update.event.node}"
 
     def _infer_updates(self) -> None:
         """Infer which unanswered updates were carried out: some update made every version of the chain."""
@@ -296,7 +395,7 @@ class LogConformance(Conformance):
     def _evidence(self, update: _Update, version: int) -> int:
         """How strongly the trace suggests that an unanswered update has made a version."""
         parameters, by = update.event.parameters, self.written_by.get(version)
-        if by is not None and by not in (update.event.node, parameters.get("session")):
+        if by is not None and by not in _names(update):
             return -2
         number, trims = parameters.get("ledger"), parameters.get("trims", 0)
         if "ledgers" in parameters:
@@ -405,7 +504,7 @@ class LogConformance(Conformance):
         self.acknowledged.clear()
         spare = self.older
         for event in sorted([*self.events, *self.unseen], key=lambda event: event.action != "create_ledger"):
-            if event.subject is None or event.action not in _STEPS:
+            if event.subject != self.subject or event.action not in _STEPS:
                 continue
             for number in (event.parameters.get("ledger"), *event.parameters.get("ledgers", ())):
                 if number is not None and number not in self.numbers:
@@ -428,7 +527,9 @@ class LogConformance(Conformance):
 
     def steps(self, event: Event) -> Iterable[Step]:
         """See :class:`Conformance`."""
-        steps = _STEPS.get(event.action) if event.subject is not None else None
+        if event.place in self.wrong:
+            return (Step(event.action, wrong=self.wrong[event.place]),)
+        steps = _STEPS.get(event.action) if event.subject == self.subject else None
         return () if steps is None else steps(self, event)
 
     def _who(self, event: Event) -> tuple[tuple[str, ModelValue], ...]:
@@ -438,33 +539,46 @@ class LogConformance(Conformance):
         """The condition that a client has this status."""
         return (("client", self.c[_writer(event)], "status"), status)
 
+    def _about(self, event: Event) -> tuple[tuple[tuple[Any, ...], Any], ...]:
+        """The condition that the client is busy with the ledger that the event names, if it names one."""
+        number = event.parameters["ledger"]
+        return () if number is None else ((("client", self.c[_writer(event)], "ledger"), self.numbers[number]),)
+
+    def _chain_is(self, event: Event) -> tuple[tuple[tuple[Any, ...], Any], ...]:
+        """The condition that the chain is as the event has read it."""
+        seen = event.parameters
+        last = None if seen["last"] is None else self.numbers.get(seen["last"], 0)
+        return (
+            (("version",), seen["version"]),
+            (("chain", "trimmed"), seen["trimmed"]),
+            (("chain", "sealed"), seen["sealed"]),
+            (("chain", "links"), _Links((seen["length"] - seen["trimmed"], last))),
+        )
+
     # -- becoming and being leader -------------------------------------------------------------------------------------
 
     def _alone(self, event: Event) -> Iterator[Step]:
-        yield Step(event.action, self._who(event))
+        yield Step(event.action, self._who(event), before=self._about(event) if "ledger" in event.parameters else ())
 
     def _reads_chain(self, event: Event) -> Iterator[Step]:
-        parameters, c = event.parameters, self.c[_writer(event)]
-        after: list[tuple[tuple[Any, ...], Any]] = []
-        if parameters["status"] is None:
-            after.append((("client", c, "ended"), True))
+        after: tuple[tuple[tuple[Any, ...], Any], ...]
+        if event.parameters["status"] is None:
+            after = ((("client", self.c[_writer(event)], "ended"), True),)
         else:
-            status = Status(parameters["status"])
-            after.append(self._is(event, _LIKE.get(status, status)))
-            after.append((("client", c, "version"), parameters["version"]))
-            after.append((("client", c, "chain", "trimmed"), parameters["trimmed"]))
-            if parameters["last"] is not None:
-                after.append((("client", c, "ledger"), self.numbers.get(parameters["last"], 0)))
-        yield Step(event.action, self._who(event), reads=(CHAIN, parameters["version"]), after=tuple(after))
+            status = known(Status, event, "status")
+            after = (self._is(event, _LIKE.get(status, status)),)
+        reads = (CHAIN, event.parameters["version"])
+        yield Step(event.action, self._who(event), reads=reads, before=self._chain_is(event), after=after)
 
     def _looks_up(self, event: Event) -> Iterator[Step]:
         parameters, c = event.parameters, self.c[_writer(event)]
-        update, seals = Update(parameters["update"]), parameters["ledger"] is None
+        update, seals = known(Update, event, "update"), parameters["ledger"] is None
         if update is Update.SEALED or (update is Update.DONE and seals):
             after = ((("client", c, "ended"), True),)
         else:
             after = (self._is(event, _AFTER_LOOKING_UP[update, seals]),)
-        yield Step(event.action, self._who(event), reads=(CHAIN, parameters["version"]), after=after)
+        before = (*self._about(event), *self._chain_is(event))
+        yield Step(event.action, self._who(event), reads=(CHAIN, parameters["version"]), before=before, after=after)
 
     def _fences(self, event: Event) -> Iterator[Step]:
         """A leader starts to fence a ledger. Entries that count as written came before that, and so did the close by
@@ -475,7 +589,7 @@ class LogConformance(Conformance):
             yield Step(None, receives=("closed", number, event.place))
         else:
             yield from self._after_entries(event, number)
-        yield Step(event.action, self._who(event))
+        yield Step(event.action, self._who(event), before=self._about(event))
 
     def _after_entries(self, event: Event, number: int) -> Iterator[Step]:
         ledger = self.ledgers[number]
@@ -486,7 +600,13 @@ class LogConformance(Conformance):
         number, last = event.parameters["ledger"], event.parameters["last_entry"]
         if last is None:
             raise NotCovered(f"ledger {number} of the log was deleted by somebody")
-        yield Step(event.action, self._who(event), (self._runs_to(number, last),))
+        wrong, ledger = "", self.ledgers[number]
+        if ledger.owner is not None and not -1 <= last < ledger.written:
+            wrong = f"{ledger.written:,} entries of the ledger were written"
+        elif ledger.owner is None and last != ledger.last_entry:
+            wrong = f"the ledger was closed at entry {ledger.last_entry}"
+        picks = (self._runs_to(number, last),)
+        yield Step(event.action, self._who(event), picks, before=self._about(event), wrong=wrong)
 
     def _runs_to(self, number: int, last: int) -> int:
         """The last entry of a ledger, as a number of runs."""
@@ -538,6 +658,17 @@ class LogConformance(Conformance):
             else:
                 action = "append_ledger_unanswered" if event.parameters["ledger"] is not None else "seal_unanswered"
             yield self._unanswered(event, action, update)
+        elif event.action == "sends_batch":
+            c = self.c[_writer(event)]
+            yield Step(None, before=((("attachment", c, "version"), event.parameters["version"]),))
+        else:
+            of_version = (("client", self.c[_writer(event)], "version"), event.parameters["version"])
+            seals = event.parameters["ledger"] is None
+            status = Status.PENDING_CREATE_LEDGER if seals else Status.PENDING_APPEND_LEDGER
+            yield Step(None, before=(of_version, self._is(event, status), *self._about(event)))
+
+    def _sends_trim(self, event: Event) -> Iterator[Step]:
+        yield Step(None, reads=(CHAIN, event.parameters["version"]), before=self._chain_is(event))
 
     def _unanswered(self, event: Event, action: str, update: _Update) -> Step:
         becomes = Becomes.LOST if update.made is None else Becomes.LATE
@@ -545,21 +676,20 @@ class LogConformance(Conformance):
         return Step(action, self._who(event), (becomes,), sends=sends)
 
     def _is_unanswered(self, event: Event) -> Iterator[Step]:
-        update = self.answers.get(event.place)
-        if update is None:
-            raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
-        step = self._unanswered(event, event.action, update)
+        step = self._unanswered(event, event.action, self.answers[event.place])
         if "status" in event.parameters:
-            step.after = (self._is(event, Status(event.parameters["status"])),)
+            step.after = (self._is(event, known(Status, event, "status")),)
+            step.before = self._about(event)
         yield step
 
     def _is_done(self, event: Event) -> Iterator[Step]:
         version = event.parameters["version"]
-        after = () if event.action == "seal" else (self._is(event, Status.HAS_OPEN_LEDGER),)
-        yield _change(event.action, version, self._who(event), after=after)
+        after = () if event.action == "seal" else (self._is(event, known(Status, event, "status")),)
+        yield _change(event.action, version, self._who(event), after=after, before=self._about(event))
 
     def _is_refused(self, event: Event) -> Iterator[Step]:
-        yield Step(event.action, self._who(event), after=(self._is(event, Status.LOOK_UP_CHAIN),))
+        after = (self._is(event, known(Status, event, "status")),)
+        yield Step(event.action, self._who(event), before=self._about(event), after=after)
 
     def _is_late(self, event: Event) -> Iterator[Step]:
         by, version = event.parameters["by"], event.parameters["version"]
@@ -570,9 +700,7 @@ class LogConformance(Conformance):
             yield _change("late_update", version, self._who(sent), receives=("late", by))
 
     def _trims(self, event: Event) -> Iterator[Step]:
-        update, version = self.answers.get(event.place), event.parameters["version"]
-        if update is not None and version is not None:
-            yield self._trim(update.event, version)
+        yield self._trim(self.answers[event.place].event, event.parameters["version"])
 
     def _trim(self, sent: Event, version: int) -> Step:
         return _change("trim", version, picks=(sent.parameters["trims"],))
@@ -595,7 +723,7 @@ class LogConformance(Conformance):
     def _looks_up_batch(self, event: Event) -> Iterator[Step]:
         """A client looks up whether its batch may be attached."""
         parameters, c = event.parameters, self.c[_writer(event)]
-        found = Attaching(parameters["found"])
+        found = known(Attaching, event, "found")
         if event.place in self.sealed_before:
             is_over = found in (Attaching.SEALED, Attaching.THERE)
             yield Step(None, after=((("client", c, "ended"), is_over),))
@@ -610,13 +738,12 @@ class LogConformance(Conformance):
             if found is Attaching.ATTACH
             else (("attachment", c, "attempt"), 0)
         )
-        yield Step(event.action, self._who(event), picks, after=(after,))
+        before = ((("client", c, "version"), parameters["version"]),)
+        yield Step(event.action, self._who(event), picks, before=before, after=(after,))
 
     def _attaches(self, event: Event) -> Iterator[Step]:
-        update, version = self.answers.get(event.place), event.parameters["version"]
-        if update is None:
-            raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
-        yield _change(event.action, version, self._who(event), (self.numbers[update.event.parameters["last"]],))
+        last = self.answers[event.place].event.parameters["last"]
+        yield _change(event.action, event.parameters["version"], self._who(event), (self.numbers[last],))
 
     def _withdraws(self, event: Event) -> Iterator[Step]:
         parameters = event.parameters
@@ -625,7 +752,8 @@ class LogConformance(Conformance):
     def _deletes_superseded(self, event: Event) -> Iterator[Step]:
         if not self._has_untraced:
             picks = (*self._batch(event), *self._some(event.parameters["ledgers"]))
-            yield Step(event.action, (), picks, reads=(CHAIN, event.parameters["version"]))
+            reads = (CHAIN, event.parameters["version"])
+            yield Step(event.action, (), picks, reads=reads, before=self._chain_is(event))
 
     def _untraced_batch(self, event: Event) -> Iterator[Step]:
         """Ledgers were attached by an untraced client, which has had the last one closed before."""
@@ -647,8 +775,7 @@ class LogConformance(Conformance):
         end = min(first + parameters["count"], ledger.base + ledger.kept)
         begun = cuts[bisect_left(cuts, first) : bisect_left(cuts, end)]
         if not begun:
-            if parameters["entry"] < ledger.kept:
-                yield Step(None, after=(self._is(event, Status.HAS_OPEN_LEDGER),))
+            yield Step(None, after=(self._is(event, Status.HAS_OPEN_LEDGER),))
             return
         last = cuts[bisect_left(cuts, ledger.base + ledger.kept) - 1]
         here = (("client", self.c[writer], "ledger"), self.numbers[number])
@@ -683,11 +810,69 @@ class LogConformance(Conformance):
 
 
 def _change(
-    action: str, version: int, parameters: Any = (), picks: Any = (), after: Any = (), receives: Any = None
+    action: str,
+    version: int,
+    parameters: Any = (),
+    picks: Any = (),
+    after: Any = (),
+    before: Any = (),
+    receives: Any = None,
 ) -> Step:
     """A step that makes a version of the list of ledgers."""
     after = (*after, (("version",), version))
-    return Step(action, parameters, picks, receives=receives, writes=(CHAIN, version), after=after)
+    return Step(action, parameters, picks, receives=receives, writes=(CHAIN, version), after=after, before=before)
+
+
+def _names(update: _Update) -> tuple[Any, ...]:
+    """The names by which a metadata service may know the client that sent an update."""
+    return update.event.node, update.event.parameters.get("session")
+
+
+def _not_answered(event: Event, sent: _Update | None) -> str:
+    """Why an event is no answer to the update that its client sent last; empty if it is one."""
+    kind = "trim" if event.action.startswith("trim") else "batch" if "batch" in event.action else "update"
+    if sent is None or sent.event.action != f"sends_{kind}":
+        return "it answers no update that its client has sent"
+    asked = sent.event.parameters
+    if kind == "update" and asked["ledger"] != event.parameters["ledger"]:
+        return f"the update that it answers, event {sent.event.seq}, is of ledger {asked['ledger']}"
+    return ""
+
+
+def _writes_on(event: Event, own: _Own) -> str:
+    """Why a writer cannot write these entries next; empty if it can."""
+    entry, append, count = (event.parameters[name] for name in ("entry", "append", "count"))
+    if entry != own.written:
+        return f"the next entry of the ledger is {own.written}"
+    if own.base < 0:
+        if append != own.next_append >= 0:
+            return f"the next append is {own.next_append}"
+        own.base = append
+    elif append != own.base + entry:
+        return f"entry {entry} of the ledger is append {own.base + entry}"
+    own.written, own.next_append = entry + count, append + count
+    return ""
+
+
+def _counts(event: Event, own: _Own) -> str:
+    """Why entries of a writer's ledger cannot be acknowledged, or the ledger cannot end, as an event tells; empty if
+    they can.
+    """
+    if event.action == "acknowledge_entry":
+        last, acknowledged = event.parameters["entry"], event.parameters["entry"] + 1
+        if acknowledged <= own.acknowledged:
+            return f"{own.acknowledged:,} entries of the ledger are acknowledged already"
+    else:
+        last, acknowledged = event.parameters["last_entry"], event.parameters["acknowledged"]
+        if acknowledged < own.acknowledged:
+            return f"{own.acknowledged:,} entries of the ledger are acknowledged already"
+    if not -1 <= last < own.written or acknowledged > own.written:
+        return f"{own.written:,} entries of the ledger were written"
+    own.acknowledged = acknowledged
+    if event.action != "acknowledge_entry":
+        own.ledger = -1
+        own.next_append = own.base + acknowledged if own.base >= 0 else own.next_append
+    return ""
 
 
 def _writer(event: Event) -> Writer:
@@ -722,6 +907,9 @@ _ANSWERS = (
     "attach_batch_unanswered",
 )
 
+_NEED_ANSWER = ("sends_update", "sends_batch", "get_last_ledger", "look_up_chain", "look_up_batch")
+"""The actions before which a client that has sent an update has its answer, or steps down."""
+
 _BY_SOMEBODY = (
     "sends_trim",
     "trim",
@@ -745,7 +933,8 @@ _STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = by_act
         "append_ledger seal": LogConformance._is_done,
         "append_ledger_bad_version seal_bad_version": LogConformance._is_refused,
         "append_ledger_unanswered seal_unanswered attach_batch_unanswered": LogConformance._is_unanswered,
-        "sends_trim trim_bad_version trim_unanswered withdraw_batch": lambda self, event: (),
+        "sends_trim": LogConformance._sends_trim,
+        "trim_bad_version trim_unanswered withdraw_batch": lambda self, event: (),
         "trim": LogConformance._trims,
         "look_up_batch": LogConformance._looks_up_batch,
         "attach_batch": LogConformance._attaches,

@@ -130,7 +130,8 @@ class RunningLog(Log):
     def close_last_ledger(self, c: ModelValue) -> None:
         """The leader closes the ledger that it has fenced, or finds that it was closed at that entry."""
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
-        self._ends(client.ledger, is_fenced=client.has_fenced)
+        require(client.has_fenced)
+        self._ends(client.ledger)
         self._closed_last(c)
 
     @action(c=Log.clients)
@@ -154,16 +155,15 @@ class RunningLog(Log):
     def ledger_is_closed(self, ledger: int) -> None:
         """A ledger in recovery is closed, by a leader that does not record it, or by somebody else."""
         require(self.ledgers[ledger].status in (LedgerStatus.IN_RECOVERY, LedgerStatus.CLOSED))
-        self._ends(ledger, is_fenced=True)
+        self._ends(ledger)
 
-    def _ends(self, number: int, is_fenced: bool) -> None:
-        """Close a ledger at an entry. It must be fenced, or closed at this entry already."""
+    def _ends(self, number: int) -> None:
+        """Close a ledger at an entry, unless it is closed at this entry already."""
         ledger = self.ledgers[number]
         last_entry = one_of(range(-1, len(ledger.entries)))
         if ledger.status is LedgerStatus.CLOSED:
             require(ledger.last_entry == last_entry)
             return
-        require(is_fenced)
         require(last_entry >= ledger.confirmed - 1)
         ledger.last_entry = last_entry
         ledger.status = LedgerStatus.CLOSED
@@ -231,7 +231,7 @@ class RunningLog(Log):
         the others are written again.
         """
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
-        self._ends(client.ledger, is_fenced=True)
+        self._ends(client.ledger)
         self._reconcile(c)
         client.status = Status.PENDING_CREATE_LEDGER
 

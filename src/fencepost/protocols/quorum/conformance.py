@@ -16,7 +16,7 @@ from fencepost.protocols.quorum.running import RunningQuorum, Stored
 from fencepost.quorum.rules import Error
 from fencepost.quorum.traces import SUBJECT
 from fencepost.quorum.transitions import State
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, known, rounded
 from fencepost.traces.validation.steps import Step
 
 
@@ -122,13 +122,17 @@ class QuorumConformance(Conformance):
                 value = self._replica(value)
             elif field == "fetched":
                 value = frozenset([self.r[replica] for replica in value])
-            yield name or field, Error[value] if field == "error" else value
+            yield name or field, known(Error.__members__.__getitem__, event, field) if field == "error" else value
 
     def _who(self, event: Event) -> tuple[str, ModelValue]:
         return "s", self.r[self.by[event.node, event.incarnation]]
 
     def _replica(self, name: str | None) -> ModelValue | None:
-        return None if name is None else self.r[name]
+        if name is None:
+            return None
+        if name not in self.r:
+            raise NotCovered(f"the replica {name} is named, and has written no trace")
+        return self.r[name]
 
     def _is(self, event: Event, **parts: Any) -> tuple[tuple[tuple[Any, ...], Any], ...]:
         """Parts of the state of the replica."""
@@ -143,12 +147,12 @@ class QuorumConformance(Conformance):
 
     def _restarts(self, event: Event) -> Iterator[Step]:
         fields = event.parameters
-        after = self._is(event, state=State(fields["state"])) + self._voters(event)
+        after = self._is(event, state=known(State, event, "state")) + self._voters(event)
         if event.place in self.first:
             voters = frozenset([self.r[voter] for voter in fields["voters"]])
             yield Step("start", (self._who(event), ("host", fields["host"])), (voters,), after=after)
             return
-        picks = (self._stored(event), fields["snapshot"][0], *fields["end"])
+        picks = (self._stored(event), *fields["snapshot"], *fields["end"])
         yield Step(event.action, (self._who(event),), picks, after=after)
 
     def _stores(self, event: Event) -> Iterator[Step]:
@@ -158,11 +162,8 @@ class QuorumConformance(Conformance):
         return Stored(**dict(self._values(event, "epoch voted leader")))
 
     def _installed(self, event: Event) -> Iterator[Step]:
-        is_whole = event.action == "snapshot_installed"
-        after = self._voters(event)
-        if is_whole:
-            after += self._is(event, snapshot=event.parameters["snapshot"][0])
-        yield Step("snapshot_installed", (self._who(event), ("is_whole", is_whole)), after=after)
+        about = (self._who(event), ("is_whole", event.action == "snapshot_installed"))
+        yield Step("snapshot_installed", about, tuple(event.parameters["snapshot"]), after=self._voters(event))
 
 
 def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
@@ -180,14 +181,15 @@ _STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]] | tupl
         "restart_with_state": QuorumConformance._restarts,
         "store_election": QuorumConformance._stores,
         "speak": ("epoch votes", "leader"),
-        "sync send_fetch_request append_fetched truncate": ("", "end"),
+        "sync append_fetched truncate": ("", "end"),
+        "send_fetch_request": ("", "end", "epoch"),
         "take_snapshot install_snapshot": ("", "snapshot"),
         "learn_epoch": ("epoch",),
         "follow": ("leader epoch asked",),
         "hear_leader hear_end_of_epoch look_for_leader ask_for_pre_votes return_to_leader": ("",),
-        "lose_leader": ("", "", "voted"),
+        "lose_leader": ("", "", "epoch voted"),
         "handle_vote_request": ("candidate asked epoch pre_vote granted", "end"),
-        "get_pre_vote get_vote": ("peer",),
+        "get_pre_vote get_vote": ("peer", "", "epoch"),
         "accept_add_voter_request accept_remove_voter_request accept_update_voter_request": ("peer",),
         "send_request_vote check_quorum_resign": ("", "", "epoch"),
         "become_leader": ("renews", "", "epoch"),

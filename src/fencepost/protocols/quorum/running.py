@@ -414,6 +414,7 @@ class RunningQuorum(Protocol):
         snapshot = one_of(range(oldest, max(me.high_watermark, latest) + 1) if makes else (me.snapshot,))
         require(snapshot <= max(min(me.high_watermark, log.end), latest))
         of_snapshot = (installing if snapshot == installing.end else log).before(snapshot)
+        require(not self.is_traced or of_snapshot.last_epoch == one_of(range(self.epochs)))
         least, most = min(left.durable for left in me.left), max(left.log.end for left in me.left)
         end = one_of(range(min(least, snapshot), max(most, snapshot) + 1))
         epoch = one_of(range(self.epochs))
@@ -594,6 +595,7 @@ class RunningQuorum(Protocol):
         require(epoch == me.epoch)
         if self.is_traced:
             end = one_of(range(1 << 62)), one_of(range(self.epochs))
+            require(pre_vote or (candidate, *end) in self.stood[epoch])
         elif pre_vote:
             end = self._log(candidate).place
         else:
@@ -817,6 +819,8 @@ class RunningQuorum(Protocol):
         installing = me.installing
         require(installing is not None)
         assert installing is not None
+        if self.is_traced:
+            require(installing.place == (one_of(range(1 << 62)), one_of(range(self.epochs))))
         if is_whole:
             self._write(s, installing, is_cut=True)
             me.stored_end = me.snapshot = installing.end

@@ -11,18 +11,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from fencepost.language.protocol import Protocol
-from fencepost.language.values import ModelValue, Value
+from fencepost.language.values import ModelValue, Value, show
 from fencepost.ledger.messages import NO_ENTRY_YET
 from fencepost.ledger.rules.boot import Mark
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.protocols.store.running import Force, MetadataWrite, RunningStore
 from fencepost.protocols.store.store import Answer, Update
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, known, rounded
 from fencepost.traces.validation.steps import Has, Like, Step, like
 from fencepost.traces.validation.traces import each_change_once
 
@@ -34,6 +35,9 @@ Reading: TypeAlias = tuple[str, int, str]
 
 EventKey: TypeAlias = tuple[str, int, int]
 """An event: node, incarnation, number."""
+
+MOST_CLIENTS = 1_000
+"""The most clients that a protocol can have."""
 
 WRITES = (
     "client_adopts_ledger",
@@ -57,6 +61,18 @@ class _Bookies(dict[str, Any]):
         raise NotCovered(f"{name} is named, and is no bookie of the ledger")
 
 
+@dataclass(frozen=True)
+class _AddsTo(Has):
+    """Matches metadata by the ensemble that entries are added to."""
+
+    def matches(self, value: Any) -> bool:
+        """Whether the last fragment of these metadata has this ensemble."""
+        return value is not None and value.fragments[-1].ensemble == self.value
+
+    def __str__(self) -> str:
+        return f"entries are added to {show(self.value)}"
+
+
 class StoreConformance(Conformance):
     """One ledger in one run."""
 
@@ -66,6 +82,9 @@ class StoreConformance(Conformance):
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events := each_change_once(events))
+        for event in events:
+            if event.subject is not None:
+                check_form(event)
         self.kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
         self.bookies: dict[str, int] = {}
         self.clients: dict[Client, int] = {}
@@ -134,8 +153,8 @@ class StoreConformance(Conformance):
         """The owners of a connection to a bookie. Ports are reused, so over time several owners have a connection of
         one name.
         """
-        for (node, incarnation, bookie), known in self.connections.items():
-            for _, _, name in known:
+        for (node, incarnation, bookie), held in self.connections.items():
+            for _, _, name in held:
                 self.owners_of_connection[bookie, name][node, incarnation] = None
         self.lac_learnt = self._lac_learnt()
 
@@ -178,6 +197,8 @@ class StoreConformance(Conformance):
                 for bookie in ensemble:
                     self.bookies.setdefault(bookie, len(self.bookies))
             self.quorums = (metadata["ensemble_size"], metadata["write_quorum"], metadata["ack_quorum"])
+        if event.subject is not None and event.action.startswith(_BY_BOOKIE):
+            self.bookies.setdefault(event.parameters["bookie"], len(self.bookies))
         if event.subject is not None and self.kinds.get(event.node) == "bookie":
             self.bookies.setdefault(event.node, len(self.bookies))
             if "connection" in event.parameters:
@@ -209,7 +230,7 @@ class StoreConformance(Conformance):
         if event.action == "client_sends_add_entry_requests":
             if parameters.get("deferred_sync"):
                 self.deferring.add(self.client_of[event.place])
-            self.last_entry = max(self.last_entry, *(last for _, last in parameters["entries"]))
+            self.last_entry = max([self.last_entry, *(last for _, last in parameters["entries"])])
         elif event.action == "client_forces_ledger":
             self.forces = max(self.forces, parameters["force"])
         elif event.action == "client_sends_recovery_read_requests":
@@ -294,10 +315,15 @@ class StoreConformance(Conformance):
         ensemble_size, write_quorum, ack_quorum = self.quorums
         if not ensemble_size and not self.is_untouched():
             raise NotCovered("no metadata of the ledger are in the trace")
+        if len(self.clients) >= MOST_CLIENTS:
+            raise NotCovered(
+                f"{len(self.clients):,} attempts of clients are about the ledger: fewer than {MOST_CLIENTS:,} can be"
+                " followed"
+            )
         entries = rounded(max(self.last_entry, self.last_read, 63) + 1, 8)
         return {
             "bookies": rounded(max(len(self.bookies), ensemble_size), 8),
-            "clients": rounded(len(self.clients) + 1, 8),
+            "clients": min(rounded(len(self.clients) + 1, 8), MOST_CLIENTS),
             "followers": rounded(len(self.followers), 8) if self.followers else 0,
             "ensemble_size": ensemble_size or 1,
             "write_quorum": write_quorum or 1,
@@ -694,7 +720,7 @@ class StoreConformance(Conformance):
         """A bookie comes back, and finds its remaining entries. The ledger is marked when it answers a request, if it
         ever does.
         """
-        b, mark = self.b[event.node], Mark(event.parameters["mark"])
+        b, mark = self.b[event.node], known(Mark, event, "mark")
         fenced = mark is not Mark.NOTHING or event.parameters["fenced"]
         limbo = mark is Mark.LIMBO or event.parameters["limbo"]
         about = (("b", b), ("mark", mark), ("fenced", fenced), ("limbo", limbo))
@@ -739,7 +765,10 @@ class StoreConformance(Conformance):
         if version == 0 and 0 not in self.writes:
             yield from self._created_unseen(writes)
             return
-        other = self._writer_of(event)
+        other, named = self._writer_of(event), event.parameters.get("client")
+        if named not in (None, other.node):
+            yield Step(event.action, wrong=f"{named} has not sent these metadata, and {other.node} has")
+            return
         metadata = other.parameters["metadata"]
         c, sent = self._client(other), ("write", other.place)
         after = ((("meta", "version"), version + 1),)
@@ -926,7 +955,13 @@ class StoreConformance(Conformance):
                 after = ()
             tells = (("send", like(entry__id=entry_id + 1, lac=event.parameters["lac"] + 1)),)
             to = self._write_set(entry_id, event.parameters["ensemble"])
-            yield Step(event.action, (("c", c),), sends=sends, after=after, to=to, tells=tells)
+            yield Step(
+                event.action, (("c", c),), sends=sends, before=self._adds_to(event), after=after, to=to, tells=tells
+            )
+
+    def _adds_to(self, event: Event) -> tuple[tuple[tuple[Any, ...], Value | Has], ...]:
+        """The condition that a client adds entries to the ensemble that it tells."""
+        return ((("client", self._client(event), "seen"), _AddsTo(self._ensemble(event.parameters["ensemble"]))),)
 
     def _write_set(self, entry_id: int, ensemble: Sequence[str]) -> frozenset[Value]:
         return frozenset(self.b[bookie] for bookie in _write_set(entry_id, ensemble, self.quorums[1]))
@@ -938,7 +973,8 @@ class StoreConformance(Conformance):
             sends = sent.get(entry_id, ())
             before = self._write_set(entry_id, event.parameters["before"])
             to = self._write_set(entry_id, event.parameters["ensemble"]) - before
-            yield Step(event.action, (("c", c),), (like(entry__id=entry_id + 1),), sends=sends, to=to)
+            wanted = (like(entry__id=entry_id + 1),)
+            yield Step(event.action, (("c", c),), wanted, sends=sends, before=self._adds_to(event), to=to)
         yield from self._goes_on(event)
 
     def _client_sends_again(self, event: Event) -> Iterator[Step]:
@@ -1043,6 +1079,16 @@ class StoreConformance(Conformance):
         yield Step(event.action, (("c", c),), self._replacements(event), sends=sends, after=after)
 
 
+_BY_BOOKIE = (
+    "client_receives_add_",
+    "client_receives_recovery_",
+    "client_receives_fencing_",
+    "recovery_client_receives_",
+)
+"""How the names of events begin in which a client tells what a bookie has answered. A bookie that is in no ensemble
+counts as one of the store: then the protocol refuses the answer.
+"""
+
 ANY_MESSAGE: tuple[Like, ...] = (Like(()),)
 
 _SENT: Mapping[str, str] = {
@@ -1115,6 +1161,24 @@ _CERTAIN = ("OK", "NO_ENTRY", "NO_LEDGER")
 """Codes that say whether the entry exists."""
 
 _NOTHING: Mapping[str, Any] = {"entries": (), "fenced": False, "limbo": False}
+
+
+def check_form(event: Event) -> None:
+    """Raises :class:`NotCovered` if the entries or the metadata that an event tells have another form."""
+    metadata = event.parameters.get("metadata") or _NO_METADATA
+    what, form = "", ""
+    if not all(len(run) == 2 and run[0] <= run[1] for run in event.parameters.get("entries") or ()):
+        what, form = "entries", "pairs of a first and a last entry"
+    elif metadata is not _NO_METADATA and not _are_fragments(metadata["fragments"]):
+        what, form = "fragments", "pairs of a first entry and an ensemble"
+    elif metadata["state"] is not None and metadata["state"] not in LedgerStatus.__members__:
+        what, form = "metadata", f"in one of the states {', '.join(LedgerStatus.__members__)}"
+    if what:
+        raise NotCovered(f"{event.node} {event.seq} {event.action} has {what} that are not {form}")
+
+
+def _are_fragments(fragments: Sequence[Any]) -> bool:
+    return bool(fragments) and all(len(fragment) == 2 for fragment in fragments)
 
 
 def _ids(runs: Iterable[Sequence[int]]) -> Iterator[int]:

@@ -232,6 +232,7 @@ class RecordedStore(Protocol):
         """A client sends an entry to a bookie: the owner, or a client that writes back what it has read. The entry may
         get lost.
         """
+        require(entry_id in self.entry_ids)
         entry, copy = self.entry[entry_id], Copy(lac, length)
         self._metadata()
         require(lac < entry_id)
@@ -305,6 +306,7 @@ class RecordedStore(Protocol):
     )
     def bookie_confirms_add(self, b: ModelValue, entry_id: int, recovery: bool, heard: bool) -> None:
         """A bookie has an entry, and confirms it. The confirmation may get lost."""
+        require(entry_id in self.entry_ids)
         bookie, entry = self.bookie[b], self.entry[entry_id]
         if not recovery:
             require(not (bookie.lacks[entry_id] and self._binds(b, bookie.lacks[entry_id])))
@@ -363,6 +365,7 @@ class RecordedStore(Protocol):
     def bookie_shows_entry(self, b: ModelValue, entry_id: int, found: int | None, lac: int, length: int | None) -> None:
         """A bookie sends a requested entry, as a client has sent it."""
         require(found == entry_id)
+        require(entry_id in self.entry_ids)
         entry = self.entry[entry_id]
         require(Copy(lac, length) in entry.copies or not self.whole)
         entry.read = True

@@ -24,9 +24,9 @@ from fencepost.ledger.rules.codes import NEGATIVES, Code
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.ledger.rules.recovery import says_fenced
-from fencepost.protocols.store.conformance import StoreConformance
+from fencepost.protocols.store.conformance import StoreConformance, check_form
 from fencepost.protocols.store.recorded import RecordedStore
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, rounded
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, known, rounded
 from fencepost.traces.validation.steps import Step
 
 RECORDER = "record"
@@ -77,7 +77,8 @@ class RecordedConformance(Conformance):
         self.recorded = [each["bookie"] for each in recorders[life[0]]["bookies"]]
         self.versions = [event for event in self.events if event.action == "metadata_seen"]
         self._check()
-        self.bookies = {bookie: place for place, bookie in enumerate(self.recorded)}
+        named = [event.parameters["bookie"] for event in self.events if "bookie" in event.parameters]
+        self.bookies = {bookie: place for place, bookie in enumerate(dict.fromkeys([*self.recorded, *named]))}
         self.whole = bool(self.versions[0].parameters.get("new", self.versions[0].parameters["version"] == 0))
         self.durable = not any(event.parameters.get("deferred_sync") for event in self.events)
         self.request_of: dict[int, Event] = {}
@@ -92,6 +93,7 @@ class RecordedConformance(Conformance):
         if not self.versions:
             raise NotCovered("no metadata of the ledger are in the recording")
         for event in self.events:
+            check_form(event)
             if event.action == "metadata_unreadable":
                 raise NotCovered(f"metadata of the ledger could not be read: {event.parameters['reason']}")
             if event.subject is not None and event.parameters.get("code") == "UNAUTHORIZED":
@@ -124,8 +126,12 @@ class RecordedConformance(Conformance):
                 if not queue:
                     self.unasked.add(event.seq)
                     continue
-                request = self.request_of[event.seq] = queue.popleft()
-                if event.parameters["code"] == "OK" or Code[event.parameters["code"]] in NEGATIVES:
+                request = queue.popleft()
+                if event.parameters["kind"] == "add" and request.parameters["entry"] != event.parameters["entry"]:
+                    self.unasked.add(event.seq)
+                    continue
+                self.request_of[event.seq] = request
+                if event.parameters["code"] == "OK" or _code(event) in NEGATIVES:
                     self.decided[request.seq].append(event)
 
     def _lives(self) -> set[int]:
@@ -255,6 +261,7 @@ class RecordedConformance(Conformance):
     def _sent(self, event: Event, arrives: bool) -> Iterator[Step]:
         parameters, who, goes = event.parameters, self._who(event), (("arrives", arrives),)
         kind, entry = parameters["kind"], parameters.get("entry")
+        _needs(event, _OF_REQUEST.get(kind, ()))
         if kind == "add":
             fields = tuple((name, parameters[name]) for name in ("lac", "length", "recovery"))
             yield Step("client_sends_add", (*who, ("entry_id", entry), *fields, *goes))
@@ -272,7 +279,7 @@ class RecordedConformance(Conformance):
         """The answer of a bookie, decided as early as its request."""
         parameters, who = event.parameters, self._who(event)
         kind, entry, fence = parameters["kind"], parameters.get("entry"), bool(parameters.get("fence"))
-        is_negative = Code[parameters["code"]] in NEGATIVES
+        is_negative = _code(event) in NEGATIVES
         if kind == "add" and not is_negative and not parameters["recovery"]:
             yield Step("bookie_takes_add", who)
         elif kind == "list_entries":
@@ -300,7 +307,7 @@ class RecordedConformance(Conformance):
             )
             return
         parameters, who = event.parameters, self._who(event)
-        kind, code, entry = parameters["kind"], Code[parameters["code"]], parameters.get("entry")
+        kind, code, entry = parameters["kind"], _code(event), parameters.get("entry")
         for name in ("lac", "max_lac", "last_entry_lac"):
             if parameters.get(name) is not None and not (
                 kind == "read" and name == "lac" and parameters["found"] is None
@@ -328,7 +335,7 @@ class RecordedConformance(Conformance):
 
     def _read_answered(self, event: Event, heard: bool) -> Iterator[Step]:
         parameters, who = event.parameters, self._who(event)
-        entry, code, fence = parameters["entry"], Code[parameters["code"]], bool(parameters.get("fence"))
+        entry, code, fence = parameters["entry"], _code(event), bool(parameters.get("fence"))
         if fence and says_fenced(code):
             yield Step("bookie_is_fenced", (*who, ("heard", heard and entry == LAST)))
         if code is Code.OK and heard:
@@ -376,6 +383,26 @@ class RecordedConformance(Conformance):
     def _placed(self, event: Event) -> Iterator[Step]:
         place = self.place[event.seq]
         yield Step(None, receives=("there", place), sends=(("seen", place),))
+
+
+_OF_REQUEST: Mapping[str, tuple[str, ...]] = {
+    "add": ("entry", "lac", "length", "recovery"),
+    "write_lac": ("lac",),
+    "read": ("entry", "fence"),
+    "batch_read": ("entry", "fence"),
+}
+"""The fields of a request, by its kind, that its step needs."""
+
+
+def _needs(event: Event, fields: Iterable[str]) -> None:
+    """Raises :class:`NotCovered` if an event lacks one of these fields."""
+    for name in fields:
+        if name not in event.parameters:
+            raise NotCovered(f"{event.node} {event.seq} {event.action}, a {event.parameters['kind']}, has no {name}")
+
+
+def _code(event: Event) -> Code:
+    return known(Code.__members__.__getitem__, event, "code")
 
 
 _STEPS: Mapping[str, Callable[[RecordedConformance, Event], Iterable[Step]]] = {

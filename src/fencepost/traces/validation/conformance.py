@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
@@ -20,6 +20,7 @@ from fencepost.traces.foreign import Mapped
 from fencepost.traces.validation.steps import Step
 
 S = TypeVar("S")
+V = TypeVar("V")
 
 _UNSEEN = {"lose", "loses", "lost", "drop", "drops", "crash", "crashes", "timeout", "timeouts", "time out", "times out"}
 """Words in the names of actions that systems do not report."""
@@ -70,19 +71,35 @@ class NotCovered(Exception):
     """A trace has an event that the conformance cannot map to the protocol."""
 
 
+def known(values: Callable[[Any], V], event: Event, field: str, told: Any = None) -> V:
+    """A field of an event as one of the values of an enumeration: ``values`` maps what the trace says to the value.
+    ``told``: what the trace says, if it is not the field itself. Raises :class:`NotCovered` if there is no such value.
+    """
+    told = event.parameters[field] if told is None else told
+    try:
+        return values(told)
+    except (KeyError, ValueError):
+        raise NotCovered(
+            f"{event.node} {event.seq} {event.action} has the {field} {told!r}, which the protocol does not know"
+        ) from None
+
+
 class Conformance(ABC):
     """Maps the trace of one subject in one run to the steps of a protocol.
 
     ``name``: the protocol's name for users. ``protocol``: its class, or the file of a specification in TLA+, whose
     ``configuration`` is the file beside it for None. ``subjects``: a regular expression that matches the protocol's
-    subjects; events of other subjects belong to other protocols, and are left out. ``events``: all events about the
-    subject or about all subjects, node by node, each node's in order. A subclass may look ahead in them.
+    subjects; events of other subjects belong to other protocols, and are left out. ``heeds``: the actions of other
+    subjects whose events each trace of the run has too, because events of the subject follow from them. ``events``:
+    all events about the subject or about all subjects, node by node, each node's in order. A subclass may look
+    ahead in them.
     """
 
     name: ClassVar[str]
     protocol: ClassVar[type[Protocol] | str]
     configuration: ClassVar[str | None] = None
     subjects: ClassVar[str] = ".*"
+    heeds: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         self.subject = subject

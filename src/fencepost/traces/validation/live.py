@@ -40,7 +40,9 @@ class LiveRuns:
         is_wanted = self.subjects.__contains__ if self.subjects else is_known
         by_run: dict[str, list[TraceEvent]] = {}
         for event in events:
-            if (not self.runs or event.run in self.runs) and (event.subject is None or is_wanted(event.subject)):
+            is_heeded = event.action in self.validator.conformance.heeds
+            is_ours = is_heeded or event.subject is None or is_wanted(event.subject)
+            if is_ours and (not self.runs or event.run in self.runs):
                 by_run.setdefault(event.run, []).append(event)
         for run, some in by_run.items():
             watch = self.watches.get(run)

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import unwrap
 from itertools import product
 from math import inf, prod
 from operator import itemgetter
+from types import FrameType
 from typing import Any, TypeAlias
 
 from fencepost.errors import ProtocolRaised, naming_extra
@@ -496,10 +499,37 @@ class Replayer:
         finally:
             current.reset(token)
         if len(cursor.labels) < len(picks) and picks[len(cursor.labels)] is not ...:
-            return Refused(f"nothing is chosen where {_shown(picks[len(cursor.labels)])} was to be picked")
+            return self._chooses_less(declared, row, parameters, picks, len(cursor.labels))
         before = cursor.trail
         writes = tuple((slot, number) for slot, number in cursor.writes.items() if before[slot] != number)
         return Taken(writes, tuple(cursor.labels), tuple(cursor.events)), before
+
+    def _chooses_less(
+        self, declared: Declared, row: list[int], parameters: dict[str, Value], picks: tuple[Pick, ...], chosen: int
+    ) -> Refused:
+        """The refusal of an action that ended before it had offered all choices. It is evaluated again, to learn at
+        which line it ends.
+        """
+        code, ended = unwrap(declared.function).__code__, 0
+
+        def watch(frame: FrameType, what: str, value: Any) -> None:
+            nonlocal ended
+            if what == "return" and frame.f_code is code:
+                ended = frame.f_lineno
+
+        cursor = Evaluation(self.store, row, picks)
+        token, before = current.set(cursor), sys.getprofile()
+        sys.setprofile(watch)
+        try:
+            declared.function(self.protocol.bound_to(cursor), **parameters)
+        finally:
+            sys.setprofile(before)
+            current.reset(token)
+        choices = f"{chosen} choice{'' if chosen == 1 else 's'}" if chosen else "no choice"
+        return Refused(
+            f"{declared.name} offers {choices} here and ends, and the trace picks {_shown(picks[chosen])}",
+            *_place(code.co_filename, ended),
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -555,5 +585,10 @@ def _refusal(raised: BaseException, reason: str) -> Refused:
         frame = frame.tb_next
     if found is None:
         return Refused(reason)
-    where = short(found[0], (os.path.dirname(PACKAGE), os.getcwd()))
-    return Refused(reason, f"{where}:{found[1]}", linecache.getline(*found).strip())
+    return Refused(reason, *_place(*found))
+
+
+def _place(file: str, line: int) -> tuple[str, str]:
+    """A line as ``FILE:LINE``, and its text."""
+    where = short(file, (os.path.dirname(PACKAGE), os.getcwd()))
+    return f"{where}:{line}", linecache.getline(file, line).strip()

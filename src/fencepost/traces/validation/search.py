@@ -233,6 +233,9 @@ class Search:
         """
         step = self.steps[number]
         self.why: Refused | None = None
+        if step.wrong:
+            self.why = Refused(step.wrong)
+            return
         if number in self.order.unsent:
             self.why = Refused("nobody has sent what it receives, or not so often")
             return
@@ -415,7 +418,7 @@ class Search:
         normal = self.replayer.store.normal
         places = count()
         for number in ready:
-            if number not in self.order.unsent:
+            if number not in self.order.unsent and not self.steps[number].wrong:
                 row = list(self.row)
                 wanted = self._wanted(number, row)
                 leads[number] = [_Lead(-len(wanted), 0, next(places), (), row, wanted)]

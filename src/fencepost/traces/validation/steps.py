@@ -129,8 +129,9 @@ class Step(msgspec.Struct, gc=False):
     all reads of the version before it. ``after``: values that parts of the state, named by their paths, must have
     after the step; ``before``: values just before it. ``to``: all receivers of its messages. ``tells``: for a kind
     of message event (``send``, ``receive``), the fields that a message of the step must have. ``may_skip``: the
-    system may have ignored the step, so it is skipped where it is not enabled. Without ``action``: the event takes
-    part in the order, and ``after`` must hold.
+    system may have ignored the step, so it is skipped where it is not enabled. ``wrong``: how the event contradicts
+    the rest of the trace; such a step is refused. Without ``action``: the event takes part in the order, and
+    ``after`` must hold.
     """
 
     action: str | None
@@ -145,6 +146,7 @@ class Step(msgspec.Struct, gc=False):
     to: frozenset[Value] | None = None
     tells: tuple[tuple[str, Like], ...] = ()
     may_skip: bool = False
+    wrong: str = ""
 
     @property
     def title(self) -> str:

@@ -14,7 +14,8 @@ RunAndSubject = tuple[str, str]
 
 
 class Traces:
-    """Events grouped by run and subject. An event about all subjects belongs to every trace of its run.
+    """Events grouped by run and subject. An event about all subjects belongs to every trace of its run, and so does one
+    with an action of ``heeds`` about a subject of another kind.
 
     ``runs`` and ``subjects``: the ones to keep, empty for all. ``kind``: a regular expression; events of subjects that
     do not match it are left out.
@@ -26,6 +27,7 @@ class Traces:
         runs: Collection[str] = (),
         subjects: Collection[str] = (),
         kind: str = ".*",
+        heeds: Collection[str] = (),
     ) -> None:
         is_known = re.compile(kind, re.DOTALL).fullmatch
         self._runs: dict[str, dict[str | None, list[row.TraceEvent]]] = {}
@@ -35,7 +37,9 @@ class Traces:
             if runs and event.run not in runs:
                 continue
             if event.subject is not None and not is_known(event.subject):
-                self._runs.setdefault(event.run, {})
+                of = self._runs.setdefault(event.run, {})
+                if event.action in heeds:
+                    of.setdefault(None, []).append(event)
                 continue
             self._runs.setdefault(event.run, {}).setdefault(event.subject, []).append(event)
         must_be_there("run", runs, seen)

@@ -85,7 +85,7 @@ class Watch:
         """Take events, in any order."""
         state = self.state
         for event in events:
-            if event.subject is None:
+            if event.subject is None or event.action in self.validator.conformance.heeds:
                 state.common.append(event)
             elif event.subject not in state.reported:
                 subject = state.subjects.setdefault(event.subject, OpenTrace())
