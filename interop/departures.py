@@ -60,11 +60,12 @@ class Stage:
     def connect(self, **settings: object) -> Client:
         """One more client, which knows of all bookies: it hears of them one after another."""
         client, end = Client(self.process, self.cluster.uri, **settings), time.monotonic() + PATIENCE
+        one_copy = {"ensemble": self._count, "write_quorum": 1, "ack_quorum": 1}
         while True:
             try:
-                client.create()
+                client.create(**one_copy)
                 time.sleep(1)
-                client.create()
+                client.create(**one_copy)
                 return client
             except Refused:
                 if time.monotonic() > end:
@@ -232,9 +233,12 @@ def races(stage: Stage) -> None:
         other.close()
 
 
-Scenario = Callable[[Stage], None]
+Scenario = Callable[[Stage], str | None]
+"""Makes it happen; what came of it, if it can tell."""
+Scenarios = Mapping[str, tuple[Scenario, dict[str, object], int]]
+"""By what is looked for: the scenario, settings of the bookies, and how many there are."""
 
-SCENARIOS: dict[str, tuple[Scenario, dict[str, object], int]] = {
+SCENARIOS: Scenarios = {
     "phase one is not awaited": (limbo_denies, {**NO_JOURNAL, **INTEGRITY}, 3),
     "closed ledgers are not fenced": (lost_disk, {**INTEGRITY}, 3),
     "a fence is answered before it is in the journal": (
@@ -247,22 +251,22 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, object], int]] = {
     "without a journal and without limbo": (forgetful, {**NO_JOURNAL}, 3),
     "fencing and adding at once": (races, {}, 3),
 }  # fmt: skip
-"""By what is looked for: the scenario, settings of the bookies, and how many there are."""
 
 
-def run(name: str, folder: Path) -> Iterator[str]:
-    """Make it happen; what validation says, line by line."""
-    scenario, settings, bookies = SCENARIOS[name]
+def run(scenario: Scenario, settings: dict[str, object], bookies: int, folder: Path) -> Iterator[str]:
+    """Make it happen; what came of it, and what validation says, line by line."""
     stage = Stage(folder, settings, bookies)
     try:
         stage.start()
-        scenario(stage)
+        came = scenario(stage)
         time.sleep(1)
     except (DidNotStart, Refused, TimeoutError) as failure:
         yield f"did not come to it: {failure or 'no answer in time'}"
         return
     finally:
         stage.end()
+    if came:
+        yield came
     began = time.monotonic()
     found = verdicts(stage.trace)
     counted = Counter(outcome.verdict for outcome in found.values())
@@ -284,10 +288,10 @@ def run(name: str, folder: Path) -> Iterator[str]:
             break
 
 
-def main() -> int:
+def main(program: str, description: str, scenarios: Scenarios) -> int:
     """Run the scenarios that are asked for; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m interop.departures", description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="SCENARIO", help=f"by a part of its name: {'; '.join(SCENARIOS)}")
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="SCENARIO", help=f"by a part of its name: {'; '.join(scenarios)}")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave traces, data and logs in this new folder")
     given = parser.parse_args()
     clean_up_when_ended()
@@ -299,12 +303,12 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-departures-"))
     folder.mkdir(exist_ok=True)
     try:
-        for number, name in enumerate(SCENARIOS):
+        for number, (name, scenario) in enumerate(scenarios.items()):
             if not given.names or any(part in name for part in given.names):
-                print(name, flush=True)
+                print(f"BookKeeper {jars.RELEASE}: {name}", flush=True)
                 below = folder / f"{number + 1}"
                 below.mkdir()
-                for line in run(name, below):
+                for line in run(*scenario, below):
                     print("    " + line.replace("\n", "\n    "), flush=True)
     finally:
         if given.keep is None:
@@ -313,4 +317,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("interop.departures", __doc__, SCENARIOS))
