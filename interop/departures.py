@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from interop import jars
 from interop.cases import entries
 from interop.clients import Client, ClientProcess, Ledger, Refused, encoded
-from interop.clusters import JAVA, ZOOKEEPER, Bookie, Cluster, java_uri, recorder
+from interop.clusters import JAVA, NONE, ZOOKEEPER, Bookie, Cluster, java_uri, recorder
 from interop.processes import DidNotStart, clean_up_when_ended, stop_all
 from interop.validation import told, verdicts
 
@@ -235,30 +235,41 @@ def races(stage: Stage) -> None:
 
 Scenario = Callable[[Stage], str | None]
 """Makes it happen; what came of it, if it can tell."""
-Scenarios = Mapping[str, tuple[Scenario, dict[str, object], int]]
-"""By what is looked for: the scenario, settings of the bookies, and how many there are."""
+
+
+class Staged(NamedTuple):
+    """A scenario, with settings of the bookies, how many there are, and what the recorder does to messages."""
+
+    scenario: Scenario
+    settings: Mapping[str, object] = NONE
+    bookies: int = 3
+    faults: Sequence[str] = ()
+
+
+Scenarios = Mapping[str, Staged]
+"""By what is looked for."""
 
 SCENARIOS: Scenarios = {
-    "phase one is not awaited": (limbo_denies, {**NO_JOURNAL, **INTEGRITY}, 3),
-    "closed ledgers are not fenced": (lost_disk, {**INTEGRITY}, 3),
-    "a fence is answered before it is in the journal": (
+    "phase one is not awaited": Staged(limbo_denies, {**NO_JOURNAL, **INTEGRITY}),
+    "closed ledgers are not fenced": Staged(lost_disk, INTEGRITY),
+    "a fence is answered before it is in the journal": Staged(
         fence_in_memory, {"journalMaxGroupWaitMSec": 2000, "journalFlushWhenQueueEmpty": "false",
-        "journalBufferedWritesThreshold": 1 << 24}, 3,
+        "journalBufferedWritesThreshold": 1 << 24},
     ),
-    "the LAC in limbo": (lac_in_limbo, {**NO_JOURNAL, **INTEGRITY, "flushInterval": 300}, 3),
-    "version 2 in limbo": (version_2_in_limbo, {**NO_JOURNAL, **INTEGRITY}, 3),
-    "all killed without a journal": (all_killed, {**NO_JOURNAL, **INTEGRITY}, 3),
-    "without a journal and without limbo": (forgetful, {**NO_JOURNAL}, 3),
-    "fencing and adding at once": (races, {}, 3),
+    "the LAC in limbo": Staged(lac_in_limbo, {**NO_JOURNAL, **INTEGRITY, "flushInterval": 300}),
+    "version 2 in limbo": Staged(version_2_in_limbo, {**NO_JOURNAL, **INTEGRITY}),
+    "all killed without a journal": Staged(all_killed, {**NO_JOURNAL, **INTEGRITY}),
+    "without a journal and without limbo": Staged(forgetful, NO_JOURNAL),
+    "fencing and adding at once": Staged(races),
 }  # fmt: skip
 
 
-def run(scenario: Scenario, settings: dict[str, object], bookies: int, folder: Path) -> Iterator[str]:
+def run(staged: Staged, folder: Path) -> Iterator[str]:
     """Make it happen; what came of it, and what validation says, line by line."""
-    stage = Stage(folder, settings, bookies)
+    stage = Stage(folder, staged.settings, staged.bookies, staged.faults)
     try:
         stage.start()
-        came = scenario(stage)
+        came = staged.scenario(stage)
         time.sleep(1)
     except (DidNotStart, Refused, TimeoutError) as failure:
         yield f"did not come to it: {failure or 'no answer in time'}"
@@ -303,12 +314,12 @@ def main(program: str, description: str, scenarios: Scenarios) -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-departures-"))
     folder.mkdir(exist_ok=True)
     try:
-        for number, (name, scenario) in enumerate(scenarios.items()):
+        for number, (name, staged) in enumerate(scenarios.items()):
             if not given.names or any(part in name for part in given.names):
                 print(f"BookKeeper {jars.RELEASE}: {name}", flush=True)
                 below = folder / f"{number + 1}"
                 below.mkdir()
-                for line in run(*scenario, below):
+                for line in run(staged, below):
                     print("    " + line.replace("\n", "\n    "), flush=True)
     finally:
         if given.keep is None:
