@@ -106,14 +106,16 @@ def two_handles(stage: Stage) -> str:
     return f"the add {came}; acknowledged: {'yes' if acknowledged else 'no'}; the ledger is closed at {last}"
 
 
-def an_empty_bookie_speaks_first(stage: Stage) -> str:
+def an_empty_bookie_speaks_first(stage: Stage, at_once: bool = False) -> str:
     """A bookie loses its disk and its cookie, and is started again with its old id. A client recovers a ledger, all of
     whose entries are on all three bookies, and the two others answer late.
+
+    ``at_once``: the entries were in flight together, so that no LAC was ever sent.
     """
     writer, other = stage.connect(), stage.connect()
     ledger = writer.create(ensemble=3, write_quorum=3, ack_quorum=3)
-    for body in entries(10):
-        ledger.append(body)
+    for bodies in [entries(10)] if at_once else [[body] for body in entries(10)]:
+        ledger.append(*bodies)
     lost, *others = stage.cluster.bookies
     lost.server.kill()
     for name in ("journal", "ledgers", "index"):
@@ -136,6 +138,7 @@ def an_empty_bookie_speaks_first(stage: Stage) -> str:
 
 SCENARIOS: Scenarios = {
     "2612": Staged(an_empty_bookie_speaks_first),
+    "2612, no LAC sent": Staged(partial(an_empty_bookie_speaks_first, at_once=True)),
     "4194": Staged(copies_that_stay_behind, bookies=5),
     "4651": Staged(a_change_that_entries_miss, faults=["cut request add entry=0"]),
     "4701": Staged(two_handles, bookies=1),

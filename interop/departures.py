@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fencepost.traces.validation.outcome import Outcome
 from interop import jars
 from interop.cases import entries
 from interop.clients import Client, ClientProcess, Ledger, Refused, encoded
@@ -264,24 +265,31 @@ SCENARIOS: Scenarios = {
 }  # fmt: skip
 
 
-def run(staged: Staged, folder: Path) -> Iterator[str]:
-    """Make it happen; what came of it, and what validation says, line by line."""
+def play(staged: Staged, folder: Path) -> tuple[str | None, dict[int, Outcome]]:
+    """Make it happen; what came of it, and the verdict on each ledger. Raises :class:`DidNotStart`, :class:`Refused` or
+    :class:`TimeoutError` if it did not come to it.
+    """
     stage = Stage(folder, staged.settings, staged.bookies, staged.faults)
     try:
         stage.start()
         came = staged.scenario(stage)
         time.sleep(1)
+    finally:
+        stage.end()
+    return came, verdicts(stage.trace)
+
+
+def run(staged: Staged, folder: Path) -> Iterator[str]:
+    """Make it happen; what came of it, and what validation says, line by line."""
+    try:
+        came, found = play(staged, folder)
     except (DidNotStart, Refused, TimeoutError) as failure:
         yield f"did not come to it: {failure or 'no answer in time'}"
         return
-    finally:
-        stage.end()
     if came:
         yield came
-    began = time.monotonic()
-    found = verdicts(stage.trace)
     counted = Counter(outcome.verdict for outcome in found.values())
-    yield f"{', '.join(f'{count} {what}' for what, count in counted.items())}; {time.monotonic() - began:.0f} s"
+    yield f"{', '.join(f'{count} {what}' for what, count in counted.items())}"
     kinds = Counter(
         tuple(sorted({(each.step.partition("(")[0], each.where) for each in outcome.refusals}))
         for outcome in found.values()

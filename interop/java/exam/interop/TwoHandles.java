@@ -66,7 +66,7 @@ public final class TwoHandles {
         boolean past = next(LOCKED) != null;
         adds.disable();
         fence.resume();
-        System.out.println(past ? "past the fence" : "waits for the fence");
+        System.out.println(past ? "passes the fence" : "waits for the fence");
         System.in.read();
     }
 
