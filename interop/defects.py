@@ -78,9 +78,9 @@ def a_change_that_entries_miss(stage: Stage) -> str:
 
 
 def two_handles(stage: Stage) -> str:
-    """A ledger gets its first entry and is recovered at the same time. A debugger has the two threads of the bookie take
-    their steps in the order that matters, which one in thousands takes otherwise: both find that the ledger has no
-    handle yet, the add finds that it is not fenced, it is fenced, and the entry is stored.
+    """A ledger gets its first entry and is recovered at the same time. A debugger has two threads of the bookie take
+    steps in an order that they seldom have: both find that the ledger has no handle yet, the add finds no fence, the
+    ledger is fenced, and the entry is stored.
     """
     (bookie,), port = stage.cluster.bookies, free_port()
     bookie.server.kill()

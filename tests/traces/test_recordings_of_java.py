@@ -20,7 +20,7 @@ from interop.validation import verdicts
 
 HERE = Path(__file__).parent / "bookkeeper"
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper-java.md"
-ROW = re.compile(r"\| ([\d.]+)\S* \| (\d[^|]*?) \| (accepted|rejected) \| (?:`(\w+)`)? *\|")
+ROW = re.compile(r"\| ([\d.]+)(?: †)? \| (\d[^|]*?) \| (accepted|rejected) \| (?:`(\w+)`)? *\|")
 
 
 class Row(NamedTuple):
