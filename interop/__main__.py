@@ -288,7 +288,7 @@ def main() -> int:
     began = time.monotonic()
     if not given.list:
         try:
-            jars.fetch()
+            jars.fetch(tests=given.tests != "none")
             jars.fetch_kafka()
         except jars.Unavailable as missing:
             print(f"interop: {missing}", file=sys.stderr)

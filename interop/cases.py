@@ -820,7 +820,7 @@ def shell_readledger(setting: Setting) -> None:
     printed = shell(
         setting, "readledger", "-ledgerid", str(ledger.id), "-bookie", bookie, "-firstentryid", "2", "-lastentryid", "7"
     )
-    equal(re.findall(r"Eid=(\d+)", printed), list("23456"), "entries of one bookie")
+    equal(re.findall(r"(?:Eid|entryId)=(\d+)", printed), list("23456"), "entries of one bookie")
 
 
 @_among(SHELL, "shell simpletest")

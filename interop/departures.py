@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from fencepost.traces.validation.outcome import Outcome
 from interop import jars
 from interop.cases import entries
 from interop.clients import Client, ClientProcess, Ledger, Refused, encoded
-from interop.clusters import JAVA, ZOOKEEPER, Bookie, Cluster, java_uri, recorder
+from interop.clusters import JAVA, NONE, ZOOKEEPER, Bookie, Cluster, java_uri, recorder
 from interop.processes import DidNotStart, clean_up_when_ended, stop_all
 from interop.validation import told, verdicts
 
@@ -60,11 +61,12 @@ class Stage:
     def connect(self, **settings: object) -> Client:
         """One more client, which knows of all bookies: it hears of them one after another."""
         client, end = Client(self.process, self.cluster.uri, **settings), time.monotonic() + PATIENCE
+        one_copy = {"ensemble": self._count, "write_quorum": 1, "ack_quorum": 1}
         while True:
             try:
-                client.create()
+                client.create(**one_copy)
                 time.sleep(1)
-                client.create()
+                client.create(**one_copy)
                 return client
             except Refused:
                 if time.monotonic() > end:
@@ -232,41 +234,62 @@ def races(stage: Stage) -> None:
         other.close()
 
 
-Scenario = Callable[[Stage], None]
+Scenario = Callable[[Stage], str | None]
+"""Makes it happen; what came of it, if it can tell."""
 
-SCENARIOS: dict[str, tuple[Scenario, dict[str, object], int]] = {
-    "phase one is not awaited": (limbo_denies, {**NO_JOURNAL, **INTEGRITY}, 3),
-    "closed ledgers are not fenced": (lost_disk, {**INTEGRITY}, 3),
-    "a fence is answered before it is in the journal": (
+
+class Staged(NamedTuple):
+    """A scenario, with settings of the bookies, how many there are, and what the recorder does to messages."""
+
+    scenario: Scenario
+    settings: Mapping[str, object] = NONE
+    bookies: int = 3
+    faults: Sequence[str] = ()
+
+
+Scenarios = Mapping[str, Staged]
+"""By what is looked for."""
+
+SCENARIOS: Scenarios = {
+    "phase one is not awaited": Staged(limbo_denies, {**NO_JOURNAL, **INTEGRITY}),
+    "closed ledgers are not fenced": Staged(lost_disk, INTEGRITY),
+    "a fence is answered before it is in the journal": Staged(
         fence_in_memory, {"journalMaxGroupWaitMSec": 2000, "journalFlushWhenQueueEmpty": "false",
-        "journalBufferedWritesThreshold": 1 << 24}, 3,
+        "journalBufferedWritesThreshold": 1 << 24},
     ),
-    "the LAC in limbo": (lac_in_limbo, {**NO_JOURNAL, **INTEGRITY, "flushInterval": 300}, 3),
-    "version 2 in limbo": (version_2_in_limbo, {**NO_JOURNAL, **INTEGRITY}, 3),
-    "all killed without a journal": (all_killed, {**NO_JOURNAL, **INTEGRITY}, 3),
-    "without a journal and without limbo": (forgetful, {**NO_JOURNAL}, 3),
-    "fencing and adding at once": (races, {}, 3),
+    "the LAC in limbo": Staged(lac_in_limbo, {**NO_JOURNAL, **INTEGRITY, "flushInterval": 300}),
+    "version 2 in limbo": Staged(version_2_in_limbo, {**NO_JOURNAL, **INTEGRITY}),
+    "all killed without a journal": Staged(all_killed, {**NO_JOURNAL, **INTEGRITY}),
+    "without a journal and without limbo": Staged(forgetful, NO_JOURNAL),
+    "fencing and adding at once": Staged(races),
 }  # fmt: skip
-"""By what is looked for: the scenario, settings of the bookies, and how many there are."""
 
 
-def run(name: str, folder: Path) -> Iterator[str]:
-    """Make it happen; what validation says, line by line."""
-    scenario, settings, bookies = SCENARIOS[name]
-    stage = Stage(folder, settings, bookies)
+def play(staged: Staged, folder: Path) -> tuple[str | None, dict[int, Outcome]]:
+    """Make it happen; what came of it, and the verdict on each ledger. Raises :class:`DidNotStart`, :class:`Refused` or
+    :class:`TimeoutError` if it did not come to it.
+    """
+    stage = Stage(folder, staged.settings, staged.bookies, staged.faults)
     try:
         stage.start()
-        scenario(stage)
+        came = staged.scenario(stage)
         time.sleep(1)
+    finally:
+        stage.end()
+    return came, verdicts(stage.trace)
+
+
+def run(staged: Staged, folder: Path) -> Iterator[str]:
+    """Make it happen; what came of it, and what validation says, line by line."""
+    try:
+        came, found = play(staged, folder)
     except (DidNotStart, Refused, TimeoutError) as failure:
         yield f"did not come to it: {failure or 'no answer in time'}"
         return
-    finally:
-        stage.end()
-    began = time.monotonic()
-    found = verdicts(stage.trace)
+    if came:
+        yield came
     counted = Counter(outcome.verdict for outcome in found.values())
-    yield f"{', '.join(f'{count} {what}' for what, count in counted.items())}; {time.monotonic() - began:.0f} s"
+    yield f"{', '.join(f'{count} {what}' for what, count in counted.items())}"
     kinds = Counter(
         tuple(sorted({(each.step.partition("(")[0], each.where) for each in outcome.refusals}))
         for outcome in found.values()
@@ -284,10 +307,10 @@ def run(name: str, folder: Path) -> Iterator[str]:
             break
 
 
-def main() -> int:
+def main(program: str, description: str, scenarios: Scenarios) -> int:
     """Run the scenarios that are asked for; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m interop.departures", description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="SCENARIO", help=f"by a part of its name: {'; '.join(SCENARIOS)}")
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="SCENARIO", help=f"by a part of its name: {'; '.join(scenarios)}")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave traces, data and logs in this new folder")
     given = parser.parse_args()
     clean_up_when_ended()
@@ -299,12 +322,12 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-departures-"))
     folder.mkdir(exist_ok=True)
     try:
-        for number, name in enumerate(SCENARIOS):
+        for number, (name, staged) in enumerate(scenarios.items()):
             if not given.names or any(part in name for part in given.names):
-                print(name, flush=True)
+                print(f"BookKeeper {jars.RELEASE}: {name}", flush=True)
                 below = folder / f"{number + 1}"
                 below.mkdir()
-                for line in run(name, below):
+                for line in run(staged, below):
                     print("    " + line.replace("\n", "\n    "), flush=True)
     finally:
         if given.keep is None:
@@ -313,4 +336,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("interop.departures", __doc__, SCENARIOS))

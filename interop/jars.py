@@ -2,27 +2,44 @@
 against them.
 
 Everything lies in ``.interop`` at the top of the repository, which git ignores, and is made anew when ``pom.xml`` or a
-source changes.
+source changes. ``pom.xml`` has the releases; the environment variable ``INTEROP_BOOKKEEPER`` names another one of
+BookKeeper, which has a folder of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent / ".interop"
-LIBRARY = FOLDER / "lib"
-EXAM = FOLDER / "exam"
-SHIM = FOLDER / "shim"
 KAFKA = FOLDER / "kafka"
 CODEC = FOLDER / "codec"
 
+
+def _pinned() -> str:
+    """The release of BookKeeper that ``pom.xml`` has."""
+    found = re.search("<bookkeeper.version>(.*)</bookkeeper.version>", (HERE / "pom.xml").read_text())
+    assert found is not None
+    return found[1]
+
+
+RELEASE = os.environ.get("INTEROP_BOOKKEEPER") or _pinned()
+"""Of BookKeeper."""
+LIBRARY = FOLDER / RELEASE / "lib"
+TESTS = FOLDER / RELEASE / "tests"
+"""BookKeeper's own tests, with all that they need."""
+EXAM = FOLDER / RELEASE / "exam"
+SHIM = FOLDER / RELEASE / "shim"
+
 # Netty and RocksDB reach into these packages by reflection.
 OPENED = ("java.nio", "jdk.internal.misc", "java.io", "java.util.zip", "java.lang", "sun.nio.ch")
+
+NETWORK = ("-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv4Stack=true")
 
 
 class Unavailable(Exception):
@@ -47,10 +64,11 @@ def _digest(sources: list[Path]) -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
-def _copy(pom: Path, target: Path) -> None:
+def _copy(pom: Path, target: Path, *words: str) -> None:
     if not _made(target, [pom]):
         shutil.rmtree(target, ignore_errors=True)
-        _run("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}")
+        copy = ("dependency:copy-dependencies", f"-DoutputDirectory={target}")
+        _run("mvn", "-q", "-B", "-f", str(pom), f"-Dbookkeeper.version={RELEASE}", *words, *copy)
         (target / ".made-of").write_text(_digest([pom]))
 
 
@@ -63,12 +81,16 @@ def _compile(target: Path, root: Path, class_path: str, pom: Path) -> None:
     (target / ".made-of").write_text(_digest(sources))
 
 
-def fetch() -> None:
-    """Bring the jars and compile our classes, where that is not done yet. Raises :class:`Unavailable`."""
+def fetch(tests: bool = False) -> None:
+    """Bring the jars and compile our classes, where that is not done yet; ``tests``: BookKeeper's own tests too, which
+    not every release has published. Raises :class:`Unavailable`.
+    """
     pom = HERE / "pom.xml"
     _copy(pom, LIBRARY)
     _compile(EXAM, HERE / "java" / "exam", f"{LIBRARY}/*", pom)
-    _compile(SHIM, HERE / "java" / "shim", f"{LIBRARY}/*", pom)
+    if tests:
+        _copy(pom, TESTS, "-Ptests")
+        _compile(SHIM, HERE / "java" / "shim", f"{TESTS}/*", pom)
 
 
 def fetch_kafka() -> None:
@@ -83,16 +105,9 @@ def kafka_class_path() -> str:
     return os.pathsep.join([str(CODEC), f"{KAFKA}/*"])
 
 
-def _is_of_tests(jar: str) -> bool:
-    return "-tests" in jar or jar.startswith(
-        ("testtools", "junit", "mockito", "awaitility", "hamcrest", "byte-buddy", "objenesis")
-    )
-
-
 def class_path(*first: Path, tests: bool = False) -> str:
     """The class path of servers and clients, with ``first`` ahead; ``tests``: and of BookKeeper's own tests."""
-    jars = (jar for jar in sorted(os.listdir(LIBRARY)) if jar.endswith(".jar") and (tests or not _is_of_tests(jar)))
-    return os.pathsep.join([*map(str, first), str(HERE / "java"), *(str(LIBRARY / jar) for jar in jars)])
+    return os.pathsep.join([*map(str, first), str(HERE / "java"), f"{TESTS if tests else LIBRARY}/*"])
 
 
 def java(*words: str, heap: int = 256, short: bool = True) -> list[str]:
@@ -102,4 +117,5 @@ def java(*words: str, heap: int = 256, short: bool = True) -> list[str]:
     opened = [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
     speed = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"] if short else ["-XX:+UseG1GC"]
     memory = [f"-Xms{heap // 4 if short else heap}m", f"-Xmx{heap}m", f"-XX:MaxDirectMemorySize={heap}m"]
-    return ["java", *speed, *memory, *opened, "-Dio.netty.tryReflectionSetAccessible=true", *words]
+    # A bookie of 4.18 takes the last address of its interface, whose IPv6 ones are no valid id.
+    return ["java", *speed, *memory, *opened, *NETWORK, *words]

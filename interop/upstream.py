@@ -128,11 +128,13 @@ def run(test: str, bookies: str, metadata: str, folder: Path) -> Iterator[Outcom
         except subprocess.TimeoutExpired:
             yield Outcome(test, "failed", f"not over after {SECONDS} s", SECONDS)
             return
-    report = place / "TEST-junit-vintage.xml"
-    if status not in (0, 1) or not report.is_file():
-        yield Outcome(test, "failed", f"the runner ended with {status}, see its log", 0)
+    # One of each version of JUnit.
+    reports = [xml.etree.ElementTree.parse(path).getroot() for path in place.glob("TEST-junit-*.xml")]
+    tests = [found for report in reports for found in report.iter("testcase")]
+    if status not in (0, 1) or not tests:
+        yield Outcome(test, "failed", f"the runner ended with {status} and {len(tests)} tests, see its log", 0)
         return
-    for found in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
+    for found in tests:
         yield _outcome(test, found)
 
 

@@ -36,6 +36,8 @@ import org.junit.After;
 import org.junit.AssumptionViolatedException;
 import org.junit.Before;
 import org.junit.Rule;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.rules.TestName;
 import org.junit.rules.Timeout;
 
@@ -93,6 +95,7 @@ public abstract class BookKeeperClusterTestCase {
     }
 
     @Before
+    @BeforeEach // some tests of 4.18 are JUnit 5's
     public void setUp() throws Exception {
         setUp("/ledgers");
     }
@@ -108,6 +111,7 @@ public abstract class BookKeeperClusterTestCase {
     }
 
     @After
+    @AfterEach
     public void tearDown() throws Exception {
         try {
             stopBKCluster();
