@@ -42,6 +42,12 @@ def excerpt_of(place: Place) -> str:
     return f"  {number} | {line}\n  {' ' * len(number)} | {_carets(line, place)}"
 
 
+def text_of(place: Place) -> str:
+    """What stands at a place, as far as its first line."""
+    line = linecache.getline(place.file, place.line).rstrip("\n")
+    return line[place.column - 1 : place.end_column if place.end_line == place.line else None]
+
+
 def _carets(line: str, place: Place) -> str:
     """Tabs stay tabs, so that the carets stand below what they point at."""
     indent = "".join("\t" if character == "\t" else " " for character in line[: place.column - 1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import cache, cached_property, partial
@@ -30,7 +30,7 @@ from fencepost.tla.actions import Action, ActionCompiler
 from fencepost.tla.ast import Place
 from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicates, setup
 from fencepost.tla.describe import described_specification
-from fencepost.tla.errors import excerpt_of
+from fencepost.tla.errors import SpecificationError, excerpt_of
 from fencepost.tla.held import Held
 from fencepost.tla.modules import load
 from fencepost.tla.places import Blank, Reader, Variable, Writer, numbered, whole
@@ -234,6 +234,17 @@ class TlaAction(TlaDeclared):
     def shown(self, parameters: Mapping[str, Any]) -> str:
         return ", ".join(each.shown() for each in parameters.values())
 
+    def refuses(self, bound: Bound, parameters: Mapping[str, Held], compiler: ActionCompiler) -> Place | None:
+        """The first conjunct that is false in a state, whatever the next one is. None if there is none."""
+        root = self.of[tuple(parameters.values())]
+        for node, scope in roots.conjuncts(root.node, root.scope):
+            facts = compiler.analysis.of(node, scope)
+            if not facts.reads_next and not facts.primed and facts.used <= {*root.names}:
+                with suppress(EvaluationError, SpecificationError):
+                    if compiler.expression(node, scope, root.names)(bound.reader, None, *root.values) is False:
+                        return node.place
+        return None
+
     def _run(self, bound: Bound, **parameters: Held) -> None:
         root = self.of[tuple(parameters.values())]
         with explained(f"while evaluating {self.title(parameters)}"):
@@ -399,7 +410,7 @@ def _distinct(name: str, of: list[roots.Root], comment: str) -> list[TlaDeclared
     """
     names, by_arguments = of[0].parameters, [tuple(map(Held, each.arguments)) for each in of]
     if len(set(by_arguments)) < len(of):
-        names, by_arguments = of[0].names, [tuple(map(Held, each.values)) for each in of]
+        names, by_arguments = tuple(each.name for each in of[0].names), [tuple(map(Held, each.values)) for each in of]
     rounds: list[dict[tuple[Held, ...], roots.Root]] = []
     for arguments, root in zip(by_arguments, of, strict=True):
         free = next((each for each in rounds if arguments not in each), None)

@@ -13,17 +13,20 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from fencepost.behaviours.evidence import StateReader
 from fencepost.errors import OptionError
 from fencepost.language import loading
 from fencepost.language.context import Slot
 from fencepost.language.declarations import Declared
 from fencepost.language.seam import language_of
 from fencepost.language.values import ModelValue
+from fencepost.semantics import State
 from fencepost.tla.configured import configuration_of
+from fencepost.tla.errors import text_of
 from fencepost.tla.held import Held, part
 from fencepost.tla.protocol import SpecificationFile, TlaAction, TlaModel
 from fencepost.tla.values import Function, Sequence, Set, Value
-from fencepost.traces.validation.replay import Evaluated, Replayer
+from fencepost.traces.validation.replay import Evaluated, Refused, Replayer
 from fencepost.traces.validation.steps import ANY, Matcher, Parameters, Pick, Step
 
 
@@ -123,7 +126,14 @@ class Specification(Replayer):
     ) -> Evaluated:
         """See :meth:`Replayer.evaluate`."""
         with language_of(self.model).running(self.model):
-            return super().evaluate(declared, row, parameters, picks)
+            found = super().evaluate(declared, row, parameters, picks)
+            if not isinstance(found, Refused) or not isinstance(declared, TlaAction):
+                return found
+            bound = self.model.bound_to(StateReader(State(self.store, row)))
+            at = declared.refuses(bound, parameters, self.model.setup.compiler)
+        if at is None:
+            return Refused(f"{found.reason} ({declared.place})" if declared.place else found.reason)
+        return Refused(found.reason, f"{Path(at.file).name}:{at.line}", text_of(at))
 
     def value(self, row: list[int], path: tuple[Any, ...]) -> Any:
         """The value of a variable, or of what the rest of the path leads to: an argument of a function, the name of a

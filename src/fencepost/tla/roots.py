@@ -40,7 +40,7 @@ class Root:
     node: ast.Expression
     scope: Scope
     parameters: tuple[str, ...]
-    names: tuple[str, ...]
+    names: tuple[Local, ...]
 
     @property
     def key(self) -> Key:
@@ -113,7 +113,7 @@ class _Splitter:
             piece.node,
             piece.scope,
             tuple(each.name for each in piece.parameters),
-            tuple(each.name for each in names),
+            names,
         )
 
     def _parts(self, piece: _Piece) -> list[_Piece] | None:
