@@ -82,6 +82,38 @@ def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_pat
         validated([str(tmp_path)], Request(CONFORMANCE, runs=("x",)))
 
 
+HEEDING = """
+from fencepost.traces.validation import NotCovered
+from traces.counting import CountingConformance
+
+
+class Heeding(CountingConformance):
+    subjects = "7"
+    heeds = ("notes",)
+
+    def steps(self, event):
+        if event.action == "notes":
+            raise NotCovered(f"{event.subject} is noted")
+        return super().steps(event)
+"""
+
+
+def test_events_of_other_subjects_that_a_conformance_heeds(spark: object, tmp_path: Path) -> None:
+    heeding = tmp_path / "heeding.py"
+    heeding.write_text(HEEDING.replace("from traces.counting", "from counting"))
+    (tmp_path / "counting.py").write_bytes(Path(CONFORMANCE).read_bytes())
+    path = tmp_path / "t.parquet"
+    with RunsFile(path) as file:
+        for run, action in (("one", "notes"), ("two", "ignores")):
+            file.emit(run, "a", 1, 1, "writes", "7", {"value": 1})
+            file.emit(run, "a", 1, 2, action, "8")
+    found, _, _ = validated([str(path)], Request(f"{heeding}:Heeding"))
+    assert [outcome.verdict for outcome in found] == ["not covered", "accepted"]
+    traces = Traces(read(path), kind="7", heeds=("notes",))
+    validator = Validator(registry.resolve(f"{heeding}:Heeding"))
+    assert found == [judged(validator, *name, partial(traces.events, name)) for name in traces.names()]
+
+
 def test_records_of_other_systems(spark: object, tmp_path: Path) -> None:
     """Beside traces, in one folder: lines of JSON, and rows of Parquet without the columns of traces."""
     write_counters(tmp_path / "own.parquet", {"own": GOOD})

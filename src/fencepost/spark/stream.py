@@ -23,7 +23,18 @@ from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
-from fencepost.spark.validate import RESULT, TEXT, Request, TaskResult, event_of, results_of, row_of, validator_of
+from fencepost.spark.validate import (
+    RESULT,
+    TEXT,
+    Request,
+    TaskResult,
+    common,
+    event_of,
+    own,
+    results_of,
+    row_of,
+    validator_of,
+)
 from fencepost.traces import RunsFile
 from fencepost.traces.validation.outcome import Outcome
 from fencepost.traces.validation.tail import Tail
@@ -152,12 +163,10 @@ def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limit
         events = some if events is None else events.unionByName(some)
     if request.runs:
         events = events.where(f.col("run").isin(list(request.runs)))
-    wanted = f.col("subject").rlike(f"^(?s:{request.find().subjects})$")
-    if request.subjects:
-        wanted = f.col("subject").isin(list(request.subjects))
-    events = events.where(f.col("subject").isNull() | wanted)
+    wanted = f.col("subject").isin(list(request.subjects)) if request.subjects else own(request)
+    events = events.where(common(request) | wanted)
     all_shares = f.array(*(f.lit(share) for share in range(shares)))
-    share = f.when(f.col("subject").isNull(), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
+    share = f.when(common(request), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
     shared = events.withColumn("share", f.explode(share)).select("run", "share", *_COLUMNS)
     return shared.groupBy("run", "share").applyInPandasWithState(
         partial(watch_task, request, limits), RESULT, "kept binary", "append", "ProcessingTimeTimeout"

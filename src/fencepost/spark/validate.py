@@ -296,16 +296,30 @@ def traces(whole: Any, request: Request) -> Any:
 
     if request.runs:
         whole = whole.where(f.col("run").isin(list(request.runs)))
-    about_one = whole.where(f.col("subject").rlike(f"^(?s:{request.find().subjects})$"))
+    about_one = whole.where(own(request))
     if request.subjects:
         about_one = about_one.where(f.col("subject").isin(list(request.subjects)))
     names = about_one.select("run", f.col("subject").alias("of")).distinct()
-    about_all = whole.where("subject is null").join(names, "run", "inner" if request.subjects else "left")
+    about_all = whole.where(common(request)).join(names, "run", "inner" if request.subjects else "left")
     columns = ("run", "of", "node", "incarnation", "seq", "actor", "action", "subject", "parameters")
     together = about_one.withColumn("of", f.col("subject")).select(*columns).unionByName(
         about_all.withColumn("of", f.coalesce("of", f.lit(""))).select(*columns)
     )  # fmt: skip
     return together.repartition("run", "of").sortWithinPartitions(*columns[:5])
+
+
+def own(request: Request) -> Any:
+    """Whether an event is about a subject of the conformance."""
+    from pyspark.sql import functions as f
+
+    return f.col("subject").rlike(f"^(?s:{request.find().subjects})$")
+
+
+def common(request: Request) -> Any:
+    """Whether an event is in every trace of its run: it is about all subjects, or the conformance heeds it."""
+    from pyspark.sql import functions as f
+
+    return f.col("subject").isNull() | (f.col("action").isin(list(request.find().heeds)) & ~own(request))
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
