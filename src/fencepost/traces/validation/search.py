@@ -4,7 +4,7 @@ A trace that leaves nothing open is followed step by step. A step that is refuse
 nothing is taken back: the order of causes decides, and steps without an order do not depend on each other.
 
 Where a conformance has hidden steps, or leaves parameters or choices open, there are several ways to go on. The first
-one is taken: the next steps as they are, and only if none can be taken, up to :data:`IN_A_ROW` hidden steps and then
+one is taken: the next steps as they are, and only if none can be taken, some hidden steps (:data:`FOR_EACH`) and then
 one of the trace. Where no way goes on, the last step is taken back for its next way. It remembers the states from which
 no way leads on, for each set of steps that are left, so it tries each once.
 
@@ -38,7 +38,11 @@ FOR_EACH = 3
 """The most hidden steps for each step of the trace so far, and before the first one."""
 
 MOST_TRIED = 200_000
-"""The most steps that are tried, beyond those of the trace, to find the ones that a trace leaves out."""
+"""The most steps that are tried, beyond those of the trace, to find the ones that a trace leaves out. This bounds
+memory too: a state that is kept counts as one for each :data:`SLOTS_A_TRY` slots.
+"""
+
+SLOTS_A_TRY = 100
 
 MOST_REASONS = 3
 """The most reasons that are given for one step which may be taken in several ways."""
@@ -339,6 +343,7 @@ class Search:
             if not self._is_dead():
                 self._note_front()
                 self.dead.add(self._key())
+                self._count_state()
             if not self.moves:
                 return self._start_anew()
             last = self._undo()
@@ -433,7 +438,7 @@ class Search:
                     if (there := normal(after)) in seen[number]:
                         continue
                     seen[number].add(there)
-                    self._count()
+                    self._count_state()
                     chain = (*lead.chain, _Hidden(_as(self.hidden[0], each.way), each.taken, each.reads, each.writes))
                     for way, taken in self._ways(number, after):
                         if self._matter(chain, self._touched(number, way, taken, after)):
@@ -514,8 +519,11 @@ class Search:
             found |= self.replayer.all_reads(row, step.action, step.parameters, step.picks)
         return found
 
-    def _count(self) -> None:
-        self.tried += 1
+    def _count_state(self) -> None:
+        self._count(1 + len(self.row) // SLOTS_A_TRY)
+
+    def _count(self, tried: int = 1) -> None:
+        self.tried += tried
         if self.tried > self.most_tried:
             raise _Bound
 
