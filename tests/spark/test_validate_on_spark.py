@@ -84,7 +84,7 @@ def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_pat
 
 HEEDING = """
 from fencepost.traces.validation import NotCovered
-from traces.counting import CountingConformance
+from counting_on_spark import CountingConformance
 
 
 class Heeding(CountingConformance):
@@ -100,8 +100,8 @@ class Heeding(CountingConformance):
 
 def test_events_of_other_subjects_that_a_conformance_heeds(spark: object, tmp_path: Path) -> None:
     heeding = tmp_path / "heeding.py"
-    heeding.write_text(HEEDING.replace("from traces.counting", "from counting"))
-    (tmp_path / "counting.py").write_bytes(Path(CONFORMANCE).read_bytes())
+    heeding.write_text(HEEDING)
+    shutil.copy(CONFORMANCE, tmp_path / "counting_on_spark.py")
     path = tmp_path / "t.parquet"
     with RunsFile(path) as file:
         for run, action in (("one", "notes"), ("two", "ignores")):
@@ -125,7 +125,7 @@ def test_records_of_other_systems(spark: object, tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_text("".join(f"{json.dumps(row)}\n" for row in [*written, {}]))
     pq.write_table(pa.Table.from_pylist([{**row, "day": "table"} for row in written[:5]]), tmp_path / "b.parquet")
     conformance = tmp_path / "reading.py"
-    shutil.copy(CONFORMANCE, tmp_path)
+    shutil.copy(CONFORMANCE, tmp_path / "counting_on_spark.py")
     conformance.write_text(READING)
     found = registry.resolve(str(conformance))
     local, driver = (registry.foreign_of(found) for _ in range(2))
@@ -147,7 +147,7 @@ def test_records_of_other_systems(spark: object, tmp_path: Path) -> None:
 
 
 READING = """
-from counting import CountingConformance
+from counting_on_spark import CountingConformance
 
 from fencepost.traces.validation import ReadEvent
 
