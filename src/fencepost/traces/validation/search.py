@@ -144,6 +144,8 @@ class Search:
         heapify(self.ready)
         self.dead: set[tuple[frozenset[int], tuple[int, ...]]] = set()
         """The states from which no way leads on, each with the steps that could come next."""
+        self.why: Refused | None = None
+        """What refused the step that was tried last."""
         self.hidden_taken = 0
         named = tuple((each.action, each.parameters, each.picks) for each in self.hidden)
         self.footprints, self.writers = self.replayer.footprints.setdefault(named, ({}, {}))
@@ -197,13 +199,35 @@ class Search:
             item = heappop(self.ready)
             number = item[1]
             step = self.steps[number]
-            for way, taken in self._ways(number, self.row):
-                self._do(_Move(number, way, taken))
+            way = self._as_it_is(number, step)
+            if way is None:
+                way = next((_Move(number, *each) for each in self._ways(number, self.row)), None)
+            if type(way) is _Move:
+                self._do(way)
                 return True
             if step.action is not None and self.why is not None and self.why.where and not self.tried:
                 self.verdict.refused[step.action, f"{self.why.where}: {self.why.asked}"] += 1
             self.refused.append(item)
         return False
+
+    def _as_it_is(self, number: int, step: Step) -> _Move | Refused | None:
+        """What :meth:`_ways` comes to for the steps that most traces are made of: nothing is open or compared.
+        None for others.
+        """
+        if step.action is None or step.before or step.after or step.tells or step.wrong or step.to is not None:
+            return None
+        if number in self.order.unsent:
+            return None
+        try:
+            found = self.replayer.step(self.row, step.action, step.parameters, step.picks)
+        except ProtocolRaised as error:
+            raise self._named(error, number) from error
+        if type(found) is Taken:
+            return _Move(number, step, found)
+        if type(found) is not Refused:
+            return None
+        self.why = found
+        return found
 
     def _is_dead(self) -> bool:
         return bool(self.dead) and self._key() in self.dead
@@ -211,12 +235,15 @@ class Search:
     def _do(self, move: _Move) -> None:
         """Take a step, after its hidden ones."""
         apply, row = self.replayer.apply, self.row
-        writes = [each.taken.writes for each in move.hidden]
-        undo = [before for some in (*writes, move.taken.writes) for before in apply(row, some)]
-        if self.may_turn:
-            move.undo = undo
+        if move.hidden:
+            writes = [each.taken.writes for each in move.hidden]
+            move.undo = [before for some in (*writes, move.taken.writes) for before in apply(row, some)]
+            self.hidden_taken += len(move.hidden)
+        else:
+            undo = apply(row, move.taken.writes)
+            if self.may_turn:
+                move.undo = undo
         self.moves.append(move)
-        self.hidden_taken += len(move.hidden)
         waits = self.order.waits
         self.open.discard(move.number)
         for other in self.order.after[move.number]:
@@ -224,9 +251,15 @@ class Search:
             if not waits[other]:
                 self.open.add(other)
                 heappush(self.ready, (self._rank(other), other))
-        for item in self.refused:
-            heappush(self.ready, item)
-        self.refused.clear()
+        if self.refused:
+            for item in self.refused:
+                heappush(self.ready, item)
+            self.refused.clear()
+
+    def _named(self, error: ProtocolRaised, number: int) -> ProtocolRaised:
+        event, step = self.sources[number], self.steps[number]
+        what = f"{step.title}, for event {event.seq} ({event.action}) of node {event.node}"
+        return ProtocolRaised(f"{error}; the step was {what}", where=error.where)
 
     def _ways(self, number: int, row: list[int]) -> Iterator[tuple[Step, Taken]]:
         """The ways to take a step of the trace in a state, with nothing left open, that agree with the trace. The
@@ -236,7 +269,7 @@ class Search:
         Python raises.
         """
         step = self.steps[number]
-        self.why: Refused | None = None
+        self.why = None
         if step.wrong:
             self.why = Refused(step.wrong)
             return
@@ -256,9 +289,7 @@ class Search:
             else:
                 yield from self._ways_of(step, row)
         except ProtocolRaised as error:
-            event = self.sources[number]
-            what = f"{step.title}, for event {event.seq} ({event.action}) of node {event.node}"
-            raise ProtocolRaised(f"{error}; the step was {what}", where=error.where) from error
+            raise self._named(error, number) from error
 
     def _ways_of(self, step: Step, row: list[int]) -> Iterator[tuple[Step, Taken]]:
         assert step.action is not None
