@@ -172,6 +172,20 @@ def test_each_initial_state_is_tried() -> None:
     ]
 
 
+def test_what_was_before_anything_was_open_is_not_taken_back() -> None:
+    said: list[Told] = [("puts", {"w": "w1", "put": 1}), ("takes", {"w": "w1"}), ("asks", {"w": "w1", "seen": 1})]
+    found = verdict(*said, ("puts", {"w": "w2", "put": None}), ("asks", {"w": "w2", "seen": 4}), unsaid=[])
+    assert (found.accepted, found.taken, len(found.fronts)) == (False, 4, 2)
+    for front in found.fronts:
+        row = list(front.start)
+        for _, _, taken in front.path:
+            found.replayer.apply(row, taken.writes)  # type: ignore[union-attr]
+        assert row == front.row
+    assert verdict(
+        *said, ("puts", {"w": "w2", "put": None}), ("takes", {"w": "w2"}), ("asks", {"w": "w2", "seen": 4}), unsaid=[]
+    ).accepted
+
+
 # -- what is said when nothing fits -----------------------------------------------------------------------------------
 
 

@@ -138,6 +138,8 @@ class Search:
         self.start, self.later = list(self.row), next(self.starts, None)
         self.may_turn = bool(self.hidden) or self.later is not None
         """Whether there may be another way than the one that is taken."""
+        self.settled = 0
+        """The number of moves that were made before there was another way. They cannot be taken back."""
         self.ready = [(self._rank(number), number) for number in self.order.first()]
         self.open = {number for _, number in self.ready}
         """The steps that could come next by their order."""
@@ -298,7 +300,8 @@ class Search:
             if self._agrees(step, found, row):
                 yield step, found  # type: ignore[misc]
             return
-        self.may_turn = True
+        if not self.may_turn:
+            self.may_turn, self.settled = True, len(self.moves)
         refused: list[Refused] = []
         for named, each in self.replayer.ways(row, step.action, step.parameters, step.picks):
             way = _as(step, named)
@@ -306,8 +309,7 @@ class Search:
                 yield way, each  # type: ignore[misc]
             elif self.why is not None and self.why not in refused:
                 refused.append(self.why)
-        if refused:
-            self.why = _all_of(refused)
+        self.why = _all_of(refused) if refused else Refused("the protocol has no such values of its parameters")
 
     def _agrees(self, step: Step, found: Taken | Refused | Open, row: list[int]) -> bool:
         """Whether a step can be taken, and the protocol agrees with the trace about it."""
@@ -375,7 +377,7 @@ class Search:
                 self._note_front()
                 self.dead.add(self._key())
                 self._count_state()
-            if not self.moves:
+            if len(self.moves) == self.settled:
                 return self._start_anew()
             last = self._undo()
             others = last.others if last.others is not None else self._others(last)
