@@ -384,6 +384,9 @@ class Search:
 
     def _start_anew(self) -> bool:
         """Begin with the next initial state. Returns whether there is one."""
+        if not self.moves:  # all was taken back, so nothing is left of it
+            normal = self.replayer.store.normal
+            assert (normal(self.row), self.hidden_taken) == (normal(self.start), 0)
         if self.later is None:
             return False
         self.row, self.start = list(self.later), self.later
