@@ -169,6 +169,9 @@ class EachOf(Mapping[Any, Shape]):
             return self.shape
         raise KeyError(key)
 
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self.shape if type(key) is int and key in self.keys_of else default
+
     def __iter__(self) -> Iterator[int]:
         return iter(self.keys_of)
 

@@ -31,10 +31,10 @@ from fencepost.language.values import (
     Set,
     Value,
     canonical,
-    encode,
     finite,
     freeze,
     full_name,
+    kind_of,
     order_key,
     refuse_equal,
     show,
@@ -178,16 +178,17 @@ class NetworkShape(Shape):
         if (topic is _NO_TOPIC) != (kind.topic is None):
             which = "has no topic" if kind.topic is None else f"has a topic, {kind.topic}: say which, topic=..."
             raise FencepostError(f"{kind.__name__} {which}")
-        at = (
-            (*path, kind, source, dest)
-            if topic is _NO_TOPIC
-            else (*path, kind, source, dest, encode(topic := freeze(topic)))
-        )
+        channel: tuple[Any, ...] = (*path, kind, source, dest)
+        at = channel
+        if topic is not _NO_TOPIC:
+            topic = freeze(topic)
+            code = kind_of(topic)
+            at = (*channel, code) if isinstance(code, bytes) else (*channel, code, topic)
         known = self._slots.get(at)
         if known is not None:
             return known
         self.ends(path, kind, source, dest)
-        slot = Slot(at if topic is _NO_TOPIC else (*at[:-1], topic), self.empty, constant=False)
+        slot = Slot(channel if topic is _NO_TOPIC else (*channel, topic), self.empty, constant=False)
         return self._slots.setdefault(at, slot)
 
     def topics(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:

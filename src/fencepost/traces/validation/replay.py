@@ -28,7 +28,7 @@ from fencepost.language.declarations import Declared
 from fencepost.language.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.language.network import FATES
 from fencepost.language.protocol import Protocol
-from fencepost.language.values import NotAValue, Value, freeze, kind_of, same, show, show_call
+from fencepost.language.values import ModelValue, NotAValue, Value, freeze, kind_of, same, show, show_call
 from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
 from fencepost.text.plain import meant
@@ -185,10 +185,17 @@ def _offers(options: Sequence[Value], wanted: Value) -> bool:
     return wanted in options and (type(wanted) is int or not isinstance(options, range))
 
 
-def _kind(wanted: Pick) -> type | bytes:
+def _kind(wanted: Pick) -> Hashable:
+    kind = type(wanted)
+    if kind in _PLAIN:
+        return kind
     if isinstance(wanted, Matcher):
         return wanted.code
-    return type(wanted) if wanted is ANY or wanted is ... else kind_of(wanted)
+    return kind if wanted is ANY or wanted is ... else kind_of(wanted)
+
+
+_PLAIN = frozenset((int, str, bool, ModelValue))
+"""Types of values that no value of another type in here contains."""
 
 
 def _shown(wanted: Pick) -> str:
@@ -216,6 +223,7 @@ class Replayer:
         self.protocol = protocol
         self.store: ValueTable = ValueTable(protocol) if fingerprints else _LazySlots(protocol)
         self.actions: dict[str, Declared] = {declared.name: declared for declared in protocol.declared("action")}
+        self._setups = protocol.declared("initial")
         self.evaluations = self.cache_hits = 0
         self.cache_limit = cache_limit
         self._remembered = 0
@@ -233,7 +241,7 @@ class Replayer:
 
     def initials(self) -> Iterator[list[int]]:
         """The rows of the initial states, in the order of their choices."""
-        setups = self.protocol.declared("initial")
+        setups = self._setups
         if not setups:
             yield [0] * len(self.store.slots)
             return

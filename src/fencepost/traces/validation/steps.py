@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from fencepost.language.values import Record, Value, encode, same, show
+from fencepost.language.values import Record, Value, kind_of, same, show
 
 Message: TypeAlias = Hashable
 """The name of a message, the same for its sender and its receiver. Messages of the same name are received in the order
@@ -29,7 +29,7 @@ class Matcher:
         raise NotImplementedError
 
     @property
-    def code(self) -> bytes:
+    def code(self) -> Hashable:
         """Distinguishes what Python takes for equal."""
         raise NotImplementedError
 
@@ -53,8 +53,8 @@ class Like(Matcher):
         return True
 
     @property
-    def code(self) -> bytes:
-        return encode(self.fields)
+    def code(self) -> Hashable:
+        return tuple([kind_of(value) for _, value in self.fields])
 
     def __hash__(self) -> int:
         return hash(self.fields)
@@ -75,8 +75,8 @@ class Has(Matcher):
         return any(same(each, self.value) for each in held)
 
     @property
-    def code(self) -> bytes:
-        return encode(self.value)
+    def code(self) -> Hashable:
+        return kind_of(self.value)
 
     def __str__(self) -> str:
         return f"it has {show(self.value)}"
