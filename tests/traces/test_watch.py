@@ -157,6 +157,22 @@ def test_what_is_added_to_a_folder_is_read_once(tmp_path: Path) -> None:
     assert tail.poll() == []
 
 
+def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
+    tail = Tail([str(tmp_path)])
+    with TraceWriter(tmp_path, node="a", run="r") as writer:
+        writer.emit("writes", "7", {"value": 1})
+        assert len(tail.poll()) == 2
+        [spool] = (tmp_path / "_spool").glob("*.spool")
+        with spool.open("r+b") as file:
+            file.seek(spool.read_bytes().index(b"started"))
+            file.write(b"S")
+        writer.emit("writes", "7", {"value": 2})
+        writer.emit("writes", "7", {"value": 3})
+        assert [each.seq for each in tail.poll()] == [3, 4]
+        with pytest.raises(TraceError, match=r"is damaged at byte \d+: the checksum of a frame is wrong"):
+            Tail([str(tmp_path)]).poll()
+
+
 def test_a_gap_is_told(tmp_path: Path) -> None:
     from fencepost.traces import RunsFile
 

@@ -192,9 +192,11 @@ def events_of_parquet(path: Path) -> Iterator[TraceEvent]:
     yield from parquet.events(path)
 
 
-def events_of_spool(path: Path) -> Iterator[TraceEvent]:
-    """The events written to a spool so far."""
-    contents = Contents(path)
+def events_of_spool(path: Path, read: dict[Path, int] | None = None) -> Iterator[TraceEvent]:
+    """The events written to a spool so far. ``read``: how many bytes of spools have been read, which it keeps; then
+    only the events after these.
+    """
+    contents = Contents(path, 0 if read is None else read.get(path, 0))
     if contents.origin is None:
         return
     run, node, incarnation, _ = contents.origin
@@ -210,6 +212,8 @@ def events_of_spool(path: Path) -> Iterator[TraceEvent]:
             parameters.decode(),
             None if state is None else state.decode(),
         )
+    if read is not None:
+        read[path] = contents.end
 
 
 # -- completeness -----------------------------------------------------------------------------------------------------

@@ -102,15 +102,30 @@ def _allocate(file: int, size: int) -> None:
         rest -= os.write(file, bytes(min(rest, 1 << 20)))
 
 
+_ORIGIN_WITHIN = 4_096
+"""The first bytes of a file, which have its origin: the names in it are in the name of the file too."""
+
+
 class Contents:
-    """The contents of a spool, which its writer may still be writing: its origin, and its whole frames.
+    """The contents of a spool, which its writer may still be writing: its origin, and its whole frames. ``start``: the
+    byte of the frame to begin with, if not the first; ``end``: the byte after the last frame that :meth:`rows` has
+    given.
 
     Raises :class:`TraceError` if it is not a spool or is damaged, and ``OSError`` if it cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, start: int = 0) -> None:
         self.path = path
-        self.data = path.read_bytes()
+        self.end = self._skipped = 0
+        with path.open("rb") as file:
+            self.data = file.read(_ORIGIN_WITHIN if start else -1)
+            self._read_origin()
+            if start:
+                file.seek(start)
+                self.data, self._start, self._skipped = file.read(), 0, start
+
+    def _read_origin(self) -> None:
+        path = self.path
         if self.data[: len(MAGIC)] != MAGIC:
             if not MAGIC.startswith(self.data[: len(MAGIC)].rstrip(b"\0")):
                 raise TraceError(f"{path} is no spool of a trace, or one of another version of Fencepost")
@@ -130,13 +145,14 @@ class Contents:
             return
         at = self._start
         while True:
+            self.end = self._skipped + at
             after, payload = self._frame(at)
             if payload is None:
                 return
             try:
                 yield _ROW.decode(payload)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                raise TraceError(f"{self.path} is damaged at byte {at}: {error}") from error
+                raise TraceError(f"{self.path} is damaged at byte {self.end}: {error}") from error
             at = after
 
     def _frame(self, at: int) -> tuple[int, bytes | None]:
@@ -155,7 +171,8 @@ class Contents:
         if end > size or crc32(payload) != checksum:
             if end + HEAD.size <= size and HEAD.unpack_from(data, end)[0]:
                 raise TraceError(
-                    f"{self.path} is damaged at byte {at}: the checksum of a frame is wrong, and others follow it"
+                    f"{self.path} is damaged at byte {self._skipped + at}: the checksum of a frame is wrong, and others"
+                    " follow it"
                 )
             return at, None
         return end, payload

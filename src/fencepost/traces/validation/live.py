@@ -14,7 +14,7 @@ from fencepost.traces.validation.traces import decoded
 from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.watch import Limits, Watch
 
-PAUSE = 0.5
+PAUSE = 0.1
 """Seconds between two polls of the folders."""
 
 Reporter = Callable[[list[Outcome]], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from fencepost.traces.event import STOPPED, TraceError, TraceEvent, named
 from fencepost.traces.reading import events_of_parquet, events_of_spool, files_of
@@ -15,6 +16,7 @@ class Tail:
         self.folders = folders
         self._last: dict[tuple[str, str, int], int] = {}
         self._done: set[str] = set()
+        self._read: dict[Path, int] = {}
 
     def poll(self) -> list[TraceEvent]:
         """The new events, each incarnation's in order.
@@ -27,7 +29,7 @@ class Tail:
             if path.stem in self._done and not is_spool:
                 continue
             try:
-                for event in events_of_spool(path) if is_spool else events_of_parquet(path):
+                for event in events_of_spool(path, self._read) if is_spool else events_of_parquet(path):
                     if self._is_new(event):
                         found.append(event)
             except FileNotFoundError:  # converted to Parquet meanwhile: the next poll reads that
@@ -36,6 +38,7 @@ class Tail:
                 raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
             if not is_spool:
                 self._done.add(path.stem)
+                self._read = {spool: end for spool, end in self._read.items() if spool.stem != path.stem}
         return found
 
     def _is_new(self, event: TraceEvent) -> bool:
