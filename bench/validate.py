@@ -29,6 +29,7 @@ from fencepost.simulation.seeds import traced
 from fencepost.traces import RunsFile, read
 from fencepost.traces.validation import registry
 from fencepost.traces.validation.outcome import judged
+from fencepost.traces.validation.request import Request
 from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator, collect_rarely
 
@@ -148,7 +149,7 @@ def in_one_process(files: list[Path]) -> None:
 def on_spark(folder: Path, master: str) -> None:
     """Validate all traces with Spark, which is started and ended with that."""
     from fencepost.spark.cluster import Cluster
-    from fencepost.spark.validate import Request, validated
+    from fencepost.spark.validate import validated
 
     with Timed() as timed, closing(Cluster(master)) as cluster:
         outcomes, _, _ = validated(cluster, [str(folder)], Request("store"))

@@ -12,9 +12,9 @@ import pytest
 from fencepost import ProtocolRaised
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.stream import Feeder, follow
-from fencepost.spark.validate import Request
 from fencepost.traces import RunsFile, TraceError, TraceEvent, TraceWriter
 from fencepost.traces.validation.outcome import Outcome
+from fencepost.traces.validation.request import Request
 from fencepost.traces.validation.tail import Tail
 from fencepost.traces.validation.watch import Limits
 

@@ -25,13 +25,14 @@ from fencepost.report.validation import explaining
 from fencepost.spark import coverage as on_spark
 from fencepost.spark import validate
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.validate import Request, TaskResult, results_of, stretches_of, traces_of, validate_task, visit_task
+from fencepost.spark.validate import TaskResult, results_of, stretches_of, traces_of, validate_task, visit_task
 from fencepost.states.manifest import StateSpace
 from fencepost.traces import RunsFile, TraceError, TraceWriter, read
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation import registry
 from fencepost.traces.validation.coverage import Coverage
 from fencepost.traces.validation.outcome import Outcome, judged
+from fencepost.traces.validation.request import Request
 from fencepost.traces.validation.space_coverage import InSpace, in_space
 from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator

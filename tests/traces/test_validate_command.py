@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from traces.traces_of_runs import BAD, GOOD, write_counters, write_runs
 
+from fencepost.cli.commands import validate
 from fencepost.cli.main import main
 from fencepost.traces import RunsFile, TraceWriter
 
@@ -69,6 +70,41 @@ def test_several_traces_are_a_table_and_json(said: Callable[..., Said], tmp_path
         traces, "--conformance", f"{CONFORMANCE}:counting", "--run", "one", "--run", "three", "--subject", "7"
     )
     assert (code, out.splitlines()[0]) == (0, "ACCEPTED  2 traces")
+
+
+def test_several_processes_say_the_same_as_one(
+    said: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validate, "SHARE", 1)
+    monkeypatch.setattr(validate, "TASK", 1)
+    runs: dict[str, Sequence[tuple[str, str, int]]] = {
+        f"r{number}": BAD if number % 5 == 3 else GOOD for number in range(12)
+    }
+    traces = write_counters(tmp_path / "t.parquet", runs)
+    found = []
+    for workers in ("1", "2"):
+        code, _, _ = said(
+            traces, "--conformance", CONFORMANCE, "--coverage", "--json", tmp_path / "o.json", "--workers", workers
+        )
+        document = json.loads((tmp_path / "o.json").read_text())
+        found.append((code, document["verdicts"], document["coverage"]))
+    assert found[0] == found[1] and found[0][0] == 12
+    assert [each["run"] for each in found[0][1]] == sorted(runs)
+
+
+def test_a_process_that_dies_is_told_in_one_line(
+    said: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validate, "SHARE", 1)
+    monkeypatch.setattr(validate, "TASK", 1)
+    (tmp_path / "dying.py").write_text(
+        "import os\nfrom traces.counting import CountingConformance\n"
+        "class Dying(CountingConformance):\n    def steps(self, event):\n        os._exit(9)\n"
+    )
+    traces = write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": GOOD})
+    code, out, err = said(traces, "--conformance", tmp_path / "dying.py:Dying", "--workers", "2")
+    assert (code, out) == (153, "")
+    assert err.startswith("fencepost: one of the processes has died") and err.count("\n") == 1
 
 
 def test_what_the_conformance_does_not_cover_is_neither(said: Callable[..., Said], tmp_path: Path) -> None:

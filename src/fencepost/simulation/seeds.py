@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import signal
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from fencepost.simulation.processes import in_processes
 from fencepost.simulation.trace import SimTrace
 from fencepost.traces import RunsFile
 
@@ -164,51 +161,3 @@ def traced(file: RunsFile, run: str) -> SimTrace:
         file.emit(run, node, incarnation, seq, action, subject, parameters, actor=actor)
 
     return SimTrace(emit)
-
-
-@contextmanager
-def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Iterator[T]]:
-    """Map a module-level function over tasks in ``jobs`` processes, in order. One job runs in this process."""
-    if jobs == 1:
-        yield (does(*task) for task in tasks)
-        return
-    # Each process gets a fresh interpreter, which shares nothing with this one.
-    others = active_children()
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
-    try:
-        yield _in_order(pool, does, tasks, 3 * jobs)
-    except BaseException:
-        for process in active_children():
-            if process not in others:
-                process.terminate()
-        raise
-    finally:
-        with _interrupts_held():  # a process that is just starting still needs this one
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _in_order(
-    pool: ProcessPoolExecutor, does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], ahead: int
-) -> Iterator[T]:
-    waiting: deque[Future[T]] = deque()
-    for task in tasks:
-        with _interrupts_held():  # a new process inherits the blocked signal
-            waiting.append(pool.submit(does, *task))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C, which reaches all processes of a terminal: the parent process ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -26,17 +26,16 @@ from fencepost.spark.session import reason
 from fencepost.spark.validate import (
     RESULT,
     TEXT,
-    Request,
     TaskResult,
     common,
     event_of,
     own,
     results_of,
     row_of,
-    validator_of,
 )
 from fencepost.traces import RunsFile
 from fencepost.traces.validation.outcome import Outcome
+from fencepost.traces.validation.request import Request, validator_of
 from fencepost.traces.validation.tail import Tail
 from fencepost.traces.validation.watch import Limits, Watch, WatchState
 

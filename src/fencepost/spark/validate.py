@@ -26,14 +26,13 @@ from fencepost.traces.event import STOPPED, TraceError, named
 from fencepost.traces.folder import SPOOL
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.reading import files_of_records, nothing_in
-from fencepost.traces.validation import registry
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.coverage import Coverage, Visits
 from fencepost.traces.validation.outcome import Outcome, judged
-from fencepost.traces.validation.search import MOST_TRIED
+from fencepost.traces.validation.request import Request, validator_of
 from fencepost.traces.validation.space_coverage import InSpace, SpaceCoverage
 from fencepost.traces.validation.traces import must_be_there, natural
-from fencepost.traces.validation.validate import Validator, collect_rarely
+from fencepost.traces.validation.validate import collect_rarely
 
 TASKS_PER_CORE = 4
 """Tasks for each core. Traces differ in length, and a job waits for its last task."""
@@ -54,30 +53,6 @@ TEXT = (
     "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters"
     " string, state string"
 )
-
-
-class Request(msgspec.Struct, frozen=True):
-    """A validation, in the form that is sent to tasks. ``conformance``: a protocol's name, or a file. ``protocol``,
-    ``configuration``: files of a specification in TLA+, if given. ``shuffle``,
-    ``last``, ``coverage``, ``states``, ``most_tried``: as the command's options. ``runs``, ``subjects``: those
-    requested, empty for all.
-    """
-
-    conformance: str
-    protocol: str | None = None
-    configuration: str | None = None
-    shuffle: int | None = None
-    last: int = 12
-    width: int = 100
-    coverage: bool = False
-    states: str | None = None
-    runs: tuple[str, ...] = ()
-    subjects: tuple[str, ...] = ()
-    most_tried: int = MOST_TRIED
-
-    def find(self) -> Any:
-        """The conformance."""
-        return registry.resolve(self.conformance, self.protocol, self.configuration)
 
 
 class TaskResult(msgspec.Struct):
@@ -324,19 +299,8 @@ def common(request: Request) -> Any:
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
-validators: dict[tuple[Any, ...], Validator] = {}
-"""The validators of this process, by conformance, and by the most steps that are tried."""
-
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _result_decoder = msgspec.msgpack.Decoder(TaskResult)
-
-
-def validator_of(request: Request) -> Validator:
-    """This process's validator for a request."""
-    key = request.conformance, request.protocol, request.configuration, request.most_tried
-    if key not in validators:
-        validators[key] = Validator(request.find(), most_tried=request.most_tried)
-    return validators[key]
 
 
 def validate_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

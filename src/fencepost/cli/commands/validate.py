@@ -7,42 +7,54 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from fencepost import errors
+from fencepost.checker.engines.resources import cores
 from fencepost.cli import arguments, output
 from fencepost.cli.arguments import option
 from fencepost.cli.progress import TracesLine
 from fencepost.errors import OptionError, naming_extra
 from fencepost.files.storage import open_storage
 from fencepost.language import loading
+from fencepost.simulation.processes import in_processes
 from fencepost.text import numbers, units
-from fencepost.traces import read, records
+from fencepost.traces import TraceEvent, read, records
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.reading import files_of_records
 from fencepost.traces.validation import live, registry
 from fencepost.traces.validation.conformance import Conformance
+from fencepost.traces.validation.coverage import Coverage, Visits
 from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Outcome, judged
+from fencepost.traces.validation.request import Request, validator_of
 from fencepost.traces.validation.search import MOST_TRIED
 from fencepost.traces.validation.tail import Tail
-from fencepost.traces.validation.traces import Traces
+from fencepost.traces.validation.traces import RunAndSubject, Traces, events_of
 from fencepost.traces.validation.validate import Validator, collect_rarely
 from fencepost.traces.validation.watch import Limits
 
 if TYPE_CHECKING:
     from fencepost.language.protocol import Protocol
     from fencepost.states.manifest import StateSpace
-    from fencepost.traces.validation.coverage import Visits
     from fencepost.traces.validation.space_coverage import SpaceCoverage
 
 HERE, SPARK, AUTO = "local", "spark", "auto"
 LAST = 12
 """The number of steps shown before a rejection."""
 
+SHARE = 20_000
+"""The fewest events for which another process is started. Starting it takes as long as validating a few thousand."""
+
+TASK = 2_000
+"""The events of the traces that a process gets at once, if one of them does not have more."""
+
 _LIMITS = Limits()
+
+Trace: TypeAlias = tuple[str, str, list[TraceEvent]]
+"""A run, a subject, and the rows of their events."""
 
 Covered: TypeAlias = "tuple[Visits, SpaceCoverage | None]"
 """The coverage of the protocol, and of a state space, by traces."""
@@ -86,6 +98,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "where to validate: auto is this process, or Spark with --master or --conf",
         default=AUTO,
         choices=(AUTO, HERE, SPARK),
+    )
+    option(
+        how,
+        "--workers N",
+        f"the most processes, by default one for each core; each takes {SHARE:,} events or more",
+        arguments.workers,
     )
     arguments.add_spark(how)
     live = parser.add_argument_group("while systems write traces")
@@ -187,6 +205,8 @@ def _look_at_files(args: argparse.Namespace, foreign: Foreign | None) -> None:
         raise OptionError("--for says how long to follow traces: give --follow too")
     if args.follow and args.shuffle is not None:
         raise OptionError("--shuffle is for complete traces: leave out --follow or --shuffle")
+    if args.workers is not None and (args.follow or _is_on_spark(args)):
+        raise OptionError("--workers is of finished traces, validated here: leave out --workers")
     if args.states is not None and not args.coverage:
         raise OptionError("--states is for the coverage of a state space: give --coverage too")
     if args.follow and args.coverage:
@@ -229,24 +249,55 @@ def _outcomes(
 def _here(
     args: argparse.Namespace, conformance: type[Conformance], foreign: Foreign | None, space: StateSpace | None
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
-    from fencepost.report.validation import explaining
-    from fencepost.traces.validation.coverage import Coverage
-
-    collect_rarely()
     rows = read(args.traces, foreign=foreign)
     traces = Traces(rows, args.runs, args.subjects, conformance.subjects, conformance.heeds)
-    validator = Validator(conformance, most_tried=args.most_tried)
-    explain, coverage = explaining(args.last, output.width()), Coverage()
-    on_verdict = coverage.add if args.coverage else None
+    request, names = _request(args, shuffle=args.shuffle, coverage=args.coverage), traces.names()
+    tasks = [(request, some) for some in _shares(traces, names)]
+    jobs = max(1, min(args.workers or cores(), traces.count // SHARE, len(tasks)))
+    here = Validator(conformance, most_tried=args.most_tried) if jobs == 1 else None
     found: list[Outcome] = []
-    steps, names = 0, traces.names()
-    with TracesLine(sys.stderr) as line:
-        for run, subject in names:
-            events = partial(traces.events, (run, subject))
-            found.append(judged(validator, run, subject, events, args.shuffle, explain, on_verdict))
-            steps += found[-1].steps
+    steps, visits = 0, Visits()
+    with TracesLine(sys.stderr) as line, in_processes(partial(judged_all, validator=here), tasks, jobs) as done:
+        for outcomes, visited in done:
+            found += outcomes
+            visits.add(visited)
+            steps += sum(outcome.steps for outcome in outcomes)
             line.report(len(found), steps, len(names))
-    return found, coverage.visits, _in_space(traces, conformance, space) if space is not None else None
+    return found, visits, _in_space(traces, conformance, space) if space is not None else None
+
+
+def _shares(traces: Traces, names: Sequence[RunAndSubject]) -> Iterator[list[Trace]]:
+    """Traces in tasks of some :data:`TASK` events."""
+    some: list[Trace] = []
+    count = 0
+    for name in names:
+        rows = traces.rows(name)
+        some.append((*name, rows))
+        count += len(rows)
+        if count >= TASK:
+            yield some
+            some, count = [], 0
+    if some:
+        yield some
+
+
+def judged_all(
+    request: Request, traces: Sequence[Trace], validator: Validator | None = None
+) -> tuple[list[Outcome], Visits]:
+    """The outcomes of some traces, and their visits if the request asks for them. ``validator``: by default, the one
+    that this process has for such requests.
+    """
+    from fencepost.report.validation import explaining
+
+    collect_rarely()
+    validator = validator or validator_of(request)
+    explain, coverage = explaining(request.last, request.width), Coverage()
+    on_verdict = coverage.add if request.coverage else None
+    outcomes = [
+        judged(validator, run, subject, partial(events_of, rows), request.shuffle, explain, on_verdict)
+        for run, subject, rows in traces
+    ]
+    return outcomes, coverage.visits
 
 
 def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace) -> SpaceCoverage:
@@ -268,10 +319,8 @@ def _on_spark(args: argparse.Namespace, foreign: Foreign | None) -> tuple[list[O
         return validate.validated(cluster, args.traces, request, line.doing, foreign)
 
 
-def _request(args: argparse.Namespace, **options: Any) -> Any:
-    """A validation on Spark, as sent to its tasks."""
-    from fencepost.spark.validate import Request
-
+def _request(args: argparse.Namespace, **options: Any) -> Request:
+    """The validation, as it is sent to other processes."""
     runs, subjects = tuple(args.runs), tuple(args.subjects)
     return Request(
         _named(args),

@@ -18,7 +18,7 @@ class Traces:
     with an action of ``heeds`` about a subject of another kind.
 
     ``runs`` and ``subjects``: the ones to keep, empty for all. ``kind``: a regular expression; events of subjects that
-    do not match it are left out.
+    do not match it are left out. ``count``: the events that are kept.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Traces:
             self._runs.setdefault(event.run, {}).setdefault(event.subject, []).append(event)
         must_be_there("run", runs, seen)
         self._wanted = subjects
+        self.count = sum(len(rows) for of in self._runs.values() for rows in of.values())
         must_be_there(
             "subject", subjects, {subject for of in self._runs.values() for subject in of if subject is not None}
         )
@@ -62,9 +63,18 @@ class Traces:
         """The events of one trace, node by node, each node's in order. Raises :class:`fencepost.traces.TraceError` for
         parameters that are not a JSON object.
         """
+        return events_of(self.rows(name))
+
+    def rows(self, name: RunAndSubject) -> list[row.TraceEvent]:
+        """The rows of one trace's events: those about all subjects, and those about its own."""
         run, subject = name
         of = self._runs[run]
-        return in_order([*map(decoded, of.get(None, ())), *map(decoded, of.get(subject, ()))])
+        return [*of.get(None, ()), *of.get(subject, ())]
+
+
+def events_of(rows: Iterable[row.TraceEvent]) -> list[Event]:
+    """The events of one trace, node by node, each node's in order. Raises as :func:`decoded`."""
+    return in_order(map(decoded, rows))
 
 
 _CHANGES = ("metadata_written", "metadata_deleted")
