@@ -481,3 +481,22 @@ def test_parameters_that_are_no_object() -> None:
         event.parameter_values()
     with pytest.raises(TraceError, match="the state of event 5"):
         event.state_values()
+
+
+def test_a_share_of_the_ledgers_is_traced_by_all_writers_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "_share").write_text("3\n")
+    for node in ("a", "b"):
+        with TraceWriter(tmp_path, node=node, run="r") as writer:
+            for subject in (0, 1, "2", 3, "6", "log/7", None):
+                writer.emit("acts", subject)
+    for node in ("a", "b"):
+        events = [each for each in read(tmp_path) if each.node == node]
+        assert [each.subject for each in events] == [None, "0", "3", "6", "log/7", None, None]
+        assert [each.seq for each in events] == [*range(1, 8)]
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3", "many", "9" * 19])
+def test_a_share_that_is_no_number_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "_share").write_text(text)
+    with pytest.raises(TraceError, match="write a number there, such as 16 to trace one ledger of 16"):
+        TraceWriter(tmp_path, node="a")

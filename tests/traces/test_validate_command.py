@@ -92,6 +92,15 @@ def test_several_processes_say_the_same_as_one(
     assert [each["run"] for each in found[0][1]] == sorted(runs)
 
 
+def test_a_log_cannot_be_told_from_a_share_of_its_ledgers(said: Callable[..., Said], tmp_path: Path) -> None:
+    (tmp_path / "_share").write_text("16")
+    with TraceWriter(tmp_path, node="a") as writer:
+        writer.emit("log_writer_opens", "log/a")
+    code, out, err = said(tmp_path, "--protocol", "log")
+    assert (code, out) == (151, "")
+    assert err.startswith(f"fencepost: only one of 16 ledgers is in {tmp_path}")
+
+
 def test_a_process_that_dies_is_told_in_one_line(
     said: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,8 @@
 
 ``RUN@NODE@INCARNATION@PART.parquet`` holds events in order, part by part. Other Parquet files may lie beside them.
 ``_spool`` holds ``.spool`` files of the same names: a writer is still writing them, or was killed. ``_run`` holds the
-name of the current run, for writers that name none. Readers of Parquet folders skip names that begin with an underscore
-or a dot.
+name of the current run, for writers that name none. ``_share`` holds a number, if not all subjects are traced. Readers
+of Parquet folders skip names that begin with an underscore or a dot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fencepost.traces.event import TraceError
 
-SPOOL, RUN = "_spool", "_run"
+SPOOL, RUN, SHARE = "_spool", "_run", "_share"
 LONGEST_NAME = 80
 """The longest name of a run or a node in characters, after escaping."""
 
@@ -98,6 +98,21 @@ class Folder:
         if not run:
             raise TraceError(f"{path} is empty: write the name of the run there, or remove it")
         return run
+
+    def share(self) -> int:
+        """Of how many subjects that are numbers one is traced: those that this number divides. 1 if no file says
+        otherwise. Raises :class:`TraceError` if the file cannot be read, or has no positive number.
+        """
+        path = self.directory / SHARE
+        try:
+            text = path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return 1
+        except (OSError, UnicodeDecodeError) as error:
+            raise TraceError(f"the share of subjects to trace, {path}, cannot be had: {error}") from error
+        if not text.isdecimal() or len(text) > 18 or not int(text):
+            raise TraceError(f"{path} has {text[:40]!r}: write a number there, such as 16 to trace one ledger of 16")
+        return int(text)
 
     def incarnations(self, stem: str) -> set[int]:
         """The incarnations of a node in a run that have files."""

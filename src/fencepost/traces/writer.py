@@ -64,6 +64,7 @@ class TraceWriter:
     ``node`` is the name of the process. ``run`` is the name of the execution of the whole system; by default it is the
     folder's current run, which the first writer there named. A process that starts again with the same names is the
     next incarnation. The first event is ``started``, with the parameters ``started``; :meth:`close` writes ``ended``.
+    If the folder says that a share of the subjects is traced, the events of others are left out.
 
     The constructor raises :class:`TraceError` if the folder cannot be written to. No other method raises. If an event
     cannot be written, its number is missing in the trace. After a full disk or ``size_limit`` bytes nothing more is
@@ -90,6 +91,7 @@ class TraceWriter:
         self.folder = Folder(directory)
         self.folder.make()
         self.run = self.folder.run() if run is None else run
+        self.share = self.folder.share()
         self.node = node
         self.seq = 0
         """The number of the last event, written or not."""
@@ -132,6 +134,8 @@ class TraceWriter:
         Call it where the action takes effect. Once it returns, the event survives a crash of the process, but not a
         loss of power.
         """
+        if self.share > 1 and subject is not None and _is_left_out(subject, self.share):
+            return
         with self._lock:
             self.seq = seq = self.seq + 1
             if not self._is_on:
@@ -274,6 +278,13 @@ class TraceWriter:
 
     def _named(self) -> str:
         return named(self.run, self.node, self.incarnation)
+
+
+def _is_left_out(subject: str | int, share: int) -> bool:
+    """Whether a subject is a number that the share does not divide."""
+    if isinstance(subject, str):
+        return subject.isdecimal() and int(subject) % share != 0
+    return subject % share != 0
 
 
 _writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()

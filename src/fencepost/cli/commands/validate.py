@@ -23,6 +23,7 @@ from fencepost.language import loading
 from fencepost.simulation.processes import in_processes
 from fencepost.text import numbers, units
 from fencepost.traces import TraceEvent, read, records
+from fencepost.traces.folder import Folder
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.reading import files_of_records
 from fencepost.traces.validation import live, registry
@@ -161,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
     """Validate traces, and show the verdicts."""
     conformance = _conformance(args)
     foreign = registry.foreign_of(conformance)
-    _look_at_files(args, foreign)
+    _look_at_files(args, foreign, conformance.heeds)
     began = time.monotonic()
     if args.follow:
         outcomes, covered = _followed(args, conformance), None
@@ -199,8 +200,10 @@ def _conformance(args: argparse.Namespace) -> type[Conformance]:
     return registry.shipped(args.protocol)
 
 
-def _look_at_files(args: argparse.Namespace, foreign: Foreign | None) -> None:
-    """Raises before any work if results cannot be written or traces are missing."""
+def _look_at_files(args: argparse.Namespace, foreign: Foreign | None, heeds: Sequence[str]) -> None:
+    """Raises before any work if results cannot be written or traces are missing. ``heeds``: the actions of other
+    subjects that traces must have.
+    """
     if args.seconds is not None and not args.follow:
         raise OptionError("--for says how long to follow traces: give --follow too")
     if args.follow and args.shuffle is not None:
@@ -218,6 +221,11 @@ def _look_at_files(args: argparse.Namespace, foreign: Foreign | None) -> None:
         if "://" in path and records.ending(Path(path)):
             raise OptionError(f"records at a URL are not read: copy {path} to this machine")
     here = [path for path in args.traces if "://" not in path]
+    for path in here if heeds else ():
+        if Path(path).is_dir() and (share := Folder(path).share()) > 1:
+            raise OptionError(
+                f"only one of {share:,} ledgers is in {path}: what follows from the events of others cannot be told"
+            )
     if args.follow and (of_records := files_of_records(here, foreign is not None)):
         raise OptionError(f"--follow reads only traces that Fencepost writes: leave it out to validate {of_records[0]}")
 
