@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from functools import cache
 from random import Random
 from typing import Any
 
 import pytest
+import traces.buffers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces.buffers import Buffers, BuffersConformance, conformance, happened
@@ -29,6 +31,7 @@ from fencepost import (
 )
 from fencepost.errors import ProtocolRaised
 from fencepost.semantics import State, Stepper
+from fencepost.semantics.state import ValueTable
 from fencepost.traces.validation import ANY, Conformance, Event, Step
 from fencepost.traces.validation.conformance import _is_unseen
 from fencepost.traces.validation.search import FOR_EACH
@@ -290,8 +293,8 @@ def test_whether_a_message_is_lost_need_not_be_said(last: str) -> None:
 class Twin:
     """All states that the protocol can be in after each event, with up to ``most`` hidden steps before each."""
 
-    def __init__(self) -> None:
-        self.stepper = Stepper(Buffers(), invariants=["none"])
+    def __init__(self, protocol: type[Protocol] = Buffers) -> None:
+        self.stepper = Stepper(protocol(), invariants=["none"])
         self.roots = self.stepper.of_kind("action")
         self.known: dict[Any, list[tuple[Any, ...]]] = {}
 
@@ -312,9 +315,9 @@ class Twin:
             if root.name != event.action or ("w" in told and told["w"] != "somebody" and told["w"] not in who):
                 continue
             for after in self.after(ids, root):
-                if told.get("put") and of_writer(after, "box")[told["w"]][-1] != told["put"]:
+                if told.get("put") and self.of_writer(after, "box")[told["w"]][-1] != told["put"]:
                     continue
-                if "seen" in told and of_writer(after, "seen")[told["w"]] != told["seen"]:
+                if "seen" in told and self.of_writer(after, "seen")[told["w"]] != told["seen"]:
                     continue
                 yield after
 
@@ -341,35 +344,38 @@ class Twin:
             fewest = followed
         return bool(fewest)
 
+    def walk(self, chance: Random, length: int) -> list[Told]:
+        """The events of a behaviour."""
+        ids, told = self.initial(), list[Told]()
+        for _ in range(length):
+            root, after = chance.choice([(root, after) for root in self.roots for after in self.after(ids, root)])
+            parameters: dict[str, Any] = {name: str(value) for name, value in root.parameters.items()}
+            if root.name == "puts":
+                (new,) = (self.of_writer(after, "box")[parameters["w"]] or (None,))[-1:]
+                parameters["put"] = new
+            if root.name == "asks":
+                parameters["seen"] = self.of_writer(after, "seen")[parameters["w"]]
+            told.append((root.name, parameters))
+            ids = after
+        return told
 
-TWIN = Twin()
+    def of_writer(self, ids: tuple[Any, ...], variable: str) -> dict[str, Any]:
+        return _of_writer(self.stepper.store, ids, variable)
 
 
 @cache
-def of_writer(ids: tuple[Any, ...], variable: str) -> dict[str, Any]:
-    return {str(writer): held for writer, held in State(TWIN.stepper.store, ids).variables()[variable].items()}
+def _of_writer(store: ValueTable, ids: tuple[Any, ...], variable: str) -> dict[str, Any]:
+    return {str(writer): held for writer, held in State(store, ids).variables()[variable].items()}
 
 
-def walk(chance: Random, length: int) -> list[Told]:
-    """The events of a behaviour."""
-    ids, told = TWIN.initial(), list[Told]()
-    for _ in range(length):
-        root, after = chance.choice([(root, after) for root in TWIN.roots for after in TWIN.after(ids, root)])
-        parameters: dict[str, Any] = {name: str(value) for name, value in root.parameters.items()}
-        if root.name == "puts":
-            parameters["put"] = of_writer(after, "box")[parameters["w"]][-1]
-        if root.name == "asks":
-            parameters["seen"] = of_writer(after, "seen")[parameters["w"]]
-        told.append((root.name, parameters))
-        ids = after
-    return told
+TWIN = Twin()
 
 
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=300, deadline=None)
 def test_it_finds_what_a_plain_search_finds(chance: Random) -> None:
     unsaid = chance.sample(ALL, chance.randrange(1, 4))
-    events = [(name, dict(told)) for name, told in walk(chance, chance.randrange(2, 14)) if name not in unsaid]
+    events = [(name, dict(told)) for name, told in TWIN.walk(chance, chance.randrange(2, 14)) if name not in unsaid]
     for name, told in events:
         if chance.random() < 0.3 and name == "puts":
             told["put"] = None
@@ -392,3 +398,82 @@ def test_it_finds_what_a_plain_search_finds(chance: Random) -> None:
         assert not TWIN.accepts(trace, unsaid, FOR_EACH)
         assert found.refusals
         assert found.taken < found.steps
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+PUT, ADD, TAKE, SEE = (
+    "self.box[w] = (*self.box[w], one_of((1, 3)))",
+    "self.total += self.box[w][0]",
+    "self.box[w] = self.box[w][1:]",
+    "self.seen[w] = self.total",
+)
+OTHER = "next(each for each in self.writers if each != w)"
+FAULTS = {
+    "puts": {
+        "too many": ("require(len(self.box[w]) < MOST)", "require(len(self.box[w]) <= MOST)"),
+        "any number of them": ("require(len(self.box[w]) < MOST)", "require(len(self.box[w]) < 9)"),
+        "in front": (PUT, "self.box[w] = (one_of((1, 3)), *self.box[w])"),
+        "and one more": (PUT, "self.box[w] = (*self.box[w], 1, one_of((1, 3)))"),
+        "another number": (PUT, "self.box[w] = (*self.box[w], one_of((1, 2, 3)))"),
+        "and adds it up": (PUT, f"{PUT}; self.total += 1"),
+        "into the other box": (PUT, f"self.box[{OTHER}] = (3,); {PUT}"),
+    },
+    "takes": {
+        "up to six": ("< 6", "< 7"),
+        "up to nine": ("< 6", "< 10"),
+        "the last": (ADD, "self.total += self.box[w][-1]"),
+        "one more": (ADD, "self.total += self.box[w][0] + 1"),
+        "twice": (ADD, "self.total += 2 * self.box[w][0]"),
+        "a one": (ADD, "self.total += 1"),
+        "all of them": (ADD, "self.total += sum(self.box[w])"),
+        "off the sum": (ADD, "self.total -= self.box[w][0]"),
+        "and keeps it": (TAKE, "pass"),
+        "and drops the last": (TAKE, "self.box[w] = self.box[w][:-1]"),
+        "and gives it to the other": (TAKE, f"self.box[{OTHER}] = self.box[w]; {TAKE}"),
+    },
+    "asks": {
+        "while it is down": ("require(self.up)", "self.total = 0 if self.up else 4"),
+        "one more": (SEE, "self.seen[w] = self.total + 1"),
+        "one less": (SEE, "self.seen[w] = self.total - 1"),
+        "the highest": (SEE, "self.seen[w] = max(self.seen[w], self.total)"),
+        "for the other": (SEE, f"self.seen[{OTHER}] = self.total"),
+        "with what is in the box": (SEE, "self.seen[w] = self.total + len(self.box[w])"),
+        "and adds one": (SEE, f"{SEE}; self.total += 1"),
+    },
+    "message_is_lost": {
+        "and comes twice": (TAKE, "self.box[w] = (self.box[w][0], *self.box[w])[:MOST]"),
+        "and is another": (TAKE, "self.box[w] = (4 - self.box[w][0], *self.box[w][1:])"),
+        "and counts": (TAKE, f"{TAKE}; self.total += 1"),
+    },
+    "server_crashes": {"with a one": ("self.total = 0", "self.total = 1")},
+    "server_restarts": {"with a two": ("self.up = True", "self.up = True; self.total = 2")},
+}
+"""Faults by the action that has them: what they replace, and by what. A fault that looks like a loss or a crash, both
+of which are hidden, is none.
+"""
+
+
+def planted(action: str, before: str, after: str) -> type[Protocol]:
+    """The protocol with a fault in one action."""
+    begin, head, rest = inspect.getsource(Buffers).partition(f"def {action}(")
+    body, end, others = rest.partition("@action")
+    assert before in body
+    source = "".join((begin, head, body.replace(before, after), end, others))
+    made = {**vars(traces.buffers)}
+    exec(source, made)
+    faulty: type[Protocol] = made["Buffers"]
+    return faulty
+
+
+@pytest.mark.parametrize(("action", "fault"), [(action, fault) for action, some in FAULTS.items() for fault in some])
+def test_a_planted_fault_is_rejected_though_steps_are_hidden(action: str, fault: str) -> None:
+    faulty, hidden = Twin(planted(action, *FAULTS[action][fault])), BuffersConformance.unsaid
+    for seed in range(400):
+        trace = happened(*[each for each in faulty.walk(Random(seed), 16) if each[0] not in hidden])
+        found = Validator(conformance(*hidden)).validate("it", trace)
+        assert not found.undecided
+        if trace and not found.accepted:
+            assert not TWIN.accepts(trace, hidden, FOR_EACH)
+            return
+    pytest.fail("no trace of it is rejected")
