@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost import errors
-from fencepost.behaviours import Trace, replay
+from fencepost.behaviours import Trace
 from fencepost.behaviours.json import states
-from fencepost.protocols.store.model_testing.actions import HANDLERS, REASONS
-from fencepost.protocols.store.model_testing.walk import Driver, DriveResult, Edge, Found
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import StateSpace
+from fencepost.testing.store.actions import HANDLERS, REASONS
+from fencepost.testing.store.driver import Driver
+from fencepost.testing.walk import DriveResult, Edge, Found
 from fencepost.text import numbers
 from fencepost.text.numbers import plural
 
@@ -31,13 +32,7 @@ def verdict(result: DriveResult) -> str:
 def trace_to(driver: Driver, found: Found) -> Trace:
     """The behaviour of the protocol up to the step after which the difference shows."""
     (initial,) = driver.stepper.initial_states()
-    row, moves = initial.ids, []
-    for edge in found.way:
-        root = driver.actions[edge.action, edge.parameters]
-        outcome = driver.outcomes(root, row)[edge.target]
-        moves.append((root.index, outcome.choices))
-        row = driver.stepper.apply(row, outcome)
-    return replay(driver.stepper, initial, moves)
+    return driver.trace(initial, found.way)
 
 
 def difference(found: Found) -> list[str]:

@@ -1,0 +1,1 @@
+"""Model-based testing: drives a system of your own along behaviours of its protocol, and tests with pytest."""
