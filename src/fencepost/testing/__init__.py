@@ -1,1 +1,5 @@
 """Model-based testing: drives a system of your own along behaviours of its protocol, and tests with pytest."""
+
+from fencepost.testing.drive import Driven, drive
+
+__all__ = ["Driven", "drive"]
