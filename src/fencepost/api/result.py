@@ -10,9 +10,9 @@ from fencepost.text.notebook import framed
 
 
 class Unexpected(AssertionError):
-    """A test has not found what it must. Its text is the whole report, and ``to_html`` makes the page of it."""
+    """A test has not found what it must. Its text is the whole report. ``to_html`` makes the page of it, if any."""
 
-    def __init__(self, report: str, to_html: Callable[[], str]) -> None:
+    def __init__(self, report: str, to_html: Callable[[], str] | None) -> None:
         super().__init__(report)
         self.to_html = to_html
 

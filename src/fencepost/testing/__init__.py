@@ -1,5 +1,6 @@
 """Model-based testing: drives a system of your own along behaviours of its protocol, and tests with pytest."""
 
+from fencepost.testing.decorator import checked
 from fencepost.testing.drive import Driven, drive
 
-__all__ = ["Driven", "drive"]
+__all__ = ["Driven", "checked", "drive"]

@@ -73,7 +73,7 @@ class Driven:
     def must_follow(self) -> Driven:
         """For tests: returns the result if the system follows, else raises AssertionError with the whole report."""
         if not self.follows:
-            raise Unexpected(str(self), self.to_html)
+            raise Unexpected(str(self), None if self.shown is None else self.to_html)
         return self
 
     def __str__(self) -> str:

@@ -178,7 +178,8 @@ class Sample:
     def way(self, state: int, last: Edge | None) -> list[Edge]:
         """One transition; nothing if there is none."""
         out = [edge for edge in self._graph.edges.get(state, ()) if edge.action not in self._left_out]
-        weights = [1 / (1 + self._counts[edge.action]) for edge in out]
+        ways = Counter(edge.action for edge in out)
+        weights = [1 / (1 + self._counts[edge.action]) / ways[edge.action] for edge in out]
         return self._random.choices(out, weights) if out else []
 
     def taken(self, state: int, last: Edge | None, edge: Edge) -> None:

@@ -26,6 +26,12 @@ def verdict(driven: Driven) -> str:
     return f"FOLLOWS  {driven.adapter.name} does what the protocol does{so_far}"
 
 
+def headline(driven: Driven) -> str:
+    """How much was driven, in one line."""
+    of = f"{len(driven.covered):,} of {plural(len(driven.graph.transitions), 'transition')}"
+    return "; ".join([f"{verdict(driven)}: {of}", *(f"ended by {limit}" for limit in driven.limits)])
+
+
 def difference(place: str, variable: str, expected: object, actual: object, who: str) -> list[str]:
     """A difference as lines: its place, its variable, and both values."""
     return [place, f"  {variable}", f"    {'protocol':<{len(who)}}  {expected}", f"    {who:<8}  {actual}"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.behaviours import Trace
 from fencepost.testing.graph import Graph, Move
 from fencepost.testing.system import Adapter, Behaviour
 from fencepost.testing.walk import Difference
 
-MOST_RUNS = 2_000
+MOST_RUNS = 3_000
 """The most behaviours that are tried."""
 
 
@@ -54,38 +54,52 @@ def shrunk(
     adapter: Adapter, graph: Graph, seed: int, found: Shown, is_over: Callable[[], bool] = lambda: False
 ) -> Shrunk:
     """The shortest behaviour that shows a difference: first by leaving out steps of ``found``, then by trying all that
-    are shorter, if they are few enough.
+    are not longer, if they are few enough. The result is the first of these, so that it does not depend on ``found``.
     """
     again = run(adapter, graph, seed, found.moves)
     if again is None:
         return Shrunk(found, repeats=False, is_shortest=False)
-    best, runs = again, 0
+    best, tried = again, set[tuple[Any, ...]]()
 
-    def fails(moves: Sequence[Move]) -> bool:
-        nonlocal best, runs
-        runs += 1
-        shown = run(adapter, graph, seed, moves)
-        if shown is None or len(shown.moves) >= len(best.moves):
-            return False
-        best = shown
+    def fails(moves: Sequence[Move]) -> Shown | None:
+        which = tuple((move.root.index, move.choices, move.is_refused) for move in moves)
+        if which in tried:
+            return None
+        tried.add(which)
+        return run(adapter, graph, seed, moves)
+
+    def leave_out() -> bool:
+        """Leave out what can be left out at once. Returns whether there was anything."""
+        nonlocal best
+        for moves in _shorter(graph, best):
+            if len(tried) >= MOST_RUNS // 3 or is_over():
+                return False
+            shown = fails(moves)
+            if shown is not None and len(shown.moves) < len(best.moves):
+                best = shown
+                return True
+        return False
+
+    def try_all(below: int, most: int, refuse_anywhere: bool) -> bool:
+        """Try all that are shorter than ``below``. Returns whether the shortest of them is known."""
+        nonlocal best
+        for length in range(below):
+            for moves in _all_of(adapter, graph, best, length, refuse_anywhere):
+                if len(tried) >= most or is_over():
+                    return False
+                shown = fails(moves)
+                if shown is not None:
+                    best = shown
+                    return True
         return True
 
-    is_done = False
-    while not is_done:
-        is_done = True
-        for moves in _shorter(graph, best):
-            if runs >= MOST_RUNS // 2 or is_over():
-                break
-            if fails(moves):
-                is_done = False
-                break
-    for length in range(len(best.moves)):
-        for moves in _all_of(adapter, graph, best, length):
-            if runs >= MOST_RUNS or is_over():
-                return Shrunk(best, repeats=True, is_shortest=False)
-            if fails(moves):
-                return Shrunk(best, repeats=True, is_shortest=not graph.is_cut)
-    return Shrunk(best, repeats=True, is_shortest=not graph.is_cut)
+    while leave_out():
+        pass
+    tried.clear()
+    # Most differences show without calls that were refused before, and there are far fewer behaviours without them.
+    try_all(len(best.moves) + 1, MOST_RUNS // 2, refuse_anywhere=False)
+    is_shortest = try_all(len(best.moves), MOST_RUNS, refuse_anywhere=True)
+    return Shrunk(best, repeats=True, is_shortest=is_shortest and not graph.is_cut)
 
 
 def _shorter(graph: Graph, shown: Shown) -> Iterator[tuple[Move, ...]]:
@@ -121,8 +135,10 @@ def _ways(graph: Graph, start: int) -> dict[int, tuple[Move, ...]]:
     return found
 
 
-def _all_of(adapter: Adapter, graph: Graph, shown: Shown, length: int) -> Iterator[tuple[Move, ...]]:
-    """Every behaviour of this length from where ``shown`` begins, with calls that are refused."""
+def _all_of(
+    adapter: Adapter, graph: Graph, shown: Shown, length: int, refuse_anywhere: bool
+) -> Iterator[tuple[Move, ...]]:
+    """Every behaviour of this length from where ``shown`` begins. Calls that are refused are the last, or anywhere."""
 
     def onward(state: int, left: int) -> Iterator[tuple[Move, ...]]:
         if not left:
@@ -132,7 +148,7 @@ def _all_of(adapter: Adapter, graph: Graph, shown: Shown, length: int) -> Iterat
             if edge.action not in adapter.left_out:
                 for rest in onward(edge.target, left - 1):
                     yield (graph.move(edge), *rest)
-        for root in graph.refused(state, adapter.refuses):
+        for root in graph.refused(state, adapter.refuses) if refuse_anywhere or left == 1 else ():
             for rest in onward(state, left - 1):
                 yield (Move(root, is_refused=True), *rest)
 

@@ -247,4 +247,5 @@ def raised(error: BaseException) -> str:
     """An exception in one line, with the place in the user's code."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_NOT_THEIRS)]
     place = f", at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return driven_text(f"{type(error).__name__}{f': {error}' if str(error) else ''}{place}")
+    said = next(iter(str(error).splitlines()), "")
+    return driven_text(f"{type(error).__name__}{f': {said}' if said else ''}{place}")
