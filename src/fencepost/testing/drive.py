@@ -20,6 +20,9 @@ from fencepost.testing.walk import Difference, Edge
 
 TRANSITIONS, PAIRS = "transitions", "pairs"
 
+MOST_SECONDS = 10
+"""The most seconds in which a behaviour is shortened."""
+
 LONGEST = 100
 """The most steps of a behaviour, unless the way to something takes more."""
 
@@ -147,7 +150,12 @@ def drive(
         if is_over():
             driven.limits.append(f"{seconds:g} seconds")
         if driven.shown is not None:
-            driven.shown, driven.repeats, driven.is_shortest = shrunk(adapter, graph, seed, driven.shown, is_over)
+            found_after = time.perf_counter() - began
+
+            def is_enough() -> bool:
+                return is_over() or time.perf_counter() - began > found_after + MOST_SECONDS
+
+            driven.shown, driven.repeats, driven.is_shortest = shrunk(adapter, graph, seed, driven.shown, is_enough)
     driven.seconds = time.perf_counter() - began
     return driven
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencepost.api.result import Result, Unexpected
+from fencepost.errors import FencepostError
 from fencepost.testing.decorator import CONFIG, Checked, as_expected
 from fencepost.testing.drive import Driven, drive
 from fencepost.testing.recording import Recording
@@ -56,6 +58,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(CONFIG, what.configs, ids=[config or "default" for config in what.configs])
 
 
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Errors that are explained to a user need no traceback."""
+    try:
+        yield
+    except FencepostError as error:
+        raise Unexpected(str(error), None) from None
+
+
 @pytest.fixture
 def fencepost_check(request: pytest.FixtureRequest) -> Callable[..., Result]:
     """Checks a protocol: ``fencepost_check(Protocol, config, **options)``. The verdict must be the expected one. The
@@ -68,7 +79,8 @@ def fencepost_check(request: pytest.FixtureRequest) -> Callable[..., Result]:
             pytest.skip(f"not decided within {budget:g} s: {result.distinct_states:,} states hold so far")
 
     def run(protocol: Any, config: str | None = None, **options: Any) -> Result:
-        return as_expected(protocol, config, undecided, **({"timeout": budget} if budget else {}) | options)
+        with _in_one_line():
+            return as_expected(protocol, config, undecided, **({"timeout": budget} if budget else {}) | options)
 
     return run
 
@@ -81,7 +93,8 @@ def fencepost_drive(request: pytest.FixtureRequest) -> Callable[..., Driven]:
     budget = request.config.getoption("--fencepost-budget")
 
     def run(protocol: Any, system: Callable[[], Any], **options: Any) -> Driven:
-        driven = drive(protocol, system, **{"seconds": budget} | options)
+        with _in_one_line():
+            driven = drive(protocol, system, **{"seconds": budget} | options)
         if driven.limits and not driven.covered and driven.shown is None:
             pytest.skip(f"nothing was driven: ended by {driven.limits[0]}")
         driven.must_follow()
