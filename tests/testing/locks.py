@@ -80,7 +80,7 @@ class Calls:
 
 
 class LastWaiter(Calls):
-    """Whoever hangs up, the last one leaves."""
+    """The last waiter leaves, also if another one hangs up."""
 
     def hangs_up(self, c: Any) -> None:
         if self.note("hangs_up", c) not in self.waiting:

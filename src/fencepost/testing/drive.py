@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.api.check import model_of
@@ -13,7 +11,9 @@ from fencepost.api.result import Unexpected
 from fencepost.errors import OptionError
 from fencepost.language.protocol import Protocol
 from fencepost.language.seam import Model, language_of
+from fencepost.testing.findings import Findings
 from fencepost.testing.graph import Graph, Move, Sample, Tour
+from fencepost.testing.report import page, story
 from fencepost.testing.shrink import Shown, shrunk
 from fencepost.testing.system import Adapter, Behaviour
 from fencepost.testing.walk import Difference, Edge
@@ -27,51 +27,8 @@ LONGEST = 100
 """The most steps of a behaviour, unless the way to something takes more."""
 
 
-@dataclass
-class Driven:
-    """What was driven, and the difference that was found.
-
-    ``covered``: the transitions that the system took. ``graph`` has all of them. ``shown``: the difference, with the
-    shortest behaviour that shows it. ``repeats``: whether it came again when the behaviour was run again.
-    ``is_shortest``: whether every shorter behaviour was tried. ``refusals``: the calls that were to be refused, and
-    were. ``wanted`` and ``left``: how many transitions or pairs were to be driven, and were not. ``given_up``: those
-    that the system avoids. ``limits``: what ended it early, in words.
-    """
-
-    graph: Graph
-    adapter: Adapter
-    cover: str
-    seed: int
-    covered: set[Edge] = field(default_factory=set)
-    shown: Shown | None = None
-    repeats: bool = True
-    is_shortest: bool = True
-    behaviours: int = 0
-    steps: int = 0
-    refusals: int = 0
-    ambiguous: int = 0
-    wanted: int = 0
-    left: int = 0
-    given_up: list[Edge] = field(default_factory=list)
-    limits: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def follows(self) -> bool:
-        """Whether the system was driven, and did what the protocol does."""
-        return self.shown is None and bool(self.covered)
-
-    @property
-    def actions(self) -> dict[str, tuple[int, int]]:
-        """For each action, how many of its transitions were driven, and how many there are."""
-        every = Counter(edge.action for edge in self.graph.transitions)
-        driven = Counter(edge.action for edge in self.covered)
-        return {name: (driven[name], every[name]) for name in dict.fromkeys(root.name for root in self.graph.roots)}
-
-    @property
-    def never(self) -> list[str]:
-        """The actions that were never driven."""
-        return [name for name, (driven, _) in self.actions.items() if not driven]
+class Driven(Findings):
+    """The result of driving a system: its :class:`Findings`. Its text is the report."""
 
     def must_follow(self) -> Driven:
         """For tests: returns the result if the system follows, else raises AssertionError with the whole report."""
@@ -80,14 +37,10 @@ class Driven:
         return self
 
     def __str__(self) -> str:
-        from fencepost.testing.report import story
-
         return story(self)
 
     def to_html(self) -> str:
         """The behaviour that shows the difference, as a page."""
-        from fencepost.testing.report import page
-
         return page(self)
 
 
@@ -149,14 +102,13 @@ def drive(
         _Driver(driven, cover == PAIRS, sample, behaviours, is_over).drive()
         if is_over():
             driven.limits.append(f"{seconds:g} seconds")
+        driven.seconds = time.perf_counter() - began
         if driven.shown is not None:
-            found_after = time.perf_counter() - began
 
             def is_enough() -> bool:
-                return is_over() or time.perf_counter() - began > found_after + MOST_SECONDS
+                return is_over() or time.perf_counter() - began > driven.seconds + MOST_SECONDS
 
             driven.shown, driven.repeats, driven.is_shortest = shrunk(adapter, graph, seed, driven.shown, is_enough)
-    driven.seconds = time.perf_counter() - began
     return driven
 
 

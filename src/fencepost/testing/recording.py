@@ -20,7 +20,7 @@ from fencepost.traces.validation.traces import Traces
 from fencepost.traces.validation.validate import Validator
 
 LAST = 12
-"""The steps that are told before a rejection."""
+"""The steps that are shown before a rejection."""
 
 
 class Recording:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fencepost.language.values import constant_text
 from fencepost.report.html import behaviour_html
 from fencepost.report.text import WIDTH, trace_story
 from fencepost.report.verdict import BAD, OPEN, Verdict
+from fencepost.testing.findings import Findings
 from fencepost.text import numbers
 from fencepost.text.numbers import plural
 
-if TYPE_CHECKING:
-    from fencepost.testing.drive import Driven
 
-
-def verdict(driven: Driven) -> str:
+def verdict(driven: Findings) -> str:
     """The first line."""
     if driven.shown is not None:
         return f"DIFFERS  {driven.adapter.name} does not do what the protocol does"
@@ -26,7 +23,7 @@ def verdict(driven: Driven) -> str:
     return f"FOLLOWS  {driven.adapter.name} does what the protocol does{so_far}"
 
 
-def headline(driven: Driven) -> str:
+def headline(driven: Findings) -> str:
     """How much was driven, in one line."""
     of = f"{len(driven.covered):,} of {plural(len(driven.graph.transitions), 'transition')}"
     return "; ".join([f"{verdict(driven)}: {of}", *(f"ended by {limit}" for limit in driven.limits)])
@@ -43,7 +40,7 @@ def figures(rows: Sequence[tuple[str, str, str]]) -> list[str]:
     return [f"  {name:<14}{value:<{column}}  {remark}".rstrip() for name, value, remark in rows]
 
 
-def shown(driven: Driven) -> list[str]:
+def shown(driven: Findings) -> list[str]:
     """The difference, as lines."""
     if driven.shown is None:
         return []
@@ -52,7 +49,7 @@ def shown(driven: Driven) -> list[str]:
     return difference(place, found.variable, found.expected, found.actual, "system")
 
 
-def heading(driven: Driven) -> str:
+def heading(driven: Findings) -> str:
     """What the behaviour is."""
     assert driven.shown is not None
     states = plural(len(driven.shown.trace), "state")
@@ -61,21 +58,21 @@ def heading(driven: Driven) -> str:
     return f"{'The shortest behaviour' if driven.is_shortest else 'The shortest behaviour found'}: {states}"
 
 
-def _what(driven: Driven) -> str:
+def _what(driven: Findings) -> str:
     protocol = driven.graph.protocol
     return "  ".join([protocol.name, *(f"{name}={constant_text(value)}" for name, value in protocol.constants.items())])
 
 
-def story(driven: Driven, width: int = WIDTH) -> str:
+def story(driven: Findings, width: int = WIDTH) -> str:
     """The whole result as plain text."""
     lines = [verdict(driven), _what(driven), ""]
     if driven.shown is not None:
         lines += [*shown(driven), "", heading(driven)]
         lines += [trace_story(driven.shown.trace, width=width).rstrip("\n"), ""]
-    return "\n".join([*lines, *figures(_rows(driven))]) + "\n"
+    return "\n".join([*lines, *figures(_rows(driven))])
 
 
-def _rows(driven: Driven) -> list[tuple[str, str, str]]:
+def _rows(driven: Findings) -> list[tuple[str, str, str]]:
     every = len(driven.graph.transitions)
     actions = driven.actions
     driven_actions = sum(1 for done, _ in actions.values() if done)
@@ -99,7 +96,7 @@ def _rows(driven: Driven) -> list[tuple[str, str, str]]:
     return rows
 
 
-def never(driven: Driven) -> list[tuple[str, str]]:
+def never(driven: Findings) -> list[tuple[str, str]]:
     """The actions that were never driven, and the transitions of others, each with the reason."""
     found = []
     avoided = {edge.action for edge in driven.given_up}
@@ -120,7 +117,7 @@ def never(driven: Driven) -> list[tuple[str, str]]:
     return found
 
 
-def page(driven: Driven) -> str:
+def page(driven: Findings) -> str:
     """The behaviour that shows the difference, as a page."""
     assert driven.shown is not None, "there is a page where there is a difference"
     word, _, subject = verdict(driven).partition("  ")

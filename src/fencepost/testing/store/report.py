@@ -10,6 +10,8 @@ from fencepost.behaviours import Trace
 from fencepost.behaviours.json import states
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import StateSpace
+from fencepost.testing.report import difference as lines_of
+from fencepost.testing.report import figures
 from fencepost.testing.store.actions import HANDLERS, REASONS
 from fencepost.testing.store.driver import Driver
 from fencepost.testing.walk import DriveResult, Edge, Found
@@ -37,13 +39,8 @@ def trace_to(driver: Driver, found: Found) -> Trace:
 
 def difference(found: Found) -> list[str]:
     """The difference as lines: its step, its variable, and both values."""
-    step = _title(found.way[-1])
-    return [
-        f"After step {len(found.way)}, {step}:",
-        f"  {found.variable}",
-        f"    protocol  {found.expected}",
-        f"    roles     {found.actual}",
-    ]
+    place = f"After step {len(found.way)}, {_title(found.way[-1])}:"
+    return lines_of(place, found.variable, found.expected, found.actual, "roles")
 
 
 def story(
@@ -92,9 +89,7 @@ def story(
         ),
         ("time", numbers.seconds(seconds), ""),
     ]
-    column = max(len(value) for _, value, _ in rows)
-    lines += [f"  {name:<14}{value:<{column}}  {remark}".rstrip() for name, value, remark in rows]
-    return "\n".join(lines)
+    return "\n".join([*lines, *figures(rows)])
 
 
 def data(
