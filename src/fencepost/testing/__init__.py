@@ -2,5 +2,6 @@
 
 from fencepost.testing.decorator import checked
 from fencepost.testing.drive import Driven, drive
+from fencepost.testing.program import Program
 
-__all__ = ["Driven", "checked", "drive"]
+__all__ = ["Driven", "Program", "checked", "drive"]

@@ -14,8 +14,8 @@ def matches(expected: Value, actual: Any) -> bool:
     """Whether a value of a system is a value of the protocol.
 
     Besides equal values: a string is the model value of that name; a name of an enum's member, or one of another enum
-    with that name, is the member; a list is a tuple; any set or mapping is one with matching members; a dictionary, or
-    an object with these attributes, is a record with its fields.
+    with that name, is the member; a list is a tuple, or the set of its members; any set or mapping is one with matching
+    members; a dictionary, or an object with these attributes, is a record with its fields.
     """
     if isinstance(expected, Foreign):
         expected = expected.python()
@@ -30,7 +30,7 @@ def matches(expected: Value, actual: Any) -> bool:
     if isinstance(expected, Mapping):
         return isinstance(actual, Mapping) and _all_match(expected.items(), actual.items())
     if isinstance(expected, frozenset):
-        return isinstance(actual, Set) and _all_match(expected, actual)
+        return isinstance(actual, Set | list) and _all_match(expected, actual)
     if isinstance(expected, tuple):
         is_row = isinstance(actual, Sequence) or hasattr(actual, "popleft")
         return (
