@@ -484,6 +484,7 @@ def _with(**more: Any) -> type:
         (_with(leaves_out="hang_up"), {}, "Other.leaves_out has hang_up, which is no action: is hangs_up meant?"),
         (_with(observe=lambda self: {"holdr": None}), {}, "no variable of lock: is holder meant?"),
         (_with(observe=lambda self: 5), {}, "observe() gives 5: give a dictionary"),
+        (_with(close=lambda self: 1 / 0), {}, "Other.close() raises ZeroDivisionError: division by zero"),
         (_with(__init__=lambda self: 1 / 0), {}, "Other() raises ZeroDivisionError: division by zero"),
         (Calls, {"cover": "all"}, "cover is 'all'"),
         (Calls, {"sample": 0}, "sample is 0"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -36,8 +36,13 @@ class Graph(Steps):
         """By the state that they leave."""
         self.rows: dict[int, Row] = {}
         self.is_cut = False
+        self._numbers: dict[Row, int] = {}
         self._outcomes: dict[tuple[int, Row], dict[int, Outcome]] = {}
         self._explore(most, is_over)
+
+    def fingerprint(self, row: Sequence[int]) -> int:
+        """The number of a state, which is exact, and counts what a view leaves out."""
+        return self._numbers.setdefault(tuple(row), len(self._numbers))
 
     def outcomes(self, root: Root, row: Row, idle: bool = True) -> dict[int, Outcome]:
         """As in :class:`Steps`, and kept: a behaviour comes to the same states again and again."""
@@ -118,17 +123,21 @@ class Tour:
 
     def way(self, state: int, last: Edge | None) -> list[Edge]:
         """The shortest way from here that ends with something wanted; nothing if there is none."""
-        before: dict[Hashable, list[Edge]] = {self._node(state, last): []}
+        before: dict[Hashable, tuple[Hashable, Edge] | None] = {self._node(state, last): None}
         waiting = deque([(state, last)])
         while waiting:
-            here = waiting.popleft()
-            way = before[self._node(*here)]
-            for edge in self.wanted.get(self._node(*here), ()):
-                return [*way, edge]
-            for edge in self._out(here[0]):
+            state, last = waiting.popleft()
+            here = self._node(state, last)
+            for wanted in self.wanted.get(here, ()):
+                way, came = [wanted], before[here]
+                while came is not None:
+                    way.append(came[1])
+                    came = before[came[0]]
+                return way[::-1]
+            for edge in self._out(state):
                 node = self._node(edge.target, edge)
                 if node not in before:
-                    before[node] = [*way, edge]
+                    before[node] = here, edge
                     waiting.append((edge.target, edge))
         return []
 

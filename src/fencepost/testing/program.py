@@ -35,8 +35,8 @@ class Program:
     "why"}``.
 
     ``refuses`` and ``leaves_out``: as of an adapter. ``chooses``: the actions that are sent the chosen options too, as
-    ``choices``. Only what runs in this process is simulated, so the program has a clock and randomness of its own, which
-    it may take from ``seed``. A line is waited for ten seconds.
+    ``choices``. Only what runs in this process is simulated, so the program has a clock and randomness of its own,
+    which it may take from ``seed``. A line is waited for ten seconds.
     """
 
     def __init__(
@@ -76,8 +76,9 @@ class Running:
             raise
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        def call(**parameters: Any) -> None:
-            self._seen = self._ask({"action": name, "parameters": _json(parameters)})
+        def call(*values: Any, **parameters: Any) -> None:
+            numbered = {str(number): value for number, value in enumerate(values, 1)}
+            self._seen = self._ask({"action": name, "parameters": _json(numbered | parameters)})
 
         def call_chosen(choices: Any, **parameters: Any) -> None:
             self._seen = self._ask({"action": name, "parameters": _json(parameters), "choices": _json(choices)})

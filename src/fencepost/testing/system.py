@@ -47,9 +47,18 @@ class Adapter:
             self.left_out: frozenset[str] = frozenset(_names(made, "leaves_out"))
             self.refuses: dict[str, type[Exception] | tuple[type[Exception], ...]] = dict(getattr(made, "refuses", {}))
             self.given = {root.name: self._given(made, root) for root in graph.roots if root.name not in self.left_out}
-            self._look_at(made, graph)
-            if hasattr(made, "close"):
+            try:
+                self._look_at(made, graph)
+            finally:
+                self.end(world, made)
+
+    def end(self, world: World, made: Any) -> None:
+        """Close a system, if it can be closed."""
+        if hasattr(made, "close"):
+            try:
                 world.call(made.close)
+            except Exception as error:
+                raise OptionError(f"{self.name}.close() raises {raised(error)}: it ends a behaviour") from error
 
     def _given(self, made: Any, root: Root) -> frozenset[str]:
         """What the method of an action is given besides its parameters: ``choices``, ``after``."""
@@ -109,8 +118,8 @@ class Behaviour:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
-            if hasattr(self, "system") and hasattr(self.system, "close"):
-                self._world.call(self.system.close)
+            if hasattr(self, "system"):
+                self.adapter.end(self._world, self.system)
         finally:
             self._world.__exit__(kind, error, at)
 
@@ -158,9 +167,12 @@ class Behaviour:
             return None
         before, source = self.row, self.state
         self._go(move, planned)
-        given = {"choices": planned.labels, "after": self._bound(self.row)}
         asked = self.adapter.given[root.name]
-        self._call(getattr(self.system, root.name), **root.parameters, **{name: given[name] for name in asked})
+        given: dict[str, Any] = {"choices": planned.labels} if "choices" in asked else {}
+        if "after" in asked:
+            given["after"] = self._bound(self.row)
+        values, parameters = _called(root)
+        self._call(getattr(self.system, root.name), *values, **parameters, **given)
         if asked or len(outcomes) == 1:
             self._fitting([self.row])
         else:
@@ -185,8 +197,9 @@ class Behaviour:
         self.steps.append(Step(root.name, root.parameters, by, (), (), state, [], title, root.declared.place))
         kind = self.adapter.refuses[root.name]
         named = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+        values, parameters = _called(root)
         try:
-            self._world.call(getattr(self.system, root.name), **root.parameters)
+            self._world.call(getattr(self.system, root.name), *values, **parameters)
         except kind:
             self._fitting([self.row])
             return
@@ -200,9 +213,9 @@ class Behaviour:
         self.steps.append(taken(stepper, State(stepper.store, self.row), move.root, outcome))
         self.row = self.steps[-1].state.ids
 
-    def _call(self, function: Callable[..., Any], **parameters: Any) -> Any:
+    def _call(self, function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
         try:
-            return self._world.call(function, **parameters)
+            return self._world.call(function, *values, **parameters)
         except Exception as error:
             raise Difference(CALL, "returns", f"raises {raised(error)}") from error
 
@@ -237,6 +250,12 @@ class Behaviour:
 
     def _bound(self, row: Row) -> Any:
         return self.graph.protocol.bound_to(Reading(self.graph.stepper.store, row))
+
+
+def _called(root: Root) -> tuple[list[Any], dict[str, Any]]:
+    """The parameters of an action, those without a name first: TLA+ has such."""
+    named = {name: value for name, value in root.parameters.items() if name.isidentifier()}
+    return [value for name, value in root.parameters.items() if name not in named], named
 
 
 def _parameters(graph: Graph, root: Root) -> str:

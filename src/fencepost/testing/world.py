@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import inspect
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -40,6 +41,8 @@ class World:
         self._schedule = Schedule()
         self._loop = Loop(Streams(self._schedule, Random(f"{seed} network"), 0.0, lambda *heard: None), HOST)
         self._stack = ExitStack()
+        self._thread = threading.get_ident()
+        self._really_sleep = time.sleep
 
     def __enter__(self) -> World:
         self._stack.enter_context(interposed(self._schedule, str(self._seed)))
@@ -50,16 +53,16 @@ class World:
         self._loop.abandon()
         self._stack.close()
 
-    def call(self, function: Callable[..., Any], **parameters: Any) -> Any:
+    def call(self, function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
         """Call a function. In the event loop, also do what is due after it at that time.
 
         Raises what it raises, and :class:`Waits` if it does not end.
         """
         if not self._is_async:
-            return function(**parameters)
+            return function(*values, **parameters)
 
         async def awaited() -> Any:
-            found = function(**parameters)
+            found = function(*values, **parameters)
             return await found if inspect.isawaitable(found) else found
 
         task: list[asyncio.Task[Any]] = []
@@ -73,6 +76,9 @@ class World:
         raise Waits(f"it has not ended after {MOST_CALLS:,} calls of the event loop")
 
     def _sleep(self, seconds: float) -> None:
+        if threading.get_ident() != self._thread:
+            self._really_sleep(seconds)
+            return
         if self._is_async:
             raise RuntimeError("time.sleep blocks the event loop: await asyncio.sleep")
         self._schedule.go_on(self._schedule.now + round(seconds * 1_000_000))
