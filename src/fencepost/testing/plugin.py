@@ -10,19 +10,20 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fencepost.api.result import Result, Unexpected
 from fencepost.errors import FencepostError
 from fencepost.testing.decorator import CONFIG, Checked, as_expected
-from fencepost.testing.drive import Driven, drive
-from fencepost.testing.recording import Recording
-from fencepost.testing.report import headline
 from fencepost.text import units
 
-_RECORDING = pytest.StashKey[Recording]()
+if TYPE_CHECKING:  # pytest loads this module wherever Fencepost is installed, and what is not needed takes time
+    from fencepost.testing.driving import Driven
+    from fencepost.testing.recording import Recording
+
+_RECORDING = pytest.StashKey["Recording"]()
 _NOTE = "fencepost"
 
 
@@ -90,6 +91,9 @@ def fencepost_drive(request: pytest.FixtureRequest) -> Callable[..., Driven]:
     """Drives a system, which must follow: ``fencepost_drive(Protocol, System, **options)``, as
     :func:`fencepost.testing.drive`.
     """
+    from fencepost.testing.driving import drive
+    from fencepost.testing.report import headline
+
     budget = request.config.getoption("--fencepost-budget")
 
     def run(protocol: Any, system: Callable[[], Any], **options: Any) -> Driven:
@@ -110,6 +114,8 @@ def fencepost_trace(request: pytest.FixtureRequest, tmp_path: Path) -> Generator
     """Makes trace writers: ``fencepost_trace(Conformance, node="server")``. At the end of the test their events must be
     a behaviour of the protocol.
     """
+    from fencepost.testing.recording import Recording
+
     recording = request.node.stash[_RECORDING] = Recording(tmp_path / "traces")
     yield recording
     recording.close()
