@@ -99,9 +99,7 @@ def drive(
         driven = Driven(graph, adapter, cover if sample is None else f"{sample:,} behaviours", seed)
         if graph.is_cut and not is_over():
             driven.limits.append(f"{transitions:,} transitions explored")
-        _Driver(driven, cover == PAIRS, sample, behaviours, is_over).drive()
-        if is_over():
-            driven.limits.append(f"{seconds:g} seconds")
+        _Driver(driven, cover == PAIRS, sample, behaviours, seconds, is_over).drive()
         driven.seconds = time.perf_counter() - began
         if driven.shown is not None:
 
@@ -116,13 +114,20 @@ class _Driver:
     """Drives one behaviour after the other, until all that is wanted was driven."""
 
     def __init__(
-        self, driven: Driven, pairs: bool, sample: int | None, behaviours: int | None, is_over: Callable[[], bool]
+        self,
+        driven: Driven,
+        pairs: bool,
+        sample: int | None,
+        behaviours: int | None,
+        seconds: float | None,
+        is_over: Callable[[], bool],
     ) -> None:
         self.driven = driven
         self.graph = driven.graph
         self.pairs = pairs
         self.sample = sample
         self.most = behaviours
+        self.seconds = seconds
         self.is_over = is_over
         self.chooser: Tour | Sample | None = None
         self.refused = set[int]()
@@ -130,8 +135,9 @@ class _Driver:
 
     def drive(self) -> None:
         """Drive all. The result is in what was given."""
-        while not self.is_over():
-            if self.driven.behaviours == self.sample:
+        while self.driven.behaviours != self.sample and not (isinstance(self.chooser, Tour) and not self.chooser.left):
+            if self.is_over():
+                self.driven.limits.append(f"{self.seconds:g} seconds")
                 break
             if self.driven.behaviours == self.most:
                 self.driven.limits.append(f"{self.most:,} behaviours")
@@ -173,7 +179,8 @@ class _Driver:
                     self.chooser.missed(before, last, edge)
                     return True
                 assert taken is not None, "a transition of the graph is enabled where it begins"
-                self.driven.covered.add(taken)
+                if taken in self.graph.edges.get(before, ()):  # and not beyond what was explored
+                    self.driven.covered.add(taken)
                 self.chooser.taken(before, last, taken)
                 self._refuse(behaviour)
                 if taken != edge:
