@@ -370,6 +370,7 @@ def test_a_system_may_choose_an_outcome() -> None:
 
     shown = drive(Coin, Lost).shown
     assert shown is not None and len(shown.trace.steps) == 3
+    assert str(shown.difference.expected).endswith(", or what another of 3 states has")
 
 
 def test_a_system_that_is_given_the_choice_takes_it() -> None:
@@ -403,6 +404,22 @@ def test_behaviours_end_where_several_states_fit() -> None:
     driven = drive(Coin, Hiding)
     assert driven.ambiguous and driven.shown is None
     assert "several states fitted" in str(driven)
+
+
+def test_a_call_that_is_refused_has_no_outcome() -> None:
+    class Given(Calls):
+        def releases(self, c: Any, after: Any) -> None:  # type: ignore[override]
+            assert (after is None) is (str(c) != self.holder)
+            super().releases(c)
+
+    assert drive(Lock, Given).follows
+
+    class Without(Given):
+        leaves_out = ("releases",)
+        releases: Any = None
+
+    driven = drive(Lock, Without)
+    assert driven.follows and driven.never == ["releases"] and 0 < driven.refusals < len(REFUSALS)
 
 
 def test_what_is_expected_may_have_names_of_its_own() -> None:

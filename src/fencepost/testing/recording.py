@@ -71,5 +71,5 @@ def _must_conform(folder: Path, conformance: type[Conformance]) -> None:
 def _page(verdict: verdicts.Verdict, outcome: Outcome) -> str:
     assert verdict.replayer is not None
     trace = behaviour_of(verdict.replayer, verdict.start, verdict.path, len(verdict.path))
-    sentences = tuple(f" {line}" for line in validation.how_far(outcome).splitlines())
-    return behaviour_html(trace, Verdict(outcome.verdict.upper(), f"subject {outcome.subject}", sentences, BAD))
+    sentence = "\n".join(f" {line}" for line in validation.how_far(outcome).splitlines())
+    return behaviour_html(trace, Verdict(outcome.verdict.upper(), f"subject {outcome.subject}", (sentence,), BAD))

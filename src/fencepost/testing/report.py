@@ -121,5 +121,5 @@ def page(driven: Findings) -> str:
     """The behaviour that shows the difference, as a page."""
     assert driven.shown is not None, "there is a page where there is a difference"
     word, _, subject = verdict(driven).partition("  ")
-    sentences = (*(f" {line}" for line in shown(driven)), heading(driven) + ".")
+    sentences = ("\n".join(f" {line}" for line in shown(driven)), heading(driven) + ".")
     return behaviour_html(driven.shown.trace, Verdict(word, subject, sentences, BAD if driven.repeats else OPEN))

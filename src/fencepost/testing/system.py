@@ -13,6 +13,7 @@ from typing import Any
 
 import fencepost
 from fencepost.behaviours import Step, Trace
+from fencepost.behaviours.formatting import abridged
 from fencepost.behaviours.replay import actor, taken
 from fencepost.errors import OptionError
 from fencepost.language.values import show
@@ -45,7 +46,9 @@ class Adapter:
                 raise OptionError(f"{self.name}() raises {raised(error)}: it makes a fresh system") from error
             self.is_async = self.is_async or _is_async(type(made))
             self.left_out: frozenset[str] = frozenset(_names(made, "leaves_out"))
-            self.refuses: dict[str, type[Exception] | tuple[type[Exception], ...]] = dict(getattr(made, "refuses", {}))
+            self.refuses: dict[str, type[Exception] | tuple[type[Exception], ...]] = {
+                name: kind for name, kind in getattr(made, "refuses", {}).items() if name not in self.left_out
+            }
             self.given = {root.name: self._given(made, root) for root in graph.roots if root.name not in self.left_out}
             try:
                 self._look_at(made, graph)
@@ -198,8 +201,10 @@ class Behaviour:
         kind = self.adapter.refuses[root.name]
         named = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
         values, parameters = _called(root)
+        no_outcome: dict[str, Any] = {"choices": (), "after": None}
+        given = {name: no_outcome[name] for name in self.adapter.given[root.name]}
         try:
-            self._world.call(getattr(self.system, root.name), *values, **parameters)
+            self._world.call(getattr(self.system, root.name), *values, **parameters, **given)
         except kind:
             self._fitting([self.row])
             return
@@ -229,6 +234,8 @@ class Behaviour:
         if not fitting:
             difference = differences[rows[0]]
             assert difference is not None
+            if len(rows) > 1:
+                difference.expected = f"{difference.expected}, or what another of {len(rows)} states has"
             raise difference
         return fitting
 
@@ -245,7 +252,7 @@ class Behaviour:
                     f"{_meant(name, [*known])}"
                 )
             if not matches(known[name], actual):
-                return Difference(name, show(known[name]), driven_text(repr(actual)))
+                return Difference(name, abridged(show(known[name])), abridged(driven_text(repr(actual))))
         return None
 
     def _bound(self, row: Row) -> Any:
