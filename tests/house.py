@@ -29,6 +29,7 @@ FLOORS = (
     ("log", "quorum"),
     ("metadata", "protocols", "tla"),
     ("api",),
+    ("testing",),
     ("spark", "world"),
     ("explorer",),
     ("cli",),
@@ -40,7 +41,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 PRODUCTS = {
     "Check": ("language", "semantics", "behaviours", "checker", "states", "explorer", "protocols", "tla"),
     "Run": ("ledger", "log", "quorum", "metadata", "simulation", "world"),
-    "Hold": ("traces",),
+    "Hold": ("traces", "testing"),
 }
 """The product that each room serves. The other rooms serve all three."""
 

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from fencepost.api.client import connect_sync as connect_sync
     from fencepost.ledger.errors import *  # noqa: F403
     from fencepost.log.errors import *  # noqa: F403
+    from fencepost.testing import checked as checked
     from fencepost.traces import TraceError as TraceError
     from fencepost.traces import TraceEvent as TraceEvent
     from fencepost.traces import TraceWriter as TraceWriter
@@ -138,7 +139,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the ledger client, its errors and the trace writer on first use."""
+    """Import the ledger client, its errors, the trace writer and what tests use on first use."""
     import importlib
 
     from fencepost.errors import naming_extra
@@ -148,6 +149,8 @@ def __getattr__(name: str) -> Any:
             return getattr(importlib.import_module("fencepost.api.client"), name)
     if name in ("TraceError", "TraceEvent", "TraceWriter"):
         return getattr(importlib.import_module("fencepost.traces"), name)
+    if name == "checked":
+        return importlib.import_module("fencepost.testing").checked
     if name.endswith("Error"):
         for module in ("fencepost.ledger.errors", "fencepost.log.errors"):
             errors = importlib.import_module(module)

@@ -123,6 +123,7 @@ EXTRAS = {
     "explore": ("starlette", "uvicorn", "anyio"),
     "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
     "tla": ("tree_sitter", "tree_sitter_tlaplus"),
+    "pytest": ("pytest",),
 }
 """The top-level modules that each extra brings. The first extra that has a module is the one to name."""
 

@@ -149,7 +149,7 @@ PLAIN = re.compile(r"fencepost (?:check|show|list) (?!.*--resume)[^;|<>&$]*")
 values are found by their module's name, which several examples may have borne by then.
 """
 
-ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1"}
+ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "PYTEST_PLUGINS": "fencepost.testing.plugin"}
 
 
 def _run(line: str, folder: str) -> str:
@@ -188,7 +188,7 @@ def _run_here(line: str, folder: str) -> str:
 VARIES = [
     (re.compile(r"^( *(?:time|peak memory|Python calls) ).*$", re.MULTILINE), r"\1"),
     (re.compile(r"[\d.,]+(?: million| billion)? a second"), "a second"),
-    (re.compile(r"\b(passed|failed) in [\d.]+s(?: \([\d:]+\))?"), r"\1"),
+    (re.compile(r"\b(passed|failed|deselected) in [\d.]+s(?: \([\d:]+\))?"), r"\1"),
     (re.compile(r"\.py:\d+"), ".py"),
     (re.compile(r" {2,}"), "  "),
 ]

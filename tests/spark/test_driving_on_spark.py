@@ -9,11 +9,11 @@ import pytest
 
 from fencepost import Options, check
 from fencepost.ledger.rules.protections import ALL
-from fencepost.protocols.store.model_testing import table
-from fencepost.protocols.store.model_testing.walk import DriveResult
 from fencepost.protocols.store.store import Store
 from fencepost.spark import driving
 from fencepost.spark import driving_store as on_spark
+from fencepost.testing.store import table
+from fencepost.testing.walk import DriveResult
 
 CONSTANTS: dict[str, Any] = {
     "bookies": 1,

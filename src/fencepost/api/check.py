@@ -87,7 +87,7 @@ def check(
     """
     deadline = Deadline()
     engine, options = options_of(engine, options, named_options)
-    protocol = _set_up(protocol, configuration, constants or {})
+    protocol = model_of(protocol, configuration, constants or {})
     options = with_wishes(options, language_of(protocol).options(protocol), named_options)
     if configuration is not None and expectation(protocol, configuration) == "deadlock":
         options = replace(options, deadlock=True)
@@ -185,7 +185,7 @@ def _stepper(protocol: Model, invariants: Sequence[str] | None, options: Options
     return stepper
 
 
-def _set_up(protocol: Model | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]) -> Model:
+def model_of(protocol: Model | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]) -> Model:
     """The protocol to check, with its constants."""
     if isinstance(protocol, Model):
         if configuration is not None or constants:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fencepost.behaviours import Trace
 from fencepost.checker.findings import Findings, Witness
 from fencepost.text.notebook import framed
+
+
+class Unexpected(AssertionError):
+    """A test has not found what it must. Its text is the whole report. ``to_html`` makes the page of it, if any."""
+
+    def __init__(self, report: str, to_html: Callable[[], str] | None) -> None:
+        super().__init__(report)
+        self.to_html = to_html
 
 
 class Result(Findings):
@@ -13,7 +23,7 @@ class Result(Findings):
     def must_hold(self) -> Result:
         """For tests: returns the result if everything holds, else raises AssertionError with the whole report."""
         if not self.holds:
-            raise AssertionError(str(self))
+            raise Unexpected(str(self), self.to_html)
         return self
 
     def must_violate(self, name: str) -> Trace:
@@ -21,7 +31,7 @@ class Result(Findings):
         for violation in self.violations:
             if violation.name == name and violation.trace is not None:
                 return violation.trace
-        raise AssertionError(f"{name} is not violated\n{self}")
+        raise Unexpected(f"{name} is not violated\n{self}", self.to_html)
 
     def must_reach(self, name: str) -> Trace:
         """For tests: a behaviour that reaches a state in which ``name`` (with its parameters) is true. Raises
@@ -30,7 +40,7 @@ class Result(Findings):
         for witness in self.witnesses:
             if witness.name == name:
                 return witness.trace
-        raise AssertionError(f"{name} is not reached\n{self}")
+        raise Unexpected(f"{name} is not reached\n{self}", self.to_html)
 
     def __str__(self) -> str:
         from fencepost.report.text import story

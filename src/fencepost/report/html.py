@@ -51,11 +51,12 @@ def html(result: Findings) -> str:
     return _page(title, _header(result, found), behaviours, _numbers(result) + _error_state(result))
 
 
-def behaviour_html(trace: Trace) -> str:
-    """The page of a single behaviour."""
+def behaviour_html(trace: Trace, found: Verdict | None = None) -> str:
+    """The page of a single behaviour, with the verdict that it shows."""
     title = f"{trace.protocol.name}: a behaviour of {numbers.plural(len(trace), 'state')}"
     what = _what(trace.protocol.name, trace.protocol.constants)
-    return _page(title, f"<header>\n{what}</header>\n", [Behaviour(title, trace)])
+    header = f"<header>\n{what}</header>\n" if found is None else f"{_verdict(found)}{what}</header>\n"
+    return _page(title, header, [Behaviour(title, trace)])
 
 
 def _page(title: str, header: str, behaviours: list[Behaviour], below: str = "") -> str:
@@ -111,9 +112,6 @@ def _violating(result: Findings, violation: Violation, trace: Trace) -> Behaviou
 
 
 def _header(result: Findings, found: Verdict) -> str:
-    subject = f' <span class="subject">{breakable(found.subject)}</span>' if found.subject else ""
-    tags = ["pre" if s.startswith(" ") else "p" for s in found.sentences]
-    sentences = "".join(f"<{tag}>{escape(s)}</{tag}>" for tag, s in zip(tags, found.sentences, strict=True))
     tiles = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
         for name, value in (
@@ -125,11 +123,21 @@ def _header(result: Findings, found: Verdict) -> str:
         )
     )
     return (
-        f'<header class="{found.tone}">\n<h1><span class="word">{escape(found.word)}</span>{subject}</h1>\n'
-        f'<div class="why">{sentences}</div>\n'
+        _verdict(found)
         + _what(result.protocol.name, result.constants)
         + (f'<dl class="tiles">{tiles}</dl>\n' if result.engine != "states" else "")
         + "</header>\n"
+    )
+
+
+def _verdict(found: Verdict) -> str:
+    """The beginning of the header: a verdict and what explains it."""
+    subject = f' <span class="subject">{breakable(found.subject)}</span>' if found.subject else ""
+    tags = ["pre" if s.startswith(" ") else "p" for s in found.sentences]
+    sentences = "".join(f"<{tag}>{escape(s)}</{tag}>" for tag, s in zip(tags, found.sentences, strict=True))
+    return (
+        f'<header class="{found.tone}">\n<h1><span class="word">{escape(found.word)}</span>{subject}</h1>\n'
+        f'<div class="why">{sentences}</div>\n'
     )
 
 

@@ -10,7 +10,12 @@ from functools import partial
 from typing import Any
 
 from fencepost.ledger.rules.protections import Protections
-from fencepost.protocols.store.model_testing.table import (
+from fencepost.protocols.store.store import Store as Protocol
+from fencepost.spark import driving
+from fencepost.spark.sql import edges as edges_of
+from fencepost.states.manifest import StateSpace
+from fencepost.testing.store.driver import Driver
+from fencepost.testing.store.table import (
     MOST,
     Tree,
     must_have_edges,
@@ -18,11 +23,7 @@ from fencepost.protocols.store.model_testing.table import (
     ranks,
     with_other_ways,
 )
-from fencepost.protocols.store.model_testing.walk import Driver, DriveResult, Edge, Part, drive_part
-from fencepost.protocols.store.store import Store as Protocol
-from fencepost.spark import driving
-from fencepost.spark.sql import edges as edges_of
-from fencepost.states.manifest import StateSpace
+from fencepost.testing.walk import DriveResult, Edge, Part, drive_part
 
 
 def every_transition(spark: Any, space: StateSpace, protections: Protections | None = None) -> DriveResult:

@@ -24,12 +24,13 @@ from fencepost.ledger.rules.ensembles import write_set
 from fencepost.ledger.rules.metadata import Next
 from fencepost.ledger.rules.protections import ALL
 from fencepost.protocols.bookkeeper.ledger import FenceResponse
-from fencepost.protocols.store.model_testing import table
-from fencepost.protocols.store.model_testing.actions import HANDLERS, NotRealisable
-from fencepost.protocols.store.model_testing.mapping import ensemble_of
-from fencepost.protocols.store.model_testing.system import Difference, copied
-from fencepost.protocols.store.model_testing.walk import Driver, DriveResult, Reading
 from fencepost.protocols.store.store import Status, Store
+from fencepost.testing.store import table
+from fencepost.testing.store.actions import HANDLERS
+from fencepost.testing.store.driver import Driver
+from fencepost.testing.store.mapping import ensemble_of
+from fencepost.testing.store.system import copied
+from fencepost.testing.walk import Difference, DriveResult, NotRealisable, Reading
 
 ONE_BOOKIE: dict[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
 ONE_COPY: dict[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}

@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     """Drive the roles, and show the result."""
     from fencepost.cli.commands.simulating import protections_without
     from fencepost.cli.commands.tables import complain_if_not_complete
-    from fencepost.protocols.store.model_testing import report, table
-    from fencepost.protocols.store.model_testing.walk import Driver
+    from fencepost.testing.store import report, table
+    from fencepost.testing.store.driver import Driver
 
     output.check_files(args, "json", "sequence")
     space = table.opened(args.states, args.protocol)

@@ -23,7 +23,9 @@ from fencepost.ledger.rules.metadata import LedgerStatus, current_ensemble
 from fencepost.ledger.rules.recovery import fencing, may_close, may_read_ahead
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, ReadRequest, ReadResponse, ReadResult, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse
-from fencepost.protocols.store.model_testing.mapping import (
+from fencepost.protocols.store.store import Answer, Status
+from fencepost.protocols.store.store import Store as Protocol
+from fencepost.testing.store.mapping import (
     NoCounterpart,
     actual_metadata,
     data_of,
@@ -32,9 +34,8 @@ from fencepost.protocols.store.model_testing.mapping import (
     name,
     protocol_response,
 )
-from fencepost.protocols.store.model_testing.system import Difference, Number, System
-from fencepost.protocols.store.store import Answer, Status
-from fencepost.protocols.store.store import Store as Protocol
+from fencepost.testing.store.system import Number, System
+from fencepost.testing.walk import Difference, NotRealisable
 
 REASONS: Mapping[str, str] = {
     "late fence": "a recovery reads as soon as enough bookies are fenced: no higher LAC that comes later is heard",
@@ -44,14 +45,6 @@ REASONS: Mapping[str, str] = {
     "lac of reader": "a reader that begins knows the LAC of bookies' last entries, and none of bookies in limbo",
 }
 """Reasons why the roles do not follow a correct behaviour of the protocol."""
-
-
-class NotRealisable(Exception):
-    """The protocol takes a step that no role takes, for one of :data:`REASONS`."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class Taken:

@@ -32,13 +32,14 @@ from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.ledger.rules.protections import Protections
 from fencepost.protocols.bookkeeper.current import ReadRequest, ReadResponse
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse
-from fencepost.protocols.store.model_testing.mapping import (
+from fencepost.testing.store.mapping import (
     CREATION_TOKEN,
     LEDGER,
     PASSWORD,
     NoCounterpart,
     protocol_request,
 )
+from fencepost.testing.walk import Difference
 
 _OBJECTS = (Writer, Recoverer, Reader, Readings, Bookie, Adds, MetadataView)
 """Classes of mutable objects, which are copied field by field."""
@@ -88,16 +89,6 @@ _PLAIN = {int, str, bytes, bool, type(None), tuple, frozenset, float, *_SHARED}
 
 Channel = tuple[str, str, Message]
 """A message with its source and its receiver: the protocol sends it once."""
-
-
-class Difference(Exception):
-    """The roles have not followed the protocol, or are in another state."""
-
-    def __init__(self, variable: str, expected: Any, actual: Any) -> None:
-        super().__init__(variable, expected, actual)
-        self.variable = variable
-        self.expected = expected
-        self.actual = actual
 
 
 class Number(NamedTuple):

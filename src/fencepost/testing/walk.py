@@ -1,30 +1,44 @@
-"""Drives the roles along behaviours of the protocol, and compares the states after each step."""
+"""Drives a system that can be copied along the transitions of a protocol, each once."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from fencepost.behaviours import Trace, replay
 from fencepost.errors import SystemFailure
 from fencepost.language.context import Looking, Slot
+from fencepost.language.seam import Model
 from fencepost.language.values import Value, show_parameters
-from fencepost.ledger.rules.protections import Protections
-from fencepost.protocols.store.model_testing.actions import NotRealisable, Taken, drive
-from fencepost.protocols.store.model_testing.compare import compare
-from fencepost.protocols.store.model_testing.mapping import name
-from fencepost.protocols.store.model_testing.system import Difference, Settings, System
-from fencepost.protocols.store.store import Store as Protocol
-from fencepost.semantics import Outcome, Root, Stepper
+from fencepost.semantics import Outcome, Root, State, Stepper
 from fencepost.semantics.state import LOW
 
 Row = tuple[int, ...]
 
 MOST_FOUND = 20
 """The number of differences whose whole paths are kept: the shortest ones."""
+
+
+class Difference(Exception):
+    """The system has not followed the protocol, or is in another state."""
+
+    def __init__(self, variable: str, expected: Any, actual: Any) -> None:
+        super().__init__(variable, expected, actual)
+        self.variable = variable
+        self.expected = expected
+        self.actual = actual
+
+
+class NotRealisable(Exception):
+    """The protocol takes a step that the system is not expected to take, for a reason with this name."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Edge(NamedTuple):
@@ -79,10 +93,10 @@ class Found(msgspec.Struct):
 
 
 class DriveResult(msgspec.Struct):
-    """The result of driving. ``covered``: transitions that the roles have taken, by action. ``skipped``: transitions
-    that no role takes, by reason. ``failed``: the skipped and the differing transitions. ``unreached``: states with no
-    path without a failed step. ``beyond``: the number of transitions from these states. ``kinds``: the number of
-    differences of each kind.
+    """The result of driving. ``covered``: transitions that the system has taken, by action. ``skipped``: transitions
+    that it is not expected to take, by reason. ``failed``: the skipped and the differing transitions. ``unreached``:
+    states with no path without a failed step. ``beyond``: the number of transitions from these states. ``kinds``: the
+    number of differences of each kind.
     """
 
     covered: Counter[str] = msgspec.field(default_factory=Counter)
@@ -111,8 +125,79 @@ class DriveResult(msgspec.Struct):
 
     @property
     def differing(self) -> int:
-        """Transitions after which the roles are not in the state of the protocol."""
+        """Transitions after which the system is not in the state of the protocol."""
         return sum(self.kinds.values())
+
+
+class Reading(Looking):
+    """A state that can be read, and not written."""
+
+    def __init__(self, store: Any, ids: Sequence[int]) -> None:
+        self.store = store
+        self.ids = ids
+
+    def read(self, slot: Slot) -> Value:
+        """The value of a slot."""
+        index = self.store.slot(slot)
+        return self.store.values[index][self.ids[index] if index < len(self.ids) else 0]
+
+
+class Steps:
+    """The steps of a protocol, as tables of states have them: from state to state, by their fingerprints."""
+
+    def __init__(self, protocol: Model) -> None:
+        self.protocol = protocol
+        self.stepper = Stepper(protocol)
+        self.actions: dict[tuple[str, str], Root] = {
+            (root.name, show_parameters(root.parameters)): root for root in self.stepper.of_kind("action")
+        }
+
+    def fingerprint(self, row: Sequence[int]) -> int:
+        """The fingerprint of a state as tables have it: 64 bits, read as a signed number."""
+        low = self.stepper.store.fingerprint(row) & LOW
+        return low - (1 << 64) if low >> 63 else low
+
+    def outcomes(self, root: Root, row: Row, idle: bool = False) -> dict[int, Outcome]:
+        """The outcomes of an action in a state, by the fingerprints of the states that they lead to. Of several
+        outcomes that lead to one state, the first. ``idle``: also those that change nothing."""
+        found: dict[int, Outcome] = {}
+        for outcome in self.stepper.outcomes(root, row):
+            if outcome.writes or idle:
+                found.setdefault(self.fingerprint(self.stepper.apply(row, outcome)), outcome)
+        return found
+
+    def trace(self, initial: State, way: Iterable[Edge]) -> Trace:
+        """The behaviour of the protocol along some steps."""
+        row, moves = initial.ids, []
+        for edge in way:
+            root = self.actions[edge.action, edge.parameters]
+            outcome = self.outcomes(root, row, idle=True)[edge.target]
+            moves.append((root.index, outcome.choices))
+            row = self.stepper.apply(row, outcome)
+        return replay(self.stepper, initial, moves)
+
+
+Forked = TypeVar("Forked", bound="Forking")
+
+
+class Forking(Protocol):
+    """A system that can be copied."""
+
+    def fork(self: Forked) -> Forked: ...
+
+
+class Drives(Protocol[Forked]):
+    """What knows how a system takes a step. It is a :class:`Steps`."""
+
+    actions: dict[tuple[str, str], Root]
+
+    def fingerprint(self, row: Sequence[int]) -> int: ...
+
+    def outcomes(self, root: Root, row: Row, idle: bool = False) -> dict[int, Outcome]: ...
+
+    def begin(self) -> tuple[Row, Forked]: ...
+
+    def step(self, system: Forked, row: Row, root: Root, outcome: Outcome) -> Row: ...
 
 
 class _Way:
@@ -133,11 +218,11 @@ def _whole(way: _Way | None) -> list[Edge]:
     return edges[::-1]
 
 
-def drive_part(driver: Driver, part: Part) -> DriveResult:
+def drive_part(driver: Drives[Forked], part: Part) -> DriveResult:
     """Drive every transition of a part, each once, and the steps on the paths to them."""
     began, result = time.perf_counter(), DriveResult()
     row, system = driver.begin()
-    to_go: list[tuple[int, Row, System, _Way | None]] = [(driver.fingerprint(row), row, system, None)]
+    to_go: list[tuple[int, Row, Forked, _Way | None]] = [(driver.fingerprint(row), row, system, None)]
     reached = set[int]()
     while to_go:
         state, row, system, way = to_go.pop()
@@ -167,7 +252,7 @@ def drive_part(driver: Driver, part: Part) -> DriveResult:
     return result
 
 
-def _steps(driver: Driver, row: Row, edges: set[Edge]) -> Iterable[tuple[Edge, Root, Outcome]]:
+def _steps(driver: Drives[Forked], row: Row, edges: set[Edge]) -> Iterable[tuple[Edge, Root, Outcome]]:
     """Edges from one state, each with its action and its outcome, sorted. Raises :class:`SystemFailure` for an edge
     that the protocol does not take."""
     outcomes: Mapping[int, Outcome] = {}
@@ -198,80 +283,5 @@ def _add_failure(result: DriveResult, edge: Edge, way: _Way, error: NotRealisabl
 
 
 def driven_text(value: object) -> str:
-    """A value of the roles or of the protocol in one line."""
+    """A value of the system or of the protocol in one line."""
     return " ".join(str(value).split())
-
-
-class Reading(Looking):
-    """A state that can be read, and not written."""
-
-    def __init__(self, store: Any, ids: Sequence[int]) -> None:
-        self.store = store
-        self.ids = ids
-
-    def read(self, slot: Slot) -> Value:
-        """The value of a slot."""
-        index = self.store.slot(slot)
-        return self.store.values[index][self.ids[index] if index < len(self.ids) else 0]
-
-
-class Driver:
-    """Drives the roles along steps of a protocol. ``protections``: the protections of the roles; None: those of the
-    protocol."""
-
-    def __init__(self, protocol: Protocol, protections: Protections | None = None) -> None:
-        self.protocol = protocol
-        self.protections = protections or protocol.protections
-        self.stepper = Stepper(protocol)
-        self.actions: dict[tuple[str, str], Root] = {
-            (root.name, show_parameters(root.parameters)): root for root in self.stepper.of_kind("action")
-        }
-        quorums = (protocol.bookies_of_an_ensemble, protocol.write_quorum, protocol.ack_quorum)
-        self.settings = Settings(
-            quorums,
-            protocol.inflight_limit,
-            protocol.reads_in_flight,
-            protocol.readable_ids[-1] + 1,
-            protocol.message_loss,
-            protocol.protections,
-        )
-
-    def begin(self) -> tuple[Row, System]:
-        """The initial state of the protocol, which has one alone, and the roles in it."""
-        (initial,) = self.stepper.initial_states()
-        bookies = tuple(name(b) for b in self.protocol.bookies)
-        return initial.ids, System(self.settings, bookies, self.protections)
-
-    def fingerprint(self, row: Sequence[int]) -> int:
-        """The fingerprint of a state as tables have it: 64 bits, read as a signed number."""
-        low = self.stepper.store.fingerprint(row) & LOW
-        return low - (1 << 64) if low >> 63 else low
-
-    def outcomes(self, root: Root, row: Row) -> dict[int, Outcome]:
-        """The outcomes of an action in a state, by the fingerprints of the states that they lead to. Of several
-        outcomes that lead to one state, the first."""
-        found: dict[int, Outcome] = {}
-        for outcome in self.stepper.outcomes(root, row):
-            if outcome.writes:
-                found.setdefault(self.fingerprint(self.stepper.apply(row, outcome)), outcome)
-        return found
-
-    def step(self, system: System, row: Row, root: Root, outcome: Outcome) -> Row:
-        """Let the roles of ``system`` take a step from ``row``; the state that it leads to.
-
-        Raises :class:`Difference` if the roles do something else, and :class:`NotRealisable` if they are not expected
-        to take the step.
-        """
-        after = self.stepper.apply(row, outcome)
-        store, protocol = self.stepper.store, self.protocol
-        before_it: Any = protocol.bound_to(Reading(store, row))
-        after_it: Any = protocol.bound_to(Reading(store, after))
-        taken = Taken(root.name, root.parameters, outcome.labels, outcome.events, before_it, after_it)
-        try:
-            drive(system, taken)
-            compare(system, taken)
-        except (Difference, NotRealisable, SystemFailure):
-            raise
-        except Exception as error:
-            raise Difference("the roles", "they take the step", f"{type(error).__name__}: {error}") from error
-        return after

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost import errors
-from fencepost.behaviours import Trace, replay
+from fencepost.behaviours import Trace
 from fencepost.behaviours.json import states
-from fencepost.protocols.store.model_testing.actions import HANDLERS, REASONS
-from fencepost.protocols.store.model_testing.walk import Driver, DriveResult, Edge, Found
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import StateSpace
+from fencepost.testing.report import difference as lines_of
+from fencepost.testing.report import figures
+from fencepost.testing.store.actions import HANDLERS, REASONS
+from fencepost.testing.store.driver import Driver
+from fencepost.testing.walk import DriveResult, Edge, Found
 from fencepost.text import numbers
 from fencepost.text.numbers import plural
 
@@ -31,24 +34,13 @@ def verdict(result: DriveResult) -> str:
 def trace_to(driver: Driver, found: Found) -> Trace:
     """The behaviour of the protocol up to the step after which the difference shows."""
     (initial,) = driver.stepper.initial_states()
-    row, moves = initial.ids, []
-    for edge in found.way:
-        root = driver.actions[edge.action, edge.parameters]
-        outcome = driver.outcomes(root, row)[edge.target]
-        moves.append((root.index, outcome.choices))
-        row = driver.stepper.apply(row, outcome)
-    return replay(driver.stepper, initial, moves)
+    return driver.trace(initial, found.way)
 
 
 def difference(found: Found) -> list[str]:
     """The difference as lines: its step, its variable, and both values."""
-    step = _title(found.way[-1])
-    return [
-        f"After step {len(found.way)}, {step}:",
-        f"  {found.variable}",
-        f"    protocol  {found.expected}",
-        f"    roles     {found.actual}",
-    ]
+    place = f"After step {len(found.way)}, {_title(found.way[-1])}:"
+    return lines_of(place, found.variable, found.expected, found.actual, "roles")
 
 
 def story(
@@ -97,9 +89,7 @@ def story(
         ),
         ("time", numbers.seconds(seconds), ""),
     ]
-    column = max(len(value) for _, value, _ in rows)
-    lines += [f"  {name:<14}{value:<{column}}  {remark}".rstrip() for name, value, remark in rows]
-    return "\n".join(lines)
+    return "\n".join([*lines, *figures(rows)])
 
 
 def data(

@@ -9,9 +9,10 @@ import numpy as np
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.ledger.rules.protections import Protections
-from fencepost.protocols.store.model_testing.walk import Driver, DriveResult, Edge, Part, drive_part
 from fencepost.protocols.store.store import Store as Protocol
 from fencepost.states.manifest import StateSpace
+from fencepost.testing.store.driver import Driver
+from fencepost.testing.walk import DriveResult, Edge, Part, drive_part
 
 MOST = 1_000_000
 """The maximum number of transitions that one process drives. Spark drives more."""

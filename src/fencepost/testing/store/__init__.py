@@ -2,6 +2,6 @@
 protocol, and be in the same state after each step.
 
 `mapping` translates between the two. `system` has the roles and their environment. `actions` has a handler for each
-action of the protocol. `compare` compares the states, `walk` drives the roles along behaviours, and `table` takes
-behaviours from a table of states.
+action of the protocol. `compare` compares the states, `driver` lets the roles take a step, and `table` takes behaviours
+from a table of states.
 """

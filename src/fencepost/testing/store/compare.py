@@ -19,8 +19,10 @@ from fencepost.ledger.roles.writer import Writer, WriterStatus
 from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, ReadResult, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import Entry
-from fencepost.protocols.store.model_testing.actions import Taken, is_read, is_to_close
-from fencepost.protocols.store.model_testing.mapping import (
+from fencepost.protocols.store.store import Status
+from fencepost.protocols.store.store import Store as Protocol
+from fencepost.testing.store.actions import Taken, is_read, is_to_close
+from fencepost.testing.store.mapping import (
     LEDGER,
     NoCounterpart,
     actual_metadata,
@@ -31,9 +33,8 @@ from fencepost.protocols.store.model_testing.mapping import (
     name,
     names,
 )
-from fencepost.protocols.store.model_testing.system import Difference, System
-from fencepost.protocols.store.store import Status
-from fencepost.protocols.store.store import Store as Protocol
+from fencepost.testing.store.system import System
+from fencepost.testing.walk import Difference
 
 NOT_COMPARED: Mapping[str, str] = {
     "client.pending_add_ops: fragment and ensemble": (
