@@ -449,8 +449,8 @@ FAULTS = {
     "server_crashes": {"with a one": ("self.total = 0", "self.total = 1")},
     "server_restarts": {"with a two": ("self.up = True", "self.up = True; self.total = 2")},
 }
-"""Faults by the action that has them: what they replace, and by what. A fault that looks like a loss or a crash is none: both
-are hidden.
+"""Faults by the action that has them: what they replace, and by what. None
+looks like a loss or a crash, which are hidden.
 """
 
 
