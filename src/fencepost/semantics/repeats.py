@@ -1,7 +1,7 @@
 """Evaluations that are repeated at once, to catch a protocol that reads more than its state.
 
 The second time, the global random generator begins elsewhere, and new objects get their addresses in another order. A
-clock and a counter go on by themselves. Nothing here differs in the hashes of texts: see
+clock and a counter have gone on. The hashes of texts are the same both times: for what depends on these, see
 :mod:`fencepost.checker.engines.hashseeds`.
 """
 
@@ -18,8 +18,8 @@ from fencepost.semantics.roots import Root
 from fencepost.semantics.state import ValueTable
 
 FIRST, EVERY = 4, 67
-"""Which evaluations of an action or a property are repeated: so many at first, and then one in so many. It is a prime,
-so that it does not keep step with the options of a choice.
+"""Which evaluations of an action or a property are repeated: the first four, and then one in 67. That is a prime, so
+that it does not keep step with the options of a choice.
 """
 
 SIZES, OBJECTS = range(0, 64, 16), 6
@@ -60,7 +60,9 @@ def elsewhere(number: int) -> Iterator[None]:
 
 
 def difference(store: ValueTable, kind: str, one: Path, other: Path) -> str:
-    """How two evaluations of what is of a ``kind``, in one state and with the same choices, differ."""
+    """How two evaluations of what is of a ``kind``, in one state and with the same choices, differ. "" if they do
+    not.
+    """
     if one.enabled != other.enabled:
         if kind in ("action", "initial"):
             return f"it was refused the {_which(other.enabled)} time only"
@@ -83,7 +85,7 @@ def difference(store: ValueTable, kind: str, one: Path, other: Path) -> str:
             return f"{name} became {show(values[was])} the first time and {show(values[now])} the second"
     if one.events != other.events:
         return "it sent or received something else"
-    return "it read other parts of the state, or in another order"
+    return "" if one.trail == other.trail else "it read other parts of the state, or in another order"
 
 
 def _which(is_first: bool) -> str:

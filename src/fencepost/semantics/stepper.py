@@ -55,6 +55,7 @@ FEW_STARTS = 10_000
 MAX_STARTS = 1 << 24
 """The most ways through the choices of the initial states."""
 
+
 class Kept(NamedTuple):
     """An evaluation: the number of its root, its tree, and the state (for a step property, also that after the step).
     ``grown``: the slots in universes at that time.
@@ -71,10 +72,10 @@ class Stepper:
     """The roots of a protocol, its value table, and the evaluation of one root in one state.
 
     ``invariants`` selects state and step invariants by name. The default is all that their ``when`` does not turn off.
-    To catch a protocol that reads more than its state, some evaluations are repeated at once: of each action and
-    property the first few, and then one in so many (see `repeats`). ``checking`` repeats and watches all of them (see
-    `guard`). ``deadline`` ends evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action
-    or property whose parameters and domains do not match.
+    To catch a protocol that reads more than its state, some evaluations of each action and property are repeated at
+    once (see `repeats`). ``checking`` repeats all of them, and watches them (see `guard`). ``deadline`` ends evaluations
+    when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action or property whose parameters and
+    domains do not match.
     """
 
     def __init__(
@@ -398,7 +399,7 @@ class Stepper:
         try:
             with elsewhere(self.evaluations):
                 again = self._run_once(root, ids, after, script, None, change)
-            what = "" if again == path else difference(self.store, root.kind, path, again)
+            what = difference(self.store, root.kind, path, again)
         except ProtocolRaised as error:
             if error.__cause__ is None or isinstance(error.__cause__, Misbehaved):
                 raise
