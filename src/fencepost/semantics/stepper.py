@@ -73,9 +73,9 @@ class Stepper:
 
     ``invariants`` selects state and step invariants by name. The default is all that their ``when`` does not turn off.
     To catch a protocol that reads more than its state, some evaluations of each action and property are repeated at
-    once (see `repeats`). ``checking`` repeats all of them, and watches them (see `guard`). ``deadline`` ends evaluations
-    when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action or property whose parameters and
-    domains do not match.
+    once (see `repeats`). ``checking`` repeats all of them, and watches them (see `guard`). ``deadline`` ends
+    evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action or property whose
+    parameters and domains do not match.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class Plant(Protocol):
 
 
 def planted(does: Callable[[Any], object]) -> Plant:
-    kind: Any = type("Planted", (Plant,), {"body": staticmethod(does)})
+    kind: type[Plant] = type("Planted", (Plant,), {"body": staticmethod(does)})
     return kind()
 
 
@@ -165,28 +165,27 @@ def test_each_engine_finds_it(engine: str) -> None:
     assert "tick(k=1) did something else" in str(result.error) and result.exit_code == 75
 
 
-@pytest.mark.parametrize("kind", [invariant, step_invariant, temporal])
-def test_it_is_found_in_properties(kind: Any) -> None:
-    class Unsure(Plant):
-        if kind is invariant:
+class UnsureOfStates(Plant):
+    @invariant
+    def sure(self) -> bool:
+        return not again()
 
-            @invariant
-            def sure(self) -> bool:
-                return not again()
 
-        elif kind is step_invariant:
+class UnsureOfSteps(Plant):
+    @step_invariant
+    def sure(self, after: Any) -> bool:
+        return not again()
 
-            @step_invariant
-            def sure_of_steps(self, after: Any) -> bool:
-                return not again()
 
-        else:
+class UnsureOfBehaviours(Plant):
+    @temporal
+    def sure(self) -> Any:
+        return always(lambda p: not again())
 
-            @temporal
-            def always_sure(self) -> Any:
-                return always(lambda p: not again())
 
-    told = str(check(Unsure()).error)
+@pytest.mark.parametrize("kind", [UnsureOfStates, UnsureOfSteps, UnsureOfBehaviours])
+def test_it_is_found_in_properties(kind: type[Plant]) -> None:
+    told = str(check(kind()).error)
     assert "did something else when it was run again in the same state: it came to another truth." in told
 
 
