@@ -1,4 +1,4 @@
-"""Without ``--checking``, too, a hidden input is found: an evaluation in so many is repeated."""
+"""Without ``--checking``, too, a hidden input is found: one evaluation in 67 is repeated, and the first ones."""
 
 from __future__ import annotations
 
