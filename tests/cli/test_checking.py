@@ -191,6 +191,15 @@ def test_without_checking_nobody_watches(here: Run, tmp_path: Path) -> None:
     assert here("check", write(tmp_path, "time.time()"), "--engine", "reference").code == 0
 
 
+def test_without_checking_what_differs_is_told_nevertheless(here: Run, tmp_path: Path) -> None:
+    ran = here("check", write(tmp_path, "self.n = -next(counter)"), "--engine", "reference")
+    assert ran.code == 75
+    assert ran.complaint == (
+        "action tick(who='a') did something else when it was run again in the same state: n became 1 the first time and"
+        " 0 the second. It depends on more than the state; run with --checking to find out on what"
+    )
+
+
 def test_swallowing_the_complaint_does_not_help(here: Run, tmp_path: Path) -> None:
     swallow = "try:\n            time.time()\n        except Exception:\n            pass"
     ran = here("check", write(tmp_path, swallow), "--checking", "--engine", "reference")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,20 @@ def test_what_is_raised_is_told_with_the_way_there() -> None:
 
     expected = by_embedded(Raising())
     assert expected["raised"] and by_spark(Raising()) == expected
+
+
+def test_what_ran_otherwise_is_told() -> None:
+    class Counting(Protocol):
+        x: int = state(0)
+
+        @action
+        def add(self) -> None:
+            self.x = (self.x + one_of((1, 2))) % 40
+            require(self.x < 20 or next(calls) % 2 == 0)
+
+    calls = itertools.count()
+    told, _ = by_spark(Counting())["raised"]
+    assert told.startswith("action add did something else when it was run again in the same state: it was refused")
 
 
 def test_on_one_machine_it_is_memory_that_decides() -> None:

@@ -27,6 +27,7 @@ from fencepost.checker.findings import ActionCount, Violation, Witness
 from fencepost.errors import (
     ASSUMPTION_VIOLATED,
     Explained,
+    FencepostError,
     Misbehaved,
     NotAProtocol,
     OptionError,
@@ -38,7 +39,7 @@ from fencepost.language.loading import expectation, find, set_up
 from fencepost.language.protocol import Protocol, unknown_name
 from fencepost.language.seam import Model, language_of
 from fencepost.language.truths import truth
-from fencepost.semantics import BeginAgain, Deadline, LimitReached, Outgrown, State, Stepper
+from fencepost.semantics import BeginAgain, Deadline, LimitReached, Outgrown, RanOtherwise, State, Stepper
 
 SMALL = {
     "calls": 5_000, "states": 10_000, "queued": 2_000, "orbits": 2_000, "calls_a_level": 300, "states_a_level": 10
@@ -272,6 +273,17 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
     def trace(found: Found) -> Trace:
         return replay(stepper, State(stepper.store, found.initial.ids), found.path, found.loop)
 
+    def way(found: Found | None) -> Trace | None:
+        """Also none where a protocol that ran otherwise does not take the way again."""
+        try:
+            return None if found is None else trace(found)
+        except FencepostError:
+            if isinstance(explored.raised, RanOtherwise):
+                return None
+            raise
+
+    if isinstance(explored.raised, RanOtherwise):  # nothing else that was found can be relied on
+        explored = replace(explored, found=[], witnesses=[])
     violations = [Violation(f.kind, f.name, trace(f), f.fairness, f.walk, f.walked) for f in explored.found]
     missing = never_reached(stepper, explored)
     if explored.complete and explored.raised is None:
@@ -291,8 +303,8 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
         witnesses=[Witness(f.name, trace(f), f.walk, f.walked) for f in explored.witnesses],
         unreached=tuple(title for titles in missing.values() for title in titles),
         reached=bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing,
-        error_trace=None if explored.raised_at is None else trace(explored.raised_at),
-        walk=None if explored.walk is None else trace(explored.walk),
+        error_trace=way(explored.raised_at),
+        walk=way(explored.walk),
         actions=[ActionCount(name, taken, new) for name, (taken, new) in counts.items()],
         collision_probability=collision_probability(explored.generated, explored.distinct, bits, images),
         seconds=explored.seconds_before + time.monotonic() - stepper.deadline.began,  # includes the replays

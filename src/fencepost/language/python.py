@@ -24,6 +24,8 @@ from fencepost.language.values import PROTOCOL_MODULE, constant_text
 class Python(Language):
     """The language of :class:`fencepost.Protocol`."""
 
+    may_hide_inputs = True
+
     def declarations(self, model: Protocol) -> Mapping[str, Declared]:
         return declarations_of(model)
 

@@ -165,6 +165,9 @@ class Language(ABC):
     exit_codes: ClassVar[Mapping[str, int]] = {}
     """The exit code of ``fencepost check`` for a violation, by its kind, where this language has another one."""
 
+    may_hide_inputs = False
+    """Whether what a declaration does may depend on more than the state, such as a clock."""
+
     steps_know_changes = False
     """Whether properties of steps know which slots a step changes. Then they read the others in one state alone, or
     in none (:func:`fencepost.language.context.slots_changed`).

@@ -3,6 +3,7 @@
 from fencepost.semantics.deadline import Deadline, LimitReached, Unfinished
 from fencepost.semantics.fairness import FairnessCondition
 from fencepost.semantics.promises import Promise
+from fencepost.semantics.repeats import RanOtherwise
 from fencepost.semantics.roots import (
     MAPPING,
     PREDICATE,
@@ -37,6 +38,7 @@ __all__ = [
     "Outcome",
     "Outgrown",
     "Promise",
+    "RanOtherwise",
     "Read",
     "Rest",
     "Root",

@@ -28,6 +28,7 @@ from fencepost.semantics.mapping import Part, Side
 from fencepost.semantics.promises import Promise, formula_of
 from fencepost.semantics.recorder import NoSuchOption, Path, Recorder
 from fencepost.semantics.refinement import After, Change, Changes, Refinement, Steps
+from fencepost.semantics.repeats import RanOtherwise, Repeats, difference, elsewhere
 from fencepost.semantics.roots import (
     MAPPING,
     PREDICATE,
@@ -71,9 +72,10 @@ class Stepper:
     """The roots of a protocol, its value table, and the evaluation of one root in one state.
 
     ``invariants`` selects state and step invariants by name. The default is all that their ``when`` does not turn off.
-    ``checking`` runs every evaluation twice and watches it (see `guard`), to catch a protocol that reads more than its
-    state. ``deadline`` ends evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action
-    or property whose parameters and domains do not match.
+    To catch a protocol that reads more than its state, some evaluations of each action and property are repeated at
+    once (see `repeats`). ``checking`` repeats all of them, and watches them (see `guard`). ``deadline`` ends
+    evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action or property whose
+    parameters and domains do not match.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class Stepper:
         self.protocol = protocol
         self.checking = checking
         self.store = ValueTable(protocol)
+        self._repeats, self._may_hide_inputs = Repeats(), language_of(protocol).may_hide_inputs
         self.evaluations = 0
+        """All of them, without those that repeat one."""
         self.grown_before = 0
         """The slots in universes when the search before this one began again."""
         self.starts = 0
@@ -373,21 +377,42 @@ class Stepper:
         options: list[Sequence[Value]] | None = None,
         change: int | None = None,
     ) -> Path:
-        if self.checking:
-            options = None
+        self.evaluations += 1
         grown = self.store.grown
         path = self._run_once(root, ids, after, script, options, change)
-        if not self.checking:
-            return path
-        if grown != self.store.grown:
-            path = self._run_once(root, ids, after, script, options, change)
-        if self._run_once(root, ids, after, script, None, change) != path:
-            raise self._raised(
-                root,
-                ids,
-                "did something else when it was run again in the same state: it depends on more than the state",
-            )
+        if self.checking or (self._may_hide_inputs and self._repeats.is_due(root)):
+            if grown != self.store.grown:
+                path = self._run_once(root, ids, after, script, options, change)
+            self._repeat(root, ids, after, script, change, path)
         return path
+
+    def _repeat(
+        self,
+        root: Root,
+        ids: Sequence[int],
+        after: Sequence[int] | None,
+        script: Sequence[int],
+        change: int | None,
+        path: Path,
+    ) -> None:
+        """Evaluate once more what led to ``path``. Raises :class:`RanOtherwise` if it leads to another one."""
+        try:
+            with elsewhere(self.evaluations):
+                again = self._run_once(root, ids, after, script, None, change)
+            what = difference(self.store, root.kind, path, again)
+        except ProtocolRaised as error:
+            if error.__cause__ is None or isinstance(error.__cause__, Misbehaved):
+                raise
+            what = f"it{failure_text(error.__cause__)}"
+        if what:
+            hint = "" if self.checking else "; run with {checking} to find out on what"
+            raise RanOtherwise(
+                f"{root} did something else when it was run again in the same state: {what}. It depends on more than"
+                f" the state{hint}",
+                *([] if self.checking else ["checking"]),
+                where=root.title,
+                state=State(self.store, ids),
+            )
 
     def _run_once(
         self,
@@ -398,7 +423,6 @@ class Stepper:
         options: list[Sequence[Value]] | None = None,
         change: int | None = None,
     ) -> Path:
-        self.evaluations += 1
         path = Path()
         recorder = Recorder(self.store, ids, script, path, None if after is None else 0, options)
         recorder.read_only = root.kind not in ("action", "initial")

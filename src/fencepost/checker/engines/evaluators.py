@@ -30,6 +30,7 @@ from fencepost.checker.engines.resources import forked, resident_memory
 from fencepost.checker.engines.search import TICK
 from fencepost.errors import FencepostError, ProtocolRaised
 from fencepost.language.context import Reliance
+from fencepost.semantics import RanOtherwise, State
 from fencepost.semantics.trees import Branch, packed, unpacked
 
 FEW = 100
@@ -64,7 +65,7 @@ class Answer(NamedTuple):
     calls: int
 
 
-Answers = list[Answer | None]
+Answers = list[Answer | RanOtherwise | None]
 """The answers to a chunk. None: the question is open."""
 
 
@@ -217,6 +218,9 @@ class Round:
             for question, answer in zip(questions, self.ready.pop(number), strict=True):
                 if answer is None:
                     yield asked(self.tables, question)
+                elif isinstance(answer, RanOtherwise):  # asked again, it might not be repeated
+                    answer.state = State(self.tables.store, question.ids)
+                    yield answer
                 else:
                     self.tables.stepper.evaluations += answer.calls
                     self.tables.record(question, answer.tree)
@@ -259,7 +263,8 @@ class Round:
             for slot, its, value in values:
                 helper.numbers[slot, its] = self.tables.store.intern(slot, value)
             self.ready[number] = [
-                None if each is None else Answer(unpacked(each[0], helper.numbers), each[1]) for each in answers
+                Answer(unpacked(each[0], helper.numbers), each[1]) if isinstance(each, tuple) else each
+                for each in answers
             ]
         return bool(arrived)
 
@@ -273,11 +278,14 @@ class Round:
                 return
         self.ready[number] = answers
 
-    def _evaluated(self, question: Question) -> Answer | None:
+    def _evaluated(self, question: Question) -> Answer | RanOtherwise | None:
         stepper = self.tables.stepper
         calls = stepper.evaluations
         try:
             tree = self.tables.evaluated(question)
+        except RanOtherwise as error:
+            error.state = None  # it is not sent to another process
+            return error
         except FencepostError:
             return None
         finally:
@@ -303,7 +311,10 @@ class Round:
                     answer = None
                     break
                 is_new = not _relies_on(stepper.relied.get(question.root, {}), relied.get(question.root, {}))
-                answers.append(None if answer is None or is_new else (packed(answer.tree), answer.calls))
+                if isinstance(answer, Answer):
+                    answers.append(None if is_new else (packed(answer.tree), answer.calls))
+                else:
+                    answers.append(answer)
             answers += [None] * (len(self.chunks[number]) - len(answers))
             values = [
                 (slot, its, store.values[slot][its])

@@ -150,7 +150,6 @@ def _difference(here: Sample, evaluated: Evaluated) -> tuple[str, str] | None:
     for (key, mine), (other, its) in zip(ours, evaluated, strict=False):
         if key != other or mine != its:
             return key, next((one[0] for one, two in zip(mine, its, strict=False) if one != two), "")
-    # Either may have evaluated more states: here every evaluation is done twice, which uses up the limit sooner.
     return None
 
 
