@@ -58,8 +58,8 @@ def _confirmed_by(metadata: Metadata, entry_id: int, bookies: Iterable[str]) -> 
     return len(asked & set(bookies))
 
 
-def _write_set(metadata: Metadata, entry_id: int, ensemble: Sequence[Any]) -> set[Any]:
-    return set(write_set(entry_id, ensemble, metadata["write_quorum"])) if ensemble else set()
+def _write_set(metadata: Metadata | None, entry_id: int, ensemble: Sequence[Any]) -> set[Any]:
+    return set(write_set(entry_id, ensemble, metadata["write_quorum"])) if metadata and ensemble else set()
 
 
 class _Bookie:
@@ -95,6 +95,18 @@ class _Client:
         self.base: int | None = None
         self.confirmed: defaultdict[int, set[str]] = defaultdict(set)
         """The bookies that have confirmed each entry to it."""
+        self.striped: set[tuple[str, ...]] = set()
+        """The ensembles that it has sent adds to, and that are larger than the write quorum."""
+
+    def adds_to(self, ensemble: Sequence[str]) -> None:
+        """It sends adds to this ensemble."""
+        if self.seen is not None and len(ensemble) != self.seen["write_quorum"]:
+            self.striped.add(tuple(ensemble))
+
+    def has_asked(self, bookie: str, entry_id: int) -> bool:
+        """Whether a bookie is in the write set of an entry."""
+        seen = self.seen
+        return not self.striped or any(bookie in _write_set(seen, entry_id, each) for each in self.striped)
 
     def is_committed(self, entry_id: int, metadata: Metadata) -> bool:
         """Whether an ack quorum of the write set of an entry has confirmed it to this client."""
@@ -267,6 +279,7 @@ class Monitor:
         owner = self._owner(event)
         if owner is None:
             return
+        owner.adds_to(event.parameters["ensemble"])
         owner.deferred = owner.deferred or bool(event.parameters.get("deferred_sync"))
         if event.parameters["lac"] > owner.lac:
             self._object(
@@ -280,6 +293,13 @@ class Monitor:
             for first, last in event.parameters["entries"]:
                 for entry_id in range(first, last + 1):
                     confirmed[entry_id].add(bookie)
+                    if not client.has_asked(bookie, entry_id):
+                        self._object(event, f"{bookie} confirms entry {entry_id}, and is not in its write set")
+
+    def _resends(self, event: Event) -> None:
+        client = self._client(event)
+        if client is not None:
+            client.adds_to(event.parameters["ensemble"])
 
     def _confirms(self, event: Event) -> None:
         owner, lac = self._owner(event), event.parameters["lac"]
@@ -376,6 +396,7 @@ class Monitor:
         recovery = self._recovery(event)
         if recovery is None:
             return
+        recovery.adds_to(event.parameters["ensemble"])
         for entry_id in _ids(event):
             if entry_id not in recovery.found:
                 self._object(event, f"a recovery writes entry {entry_id} back, and has not read it")
@@ -479,6 +500,7 @@ _LOOKS: Mapping[str, Callable[[Monitor, Event], None]] = by_action(
         "client_creates_ledger client_adopts_ledger": Monitor._creates,
         "client_sends_add_entry_requests": Monitor._sends_adds,
         "client_receives_add_confirmed_response recovery_client_receives_add_confirmed_response": Monitor._hears_adds,
+        "client_resends_pending_add_op recovery_client_sends_pending_add_op": Monitor._resends,
         "client_confirms": Monitor._confirms,
         "client_receives_force_response": Monitor._forced,
         "client_changes_ensemble": Monitor._changes,
