@@ -68,6 +68,8 @@ class _Bookie:
     """
 
     def __init__(self) -> None:
+        self.has_lost = False
+        """Whether it has told of a loss. Then it may be fenced although nobody has fenced it."""
         self.fenced_at: int | None = None
         self.has: dict[int, int] = {}
         """The positions of the entries that it has confirmed."""
@@ -82,7 +84,7 @@ class _Bookie:
 
     def lose(self) -> None:
         """Forget all."""
-        self.fenced_at, self.has = None, {}
+        self.has_lost, self.fenced_at, self.has = True, None, {}
 
 
 class _Client:
@@ -217,7 +219,18 @@ class Monitor:
 
     def _bookie_fenced(self, event: Event) -> None:
         bookie = self.bookies[event.node]
-        if bookie.fenced_at is None and event.parameters.get("code", "OK") in ("OK", *_NEGATIVES):
+        if bookie.fenced_at is None:
+            bookie.fenced_at = event.parameters["position"]
+
+    def _bookie_recovers(self, event: Event) -> None:
+        if event.parameters["fenced"]:
+            self.bookies[event.node].fenced_at = 0
+
+    def _answers_fence(self, event: Event) -> None:
+        bookie = self.bookies[event.node]
+        if event.parameters["code"] in ("OK", *_NEGATIVES) and bookie.fenced_at is None:
+            if not bookie.has_lost:
+                self._object(event, "a bookie answers a read that fences, and is not fenced")
             bookie.fenced_at = event.parameters["position"]
 
     def _bookie_reads(self, event: Event) -> None:
@@ -491,7 +504,9 @@ _LOOKS: Mapping[str, Callable[[Monitor, Event], None]] = by_action(
         "started": Monitor._started,
         "journal_synced": Monitor._synced,
         "bookie_sends_add_confirmed_response": Monitor._bookie_adds,
-        "bookie_is_fenced bookie_sends_fencing_read_lac_response": Monitor._bookie_fenced,
+        "bookie_is_fenced": Monitor._bookie_fenced,
+        "bookie_recovers": Monitor._bookie_recovers,
+        "bookie_sends_fencing_read_lac_response": Monitor._answers_fence,
         "bookie_sends_read_response": Monitor._bookie_reads,
         "bookie_crashes bookie_is_wiped bookie_may_lack_entries": Monitor._bookie_loses,
         "metadata_written reader_reads_metadata": Monitor._told,
