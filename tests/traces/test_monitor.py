@@ -180,3 +180,266 @@ def test_a_fault_in_a_rule_that_both_run_is_objected_to_where_it_shows(
             assert not verdict.accepted and verdict.covered  # the replay takes all steps
             return
     pytest.fail("no trace was rejected by the monitor alone")
+
+
+# -- each rule, in traces made by hand
+
+FIRST = [[0, ["b1", "b2", "b3"]]]
+CHANGED = [[0, ["b1", "b2", "b3"]], [2, ["b1", "b2", "b4"]]]
+
+Row = tuple[str, str, dict[str, Any]]
+"""A node, an action and parameters."""
+
+
+def _metadata(state: str = "OPEN", fragments: Any = None, last: int = -1, write_quorum: int = 3) -> dict[str, Any]:
+    sizes = {"ensemble_size": 3, "write_quorum": write_quorum, "ack_quorum": 2}
+    return {"state": state, "fragments": fragments or FIRST, "last_entry": last, **sizes}
+
+
+def _seen(node: str, version: int, *, action: str = "client_receives_metadata", **metadata: Any) -> Row:
+    return node, action, {"version": version, "metadata": _metadata(**metadata), "written": True}
+
+
+def _wants(node: str, action: str, version: int, **metadata: Any) -> Row:
+    return node, action, {"version": version, "metadata": _metadata(**metadata)}
+
+
+def _sends(entry: int, lac: int) -> Row:
+    return "w", "client_sends_add_entry_requests", {"entries": [[entry, entry]], "lac": lac, "ensemble": FIRST[0][1]}
+
+
+def _hears(entry: int, *bookies: str, node: str = "w") -> list[Row]:
+    action = "client_receives_add_confirmed_response" if node == "w" else "recovery_client_receives_add_confirmed_response"
+    return [(node, action, {"bookie": bookie, "entries": [[entry, entry]]}) for bookie in bookies]
+
+
+def _confirms(lac: int) -> Row:
+    return "w", "client_confirms", {"lac": lac}
+
+
+def _owner(entries: int = 2, write_quorum: int = 3) -> list[Row]:
+    """An owner that has acknowledged some entries."""
+    rows = [
+        _wants("w", "client_creates_ledger", -1, write_quorum=write_quorum),
+        _seen("w", 0, write_quorum=write_quorum),
+    ]
+    for entry in range(entries):
+        rows += [_sends(entry, entry - 1), *_hears(entry, "b1", "b2"), _confirms(entry)]
+    return rows
+
+
+def _fenced(bookie: str, lac: int | None) -> Row:
+    return "r", "client_receives_fencing_read_lac_response", {"bookie": bookie, "lac": lac}
+
+
+def _recovery_reads(entry: int, **found: bool) -> list[Row]:
+    asked: Row = ("r", "client_sends_recovery_read_requests", {"entry": entry, "bookies": FIRST[0][1]})
+    heard = "client_receives_recovery_read_response"
+    return [asked, *(("r", heard, {"bookie": b, "entry": entry, "found": each}) for b, each in found.items())]
+
+
+def _recovery(lac: int = 0, fenced: tuple[str, ...] = ("b2", "b3"), written_back: bool = True) -> list[Row]:
+    """A recovery that has found entry 1, and no entry 2."""
+    return [
+        _seen("r", 0, action="client_opens_ledger"),
+        _wants("r", "client_starts_recovery", 0, state="IN_RECOVERY"),
+        _seen("r", 1, state="IN_RECOVERY"),
+        *(_fenced(bookie, lac) for bookie in fenced),
+        *_recovery_reads(1, b1=True),
+        ("r", "client_writes_back_entry", {"entries": [[1, 1]], "lac": 0, "ensemble": FIRST[0][1]}),
+        *(_hears(1, "b2", "b3", node="r") if written_back else ()),
+        *_recovery_reads(2, b2=False, b3=False),
+    ]
+
+
+def _closes(last: int) -> list[Row]:
+    return [
+        _wants("r", "recovery_client_closes_ledger", 1, state="CLOSED", last=last),
+        _seen("r", 2, state="CLOSED", last=last),
+    ]
+
+
+def _bookie(action: str, entry: int = 0, node: str = "b1", **parameters: Any) -> Row:
+    return node, action, {"entries": [[entry, entry]], "position": 1, "connection": "", **parameters}
+
+
+def _adds(entry: int = 0, recovery: bool = False, position: int = 1) -> Row:
+    return _bookie("bookie_sends_add_confirmed_response", entry, recovery=recovery, lac=-1, position=position)
+
+
+def _denies(entry: int = 0, **parameters: Any) -> Row:
+    return _bookie("bookie_sends_read_response", entry, code="NO_ENTRY", fence=False, **parameters)
+
+
+def _fences(position: int = 1) -> Row:
+    return _bookie("bookie_is_fenced", -1, position=position)
+
+
+def _about_all(action: str, node: str = "b1", **parameters: Any) -> Row:
+    return node, action, {"about all": True, **parameters}
+
+
+def _started(node: str = "b1", kind: str = "bookie") -> Row:
+    return _about_all("started", node, kind=kind)
+
+
+def _events(rows: list[Row]) -> list[Event]:
+    lives: dict[str, list[int]] = {}
+    found = []
+    for node, action, parameters in rows:
+        life = lives.setdefault(node, [1, 0])
+        if action == "started":
+            life[:] = [life[0] + (life[1] > 0), 0]
+        life[1] += 1
+        subject = None if "about all" in parameters else LEDGER
+        found.append(Event(node, life[0], life[1], action, subject, parameters))
+    return sorted(found, key=lambda event: event.place)
+
+
+def _objections(*rows: Row) -> list[str]:
+    return [f"{each.event.action}: {each.why}" for each in Monitor(_events([*rows])).objections]
+
+
+RIGHT: dict[str, list[Row]] = {
+    "a ledger is recovered": [*_owner(), *_recovery(), *_closes(1)],
+    "an owner closes": [*_owner(), _wants("w", "client_closes_ledger", 0, state="CLOSED", last=1)],
+    "an ensemble is changed": [
+        *_owner(), _wants("w", "client_changes_ensemble", 0, fragments=CHANGED), _seen("w", 1, fragments=CHANGED),
+        *_hears(2, "b4", "b1"), _confirms(2),
+    ],
+    "a bookie is fenced": [_adds(), _fences(), _adds(1, recovery=True), _denies(2)],
+    "it was asked before it had the entry": [_adds(position=3), _denies(since=2)],
+    "what was not durable is lost": [
+        _started(), _adds(0, position=1), _about_all("journal_synced", position=1), _adds(1, position=2), _fences(3),
+        _started(), _denies(1, since=0), _adds(2),
+    ],
+    "a bookie tells of a loss": [_adds(), _fences(), _bookie("bookie_is_wiped"), _denies(), _adds(1)],
+    "the ledger is deleted": [_adds(), _denies(), ("m", "metadata_deleted", {"version": 3})],
+    "deferred sync": [
+        *_owner(0), ("w", "client_sends_add_entry_requests",
+                     {"entries": [[0, 0]], "lac": -1, "ensemble": FIRST[0][1], "deferred_sync": True}),
+        *_hears(0, "b1", "b2"), _confirms(0), ("w", "client_receives_force_response", {"lac": 0}), _sends(1, 0),
+    ],
+    "a closed ledger is copied": [_seen("r", 4, state="CLOSED", last=3),
+                                  _seen("r", 5, state="CLOSED", last=3, fragments=[[0, ["b1", "b2", "b9"]]])],
+}  # fmt: skip
+"""Traces that the publication allows."""
+
+WRONG: dict[str, tuple[list[Row], str]] = {
+    "no ack quorum": (
+        [*_owner(1), _sends(1, 0), *_hears(1, "b1"), _confirms(1)], "entry 1 is acknowledged with 1 of the 2",
+    ),
+    "one bookie twice": ([*_owner(1), *_hears(1, "b1", "b1"), _confirms(1)], "acknowledged with 1 of the 2"),
+    "a bookie outside": ([*_owner(1), *_hears(1, "b1", "b9"), _confirms(1)], "acknowledged with 1 of the 2"),
+    "a gap": ([*_owner(1), *_hears(2, "b1", "b2"), _confirms(2)], "entry 1 is acknowledged with 0 of the 2"),
+    "a bookie that was replaced": (
+        [*_owner(), *_hears(2, "b3", "b1"), _wants("w", "client_changes_ensemble", 0, fragments=CHANGED),
+         _seen("w", 1, fragments=CHANGED), _confirms(2)],
+        "entry 2 is acknowledged with 1 of the 2",
+    ),
+    "during a change": (
+        [*_owner(), *_hears(2, "b1", "b2"), _wants("w", "client_changes_ensemble", 0, fragments=CHANGED), _confirms(2)],
+        "while the ensemble is changed",
+    ),
+    "not in the write set": (
+        [*_owner(0, write_quorum=2), _sends(0, -1), *_hears(0, "b3")], "b3 confirms entry 0, and is not in",
+    ),
+    "a LAC too high": ([*_owner(1), _sends(1, 1)], "it sends LAC 1, and has acknowledged entries up to 0"),
+    "a force too far": ([*_owner(1), ("w", "client_receives_force_response", {"lac": 1})], "are forced up to 1"),
+    "a fragment too late": (
+        [*_owner(1), _wants("w", "client_changes_ensemble", 0, fragments=CHANGED)], "is not changed from entry 1",
+    ),
+    "an old fragment": (
+        [*_owner(), _wants("w", "client_changes_ensemble", 0, fragments=[[0, ["b1", "b2", "b9"]], CHANGED[1]])],
+        "is not changed from entry 2",
+    ),
+    "an owner cuts off": (
+        [*_owner(), _wants("w", "client_closes_ledger", 0, state="CLOSED", last=0)], "the owner closes at entry 0",
+    ),
+    "an owner closes too far": (
+        [*_owner(), _wants("w", "client_closes_ledger", 0, state="CLOSED", last=2)], "the owner closes at entry 2",
+    ),
+    "an unconditional write": (
+        [*_owner(), _wants("w", "client_closes_ledger", 0, state="CLOSED", last=1),
+         _seen("w", 2, state="CLOSED", last=1)],
+        "a write that replaces version 0 has made version 2",
+    ),
+    "a fenced bookie": ([_fences(), _adds()], "a fenced bookie confirms"),
+    "a bookie that was fenced before it restarted": (
+        [_started(), _fences(1), _about_all("journal_synced", position=1), _started(), _adds()],
+        "a fenced bookie confirms",
+    ),
+    "a fence that a journal held": (
+        [_started(), _fences(1), _started(), _bookie("bookie_recovers", fenced=True, limbo=False), _adds()],
+        "a fenced bookie confirms",
+    ),
+    "an answer without a fence": (
+        [_bookie("bookie_sends_fencing_read_lac_response", code="OK", entry=-1, lac=None)], "is not fenced",
+    ),
+    "a bookie denies": ([_adds(position=2), _denies(since=2)], "the bookie denies entry 0"),
+    "a bookie denies what was durable": (
+        [_started(), _adds(), _about_all("journal_synced", position=1), _started(), _denies(since=0)],
+        "the bookie denies entry 0",
+    ),
+    "too few are fenced": ([*_owner(), *_recovery(fenced=("b1",))], "with 1 bookies fenced"),
+    "too few of a write set are fenced": (
+        [_seen("r", 0, action="client_opens_ledger", write_quorum=2), _fenced("b1", None), *_recovery_reads(0)],
+        "with 1 bookies fenced",
+    ),
+    "a recovery begins too late": ([*_recovery(lac=-1)], "begins to read at entry 1, and not at 0"),
+    "what was not read is written back": (
+        [*_recovery(), ("r", "client_writes_back_entry", {"entries": [[2, 2]], "lac": 0, "ensemble": FIRST[0][1]})],
+        "writes entry 2 back, and has not read it",
+    ),
+    "a recovery's LAC": (
+        [*_recovery(written_back=False),
+         ("r", "client_writes_back_entry", {"entries": [[1, 1]], "lac": 1, "ensemble": FIRST[0][1]})],
+        "a recovery sends LAC 1, and knows entries up to 0",
+    ),
+    "a recovery closes before the LAC": ([*_recovery(), *_closes(-1)], "closes at entry -1, before the LAC 0"),
+    "a recovery closes at the LAC": ([*_recovery(), *_closes(0)], "and 0 bookies have denied entry 1"),
+    "a recovery does not write back": (
+        [*_recovery(written_back=False), *_closes(1)], "closes at entry 1, and entry 1 has no ack quorum",
+    ),
+    "one denial": (
+        [*(row for row in _recovery() if row[2].get("found") is not False), *_recovery_reads(2, b2=False), *_closes(1)],
+        "and 1 bookies have denied entry 2",
+    ),
+    "another recovery cuts off": (
+        [*_owner(3), *_recovery(), *_closes(1)],
+        "recovery_client_closes_ledger: the ledger is closed at entry 1, and entry 2 was acknowledged",
+    ),
+    "what was read is cut off": (
+        [("f", "reader_receives_entry", {"bookie": "b1", "entries": [[1, 2]]}), *_recovery(), *_closes(1)],
+        "the ledger is closed at entry 1, and entry 2 was read",
+    ),
+    "a reader's LAC": ([*_owner(), ("f", "reader_learns_lac", {"lac": 2})], "a reader learns LAC 2"),
+    "one version, two contents": (
+        [*_owner(), _seen("r", 0, action="client_opens_ledger", fragments=CHANGED)], "version 0 of the metadata is not",
+    ),
+    "a closed ledger is opened": (
+        [_seen("r", 4, state="CLOSED", last=3), _seen("r", 5, state="IN_RECOVERY")], "version 5 of the metadata changes",
+    ),
+    "a closed ledger ends elsewhere": (
+        [_seen("r", 4, state="CLOSED", last=3), _seen("r", 5, state="CLOSED", last=4)], "changes a closed ledger",
+    ),
+    "a recovered ledger is open": (
+        [_seen("r", 4, state="IN_RECOVERY"), _seen("r", 5)], "version 5 of the metadata is OPEN after IN_RECOVERY",
+    ),
+    "a complete fragment is changed": (
+        [_seen("r", 4, fragments=CHANGED), _seen("r", 5, fragments=[[0, ["b9", "b2", "b3"]], CHANGED[1]])],
+        "version 5 of the metadata changes a complete fragment",
+    ),
+}  # fmt: skip
+"""Traces that it rules out, with words of the reason."""
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_the_publication_allows(name: str) -> None:
+    assert _objections(*RIGHT[name]) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_the_publication_rules_out(name: str) -> None:
+    rows, why = WRONG[name]
+    assert any(why in each for each in _objections(*rows)), _objections(*rows)
