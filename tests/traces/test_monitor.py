@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
 from ledger.simulation.test_planted import Planted
 from traces.faulty import without_judge
 from traces.traced import LEDGER, run, traced
@@ -19,13 +17,13 @@ from traces.traced import LEDGER, run, traced
 import fencepost
 from fencepost.ledger.rules import adding, ensembles, reading, recovery
 from fencepost.ledger.rules import metadata as life
-from fencepost.ledger.rules.codes import Code, Verdict
+from fencepost.ledger.rules.codes import Verdict
 from fencepost.ledger.simulation.case import PROFILES, drawn
 from fencepost.protocols.bookkeeper import monitor
 from fencepost.protocols.bookkeeper.monitor import Monitor
 from fencepost.protocols.store.conformance import StoreConformance
 from fencepost.report import validation
-from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.conformance import Event, NotCovered, Objection
 from fencepost.traces.validation.outcome import outcome_of
 from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.watch import Limits, Watch
@@ -87,7 +85,7 @@ PLANTED = [
     ),
     (
         Planted("one fence too few covers an ensemble", ensembles, "covers", _covers_all_but_one, "races"),
-        "client_sends_recovery_read_requests", "leaves an ack quorum out",
+        "client_sends_recovery_read_requests", "and an ack quorum has none",
     ),
     (
         Planted(
@@ -209,7 +207,9 @@ def _sends(entry: int, lac: int) -> Row:
 
 
 def _hears(entry: int, *bookies: str, node: str = "w") -> list[Row]:
-    action = "client_receives_add_confirmed_response" if node == "w" else "recovery_client_receives_add_confirmed_response"
+    action = (
+        "client_receives_add_confirmed_response" if node == "w" else "recovery_client_receives_add_confirmed_response"
+    )
     return [(node, action, {"bookie": bookie, "entries": [[entry, entry]]}) for bookie in bookies]
 
 
@@ -418,7 +418,7 @@ WRONG: dict[str, tuple[list[Row], str]] = {
         [*_owner(), _seen("r", 0, action="client_opens_ledger", fragments=CHANGED)], "version 0 of the metadata is not",
     ),
     "a closed ledger is opened": (
-        [_seen("r", 4, state="CLOSED", last=3), _seen("r", 5, state="IN_RECOVERY")], "version 5 of the metadata changes",
+        [_seen("r", 4, state="CLOSED", last=3), _seen("r", 5, state="IN_RECOVERY")], "metadata changes a closed ledger",
     ),
     "a closed ledger ends elsewhere": (
         [_seen("r", 4, state="CLOSED", last=3), _seen("r", 5, state="CLOSED", last=4)], "changes a closed ledger",
@@ -443,3 +443,65 @@ def test_what_the_publication_allows(name: str) -> None:
 def test_what_the_publication_rules_out(name: str) -> None:
     rows, why = WRONG[name]
     assert any(why in each for each in _objections(*rows)), _objections(*rows)
+
+
+# -- verdicts
+
+
+def _cut_off() -> list[Event]:
+    """A run whose recovery has closed the ledger one entry too early, as the store and its protocol both allow."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        without_judge(monkeypatch)
+        fault, _, _ = next(each for each in PLANTED if each[0].function == "closed")
+        _plant(fault, monkeypatch)
+        return run(drawn(fault.seed, fault.profile))[1]
+
+
+def test_a_report_has_what_is_objected_to_before_what_the_replay_refuses() -> None:
+    verdict = Validator(StoreConformance).validate(LEDGER, _cut_off())
+    outcome = outcome_of(verdict, "r", validation.explaining(3, 100))
+    told = validation.text([outcome, outcome], "validate", 1.0)
+    head, _, rest = told.partition("The monitor, which shares no rule with the system, objects to these:")
+    assert "REJECTED  2 traces" in head and "2 traces: recovery_client_closes_ledger: a recovery closes at" in head
+    assert "recovery_client_closes_ledger  (node " in rest.partition("The protocol takes")[0]
+    assert "Then none of these can be taken" in rest and "What led there" in rest
+
+
+def test_a_report_without_a_refusal_says_that_the_replay_takes_all() -> None:
+    verdict = Validator(StoreConformance).validate(LEDGER, traced(5, "races")[1])
+    assert verdict.accepted
+    objection = Objection(traced(5, "races")[1][0], "it has begun")
+    verdict.accepted, verdict.objections = False, [objection] * (validation.MOST_OBJECTIONS + 2)
+    outcome = outcome_of(verdict, "r", validation.explaining(3, 100))
+    told = validation.how_far(outcome)
+    assert told.count("it has begun") == validation.MOST_OBJECTIONS and "and 2 others" in told
+    assert told.endswith("all that the trace has.") and outcome.story == ""
+    [plain] = validation.data([outcome], "p", "c", 1.0)["verdicts"]
+    assert plain["verdict"] == "rejected" and plain["objections"][0]["why"] == "it has begun"
+
+
+def test_an_objection_holds_where_a_trace_is_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def steps(self: StoreConformance, event: Event) -> Any:
+        raise NotCovered("an unknown event")
+
+    events = _cut_off()
+    monkeypatch.setattr(StoreConformance, "steps", steps)
+    verdict = Validator(StoreConformance).validate(LEDGER, events)
+    assert verdict.objections and verdict.covered and not verdict.accepted and verdict.problem == "an unknown event"
+
+
+def test_an_objection_waits_for_events_that_come_late() -> None:
+    events = [event for event in traced(5, "races")[1] if event.subject in (LEDGER, None)]
+    late = [event for event in events if event.node == "w"]
+    watch = Watch(Validator(StoreConformance), "r", Limits(patience=5, idle=20))
+    watch.feed([event for event in events if event.node != "w"], 0)
+    assert watch.look(0) == []
+    watch.feed(late, 1)
+    assert watch.look(1) == [] and watch.look(7) == []
+    [outcome] = watch.finish(8)
+    assert outcome.accepted
+    watch = Watch(Validator(StoreConformance), "r", Limits(patience=5, idle=20))
+    watch.feed(_cut_off(), 0)
+    assert watch.look(0) == []
+    [outcome] = watch.look(5)
+    assert outcome.verdict == "rejected" and outcome.objections

@@ -162,7 +162,7 @@ def how_far(outcome: Outcome) -> str:
     """What a monitor objects to, how far a trace got, and all steps that could have come next."""
     if not outcome.objections:
         return _how_far(outcome)
-    lines = ["The published protocol, by a monitor that shares no rule with the system, rules out what these do:"]
+    lines = ["The monitor, which shares no rule with the system, objects to these:"]
     for o in outcome.objections[:MOST_OBJECTIONS]:
         lines += [f"\n  {o.event}  (node {o.node}, incarnation {o.incarnation}, event {o.seq})", f"    {o.why}"]
     more = len(outcome.objections) - MOST_OBJECTIONS
@@ -170,7 +170,7 @@ def how_far(outcome: Outcome) -> str:
         lines.append(f"\n  and {numbers.plural(more, 'other')}")
     if outcome.problem or outcome.refusals:
         return "\n".join([*lines, "", _how_far(outcome)])
-    return "\n".join([*lines, f"\nThe replay takes {numbers.plural(outcome.steps, 'step')}, which are all."])
+    return "\n".join([*lines, f"\nThe replay takes {numbers.plural(outcome.steps, 'step')}, all that the trace has."])
 
 
 def _how_far(outcome: Outcome) -> str:

@@ -1,22 +1,22 @@
 """A monitor of the published replication protocol: what the trace of a ledger never shows, whichever store wrote it.
 
 A replay against the rules that a store runs does not notice a fault in these rules, since store and validator have it
-in common. So the monitor has none of them. It holds the facts of a trace to ``BookKeeperProtocol.tla``, by the functions
-of the published protocols (:mod:`fencepost.protocols.bookkeeper.ledger`) alone:
+in common. So the monitor has none of them. It holds the facts of a trace to ``BookKeeperProtocol.tla``, by functions of
+the published protocols (:mod:`fencepost.protocols.bookkeeper.ledger`) alone:
 
 - An owner acknowledges an entry, and all before it, once an ack quorum of its write set has confirmed it. No message
   has a higher last add confirmed (LAC). The owner changes the ensemble from the entry after its LAC, and closes there.
 - A fenced bookie confirms no entry of the owner. A bookie does not deny an entry that it has confirmed, unless it has
-  told of a loss.
+  reported a loss.
 - A recovery reads once every ack quorum of the last ensemble has a fenced bookie. It reads from the entry after the
   highest LAC, and writes back what it finds. It closes where enough bookies lack the next entry, and every entry before
   has its ack quorum.
 - A version of the metadata replaces the version before it, and keeps its complete fragments. What is closed stays so.
 - A ledger ends at or after all that was acknowledged or read.
 
-Most facts are known from one node alone, in its own order. The others hold in any order: so the monitor orders nothing.
-Entries with deferred sync are acknowledged when they are forced, which the publication does not model. For them only the
-rest is asked.
+Most facts are known from one node alone, in its own order. The others hold in any order, so the monitor orders nothing.
+The publication does not model deferred sync. With that, an entry may be cut off until it is forced, and where a changed
+ensemble begins is not asked.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Bookie:
 
     def __init__(self) -> None:
         self.has_lost = False
-        """Whether it has told of a loss. Then it may be fenced although nobody has fenced it."""
+        """Whether it has reported a loss. Then it may be fenced although nobody has fenced it."""
         self.fenced_at: int | None = None
         self.has: dict[int, int] = {}
         """The positions of the entries that it has confirmed."""
@@ -390,7 +390,7 @@ class Monitor:
         for place in range(len(ensemble)):
             cohort: Any = _write_set(seen, place, ensemble)
             if not covers(fenced, cohort, seen["ack_quorum"]):
-                self._object(event, f"a recovery reads with {len(fenced)} bookies fenced, which leaves an ack quorum out")
+                self._object(event, f"a recovery reads with {len(fenced)} bookies fenced, and an ack quorum has none")
                 break
         recovery.begin = max(recovery.lac, seen["fragments"][-1][0] - 1) + 1
         if entry_id > recovery.begin:
@@ -414,8 +414,8 @@ class Monitor:
             if entry_id not in recovery.found:
                 self._object(event, f"a recovery writes entry {entry_id} back, and has not read it")
         lac = event.parameters["lac"]
-        if lac > recovery.lac and lac > recovery.reached():
-            self._object(event, f"a recovery sends LAC {lac}, and knows entries up to {recovery.reached()} as committed")
+        if lac > recovery.lac and lac > (reached := recovery.reached()):
+            self._object(event, f"a recovery sends LAC {lac}, and knows entries up to {reached} as committed")
 
     def _recovery_changes(self, event: Event) -> None:
         recovery = self._recovery(event)

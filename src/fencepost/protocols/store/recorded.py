@@ -473,7 +473,9 @@ class RecordedStore(Protocol):
         """The first version that is seen, or one after unseen ones."""
         if before is None:
             require(not self.whole or missed or (after.status is LedgerStatus.OPEN and len(after.fragments) == 1))
-            end = after.fragments[-1].first_entry_id - 1 if after.status is not LedgerStatus.CLOSED else after.last_entry
+            end = (
+                after.fragments[-1].first_entry_id - 1 if after.status is not LedgerStatus.CLOSED else after.last_entry
+            )
             self.confirmed = max(self.confirmed, end)
             return
         order = tuple(LedgerStatus)

@@ -54,7 +54,8 @@ class Outcome(msgspec.Struct):
     ignored them. ``problem``: why the trace could not be replayed at all. ``raised``: whether the conformance or the
     protocol raised. ``refusals``: all steps that could have come next; each was refused. ``story``: the last steps
     before, in words; ``sequence``: as a sequence diagram; both empty unless requested. ``finished``: whether the trace
-    came to its end. ``objections``: of the conformance's monitor; with any, it is not accepted. ``protocol``: the name of the protocol, if the replay began.
+    came to its end. ``objections``: of the conformance's monitor; with any, it is not accepted. ``protocol``: the
+    name of the protocol, if the replay began.
     """
 
     run: str
