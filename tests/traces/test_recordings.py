@@ -667,6 +667,15 @@ def test_after_a_ledger_is_deleted_nothing_is_asked_of_bookies() -> None:
     assert accepted(seen)
 
 
+def test_a_long_poll_may_end_after_the_ledger_is_deleted() -> None:
+    seen = written()
+    same = seen.ask("read", "b1", entry=-1, fence=False, previous_lac=3, wait=50, piggyback=True)
+    seen.shown(same, -1, "NO_LEDGER")
+    assert accepted(seen)
+    seen.shown(seen.ask("read", "b1", entry=-1, fence=False), -1, "NO_LEDGER")
+    assert "bookie_lacks_everything" in refused(seen)
+
+
 NOT_SEEN: dict[str, tuple[Callable[[Seen], None], str]] = {
     "no metadata": (lambda seen: seen.events.__delitem__(1 + len(BOOKIES)), "no metadata"),
     "unreadable": (lambda seen: seen.tell("metadata_unreadable", reason="damaged"), "damaged"),

@@ -286,9 +286,11 @@ class RecordedConformance(Conformance):
             runs = tuple((first, last) for first, last in parameters["entries"])
             if parameters["runs"] <= LISTED:
                 yield Step("bookie_lists_entries", (*who, ("runs", runs)))
+        elif is_negative and self._waits(event):
+            return  # decided when the wait ends, and then the ledger may be gone
         elif is_negative and (kind == "read_lac" or (kind == "read" and entry == LAST)):
             yield Step("bookie_lacks_everything", (*who, ("fence", fence)))
-        elif is_negative and kind in ("read", "batch_read") and not self._waits(event):
+        elif is_negative and kind in ("read", "batch_read"):
             yield Step("bookie_lacks_entry", (*who, ("entry_id", entry), ("fence", fence)))
 
     def _waits(self, event: Event) -> bool:
