@@ -451,7 +451,7 @@ class Monitor:
         self.readers.append(event)
 
     def _receives_entry(self, event: Event) -> None:
-        last = max(end for _, end in event.parameters["entries"])
+        last = max((end for _, end in event.parameters["entries"]), default=-1)
         if self.last_read is None or last > self.last_read[0]:
             self.last_read = last, event
 
