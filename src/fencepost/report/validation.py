@@ -15,11 +15,17 @@ from fencepost.report.tables import aligned
 from fencepost.report.text import steps_story
 from fencepost.text import numbers
 from fencepost.traces.validation.behaviour import behaviour_of, shown_of
-from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Alternative, Explain, Outcome
+from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Alternative, Explain, Objected, Outcome
 from fencepost.traces.validation.verdict import Verdict
+
+MOST_OBJECTIONS = 3
+"""The most objections that are shown."""
 
 MOST_FRONTS = 3
 """The most other ways to get as far that are shown."""
+
+_NUMBERS = re.compile(r"(?<!\w)-?\d+")
+"""In a sentence, numbers: objections that differ in these alone are counted together."""
 
 MOST_ROWS = 20
 """The most traces in a table; with more, only those not accepted are listed."""
@@ -31,7 +37,7 @@ def explaining(last: int, width: int) -> Explain:
     """
 
     def explain(verdict: Verdict) -> tuple[str, str]:
-        if verdict.replayer is None or not verdict.path:
+        if verdict.replayer is None or not verdict.path or not (verdict.refusals or verdict.problem):
             return "", ""
         trace = behaviour_of(verdict.replayer, verdict.start, verdict.path, last)
         names = {value: " ".join(name.split()) for value, name in verdict.names.items() if name != value}
@@ -132,7 +138,9 @@ def reasons(rejected: Sequence[Outcome]) -> str:
     """
     counted: Counter[str] = Counter()
     for outcome in rejected:
-        counted.update(sorted({_reason(r) for r in outcome.refusals} or {_shortened(outcome.problem)}))
+        counted.update(sorted({_objected(o) for o in outcome.objections} | {_reason(r) for r in outcome.refusals}))
+        if not outcome.objections and not outcome.refusals:
+            counted[_shortened(outcome.problem)] += 1
     rows = [(count, reason) for reason, count in counted.most_common(8)]
     lines = [f"  {numbers.plural(count, 'trace')}: {reason}" for count, reason in rows]
     if len(counted) > len(rows):
@@ -141,13 +149,31 @@ def reasons(rejected: Sequence[Outcome]) -> str:
     return "\n".join([f"{why}:", *lines])
 
 
+def _objected(objection: Objected) -> str:
+    return f"{objection.event}: {_shortened(_NUMBERS.sub('N', objection.why))}"
+
+
 def _reason(refusal: Alternative) -> str:
     where = f" at {refusal.where}: {refusal.asked}" if refusal.where else ""
     return f"{refusal.event} {_shortened(refusal.reason)}{where}"
 
 
 def how_far(outcome: Outcome) -> str:
-    """How far a trace got, and all steps that could have come next."""
+    """What a monitor objects to, how far a trace got, and all steps that could have come next."""
+    if not outcome.objections:
+        return _how_far(outcome)
+    lines = ["The monitor, which shares no rule with the system, objects to these:"]
+    for o in outcome.objections[:MOST_OBJECTIONS]:
+        lines += [f"\n  {o.event}  (node {o.node}, incarnation {o.incarnation}, event {o.seq})", f"    {o.why}"]
+    more = len(outcome.objections) - MOST_OBJECTIONS
+    if more > 0:
+        lines.append(f"\n  and {numbers.plural(more, 'other')}")
+    if outcome.problem or outcome.refusals:
+        return "\n".join([*lines, "", _how_far(outcome)])
+    return "\n".join([*lines, f"\nThe replay takes {numbers.plural(outcome.steps, 'step')}, all that the trace has."])
+
+
+def _how_far(outcome: Outcome) -> str:
     if outcome.problem and not outcome.undecided:
         if outcome.raised:
             return f"That says nothing about the system: {outcome.problem}."

@@ -21,9 +21,18 @@ from fencepost.ledger.messages import NO_ENTRY_YET
 from fencepost.ledger.rules.boot import Mark
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
+from fencepost.protocols.bookkeeper.monitor import Monitor
 from fencepost.protocols.store.running import Force, MetadataWrite, RunningStore
 from fencepost.protocols.store.store import Answer, Update
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, by_action, known, rounded
+from fencepost.traces.validation.conformance import (
+    Conformance,
+    Event,
+    NotCovered,
+    Objection,
+    by_action,
+    known,
+    rounded,
+)
 from fencepost.traces.validation.steps import Has, Like, Step, like
 from fencepost.traces.validation.traces import each_change_once
 
@@ -397,6 +406,10 @@ class StoreConformance(Conformance):
             else:
                 moved.setdefault(at, []).append(event)
         return [each for place, event in enumerate(events) for each in (*moved.get(place, ()), event)]
+
+    def objections(self) -> Iterable[Objection]:
+        """Those of the published protocol, which shares no rule with the store. ``running-store`` runs its rules."""
+        return Monitor(self.events).objections
 
     def is_untouched(self) -> bool:
         """See :class:`Conformance`. Clients have tried to create the ledger and failed, or have looked for it and found

@@ -16,6 +16,10 @@ rules of `store`:
   bookies have answered that they lack the next entry.
 - Recoveries read once every ack quorum has a fenced bookie, and write back what they have read.
 
+A version that the recorder has missed may have had any ensemble. So while versions are *missing*, from the first that
+may have been written until the next that was seen, an entry may go to any bookie, and an ack quorum of any bookies
+commits it. After that, entries may still go to ensembles that nobody has seen, and a recovery may have fenced one.
+
 Entry ids begin at 0, and a LAC is -1 until an entry is confirmed, as on the wire. A bookie that is in no fragment may
 have lost everything. A *life* of a bookie is a time in which it certainly did not restart.
 """
@@ -129,6 +133,7 @@ class RecordedStore(Protocol):
 
     meta: MetadataService = state(MetadataService)
     known: frozenset[tuple[Fragment, ...]] = state(frozenset())
+    missing: bool = state(False)
     blind: bool = state(False)
     gone: bool = state(False)
     bookie: PerKey[ModelValue, SeenBookie] = per_key(bookies, SeenBookie)
@@ -157,6 +162,9 @@ class RecordedStore(Protocol):
         assert metadata is not None
         return metadata
 
+    def _is_there(self) -> None:
+        require(self.meta.metadata is not None or self.missing)
+
     def _write_set(self, entry_id: int, fragments: tuple[Fragment, ...]) -> Collection[ModelValue]:
         return write_set(entry_id, tuple(fragment_of(fragments, entry_id).ensemble), self.write_quorum)
 
@@ -165,8 +173,11 @@ class RecordedStore(Protocol):
         closes the ledger (``closing``); an entry that it wrote back before is committed on any bookies.
         """
 
+        anywhere = self.missing and not closing
+
         def is_so(entry_id: int) -> bool:
-            seen, asked = self.entry[entry_id], self._write_set(entry_id, fragments)
+            seen = self.entry[entry_id]
+            asked = self.bookies if anywhere else self._write_set(entry_id, fragments)
             confirmed = seen.confirmed | seen.recovered if closing else seen.confirmed
             sent = seen.sent | seen.sent_back if closing else seen.sent
             count = sum(b in confirmed or self._may_be_unseen(b, sent) for b in asked)
@@ -185,9 +196,11 @@ class RecordedStore(Protocol):
 
     def _advance(self) -> None:
         """Commit entries, in their order."""
-        metadata = self._metadata()
-        if self.whole and metadata.status is not LedgerStatus.CLOSED:
-            self.confirmed = lac_reached(self.confirmed, self.pushed, self._is_committed(metadata.fragments))
+        metadata = self.meta.metadata
+        require(metadata is not None or self.missing)
+        fragments = () if metadata is None else metadata.fragments
+        if self.whole and (metadata is None or metadata.status is not LedgerStatus.CLOSED):
+            self.confirmed = lac_reached(self.confirmed, self.pushed, self._is_committed(fragments))
 
     def _claim(self, lac: int, owner: bool) -> None:
         """A LAC is sent: all entries up to it are committed, and its sender knows it."""
@@ -234,7 +247,7 @@ class RecordedStore(Protocol):
         """
         require(entry_id in self.entry_ids)
         entry, copy = self.entry[entry_id], Copy(lac, length)
-        self._metadata()
+        self._is_there()
         require(lac < entry_id)
         self._claim(lac, owner=not recovery)
         if recovery:
@@ -260,7 +273,7 @@ class RecordedStore(Protocol):
     @action(b=bookies, lac=_nothing, arrives=(False, True))
     def client_tells_lac(self, b: ModelValue, lac: int, arrives: bool) -> None:
         """The owner sends its LAC without an entry."""
-        self._metadata()
+        self._is_there()
         self._claim(lac, owner=True)
         if arrives:
             self.carried = lac_of_bookie(self.carried, lac)
@@ -274,10 +287,11 @@ class RecordedStore(Protocol):
     @action(b=bookies, entry_id=lambda protocol: protocol.entry_ids, arrives=(False, True))
     def client_sends_recovery_read(self, b: ModelValue, entry_id: int, arrives: bool) -> None:
         """A recovery reads an entry, once the owner is fenced off."""
-        self._metadata()
+        self._is_there()
         fenced = self.fenced | {other for other in self.bookies if self.bookie[other].unseen}
         require(
             not self.whole
+            or self.blind
             or any(
                 covers_ensemble(fenced, ensemble, self.write_quorum, self.ack_quorum)
                 for ensemble in self._last_ensembles()
@@ -411,6 +425,11 @@ class RecordedStore(Protocol):
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
+    @action(by="zk")
+    def metadata_is_missed(self) -> None:
+        """One or several versions of the metadata were written that were not seen."""
+        self.missing = self.blind = True
+
     @action(
         version=_nothing, quorums=_nothing, status=_nothing, fragments=_nothing, last_entry=_nothing,
         missed=(False, True), by="zk"
@@ -427,8 +446,10 @@ class RecordedStore(Protocol):
             require(len(set(fragment.ensemble)) == len(fragment.ensemble) == self.ensemble_size)
         require(all(one.first_entry_id < other.first_entry_id for one, other in itertools.pairwise(fragments)))
         require(fragments[0].first_entry_id == 0)
+        require(missed == self.missing)
         before = self.meta.metadata
         after = LedgerMetadata(*quorums, fragments, status, last_entry)
+        self.missing = False
         if before is None or missed:
             self._catches_up(before, after, missed)
         elif before.status is LedgerStatus.CLOSED:
@@ -441,7 +462,6 @@ class RecordedStore(Protocol):
             require(before.status is LedgerStatus.OPEN or status is LedgerStatus.IN_RECOVERY)
         self.meta.metadata, self.meta.version = after, version
         self.known |= {fragments}
-        self.blind = self.blind or missed
         for b in self.bookies:
             if not self._is_in_ledger(b):
                 bookie = self.bookie[b]
@@ -453,7 +473,10 @@ class RecordedStore(Protocol):
         """The first version that is seen, or one after unseen ones."""
         if before is None:
             require(not self.whole or missed or (after.status is LedgerStatus.OPEN and len(after.fragments) == 1))
-            self.confirmed = after.fragments[-1].first_entry_id - 1
+            end = (
+                after.fragments[-1].first_entry_id - 1 if after.status is not LedgerStatus.CLOSED else after.last_entry
+            )
+            self.confirmed = max(self.confirmed, end)
             return
         order = tuple(LedgerStatus)
         require(order.index(before.status) <= order.index(after.status))

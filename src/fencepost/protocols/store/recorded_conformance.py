@@ -286,9 +286,11 @@ class RecordedConformance(Conformance):
             runs = tuple((first, last) for first, last in parameters["entries"])
             if parameters["runs"] <= LISTED:
                 yield Step("bookie_lists_entries", (*who, ("runs", runs)))
+        elif is_negative and self._waits(event):
+            return  # decided when the wait ends, and then the ledger may be gone
         elif is_negative and (kind == "read_lac" or (kind == "read" and entry == LAST)):
             yield Step("bookie_lacks_everything", (*who, ("fence", fence)))
-        elif is_negative and kind in ("read", "batch_read") and not self._waits(event):
+        elif is_negative and kind in ("read", "batch_read"):
             yield Step("bookie_lacks_entry", (*who, ("entry_id", entry), ("fence", fence)))
 
     def _waits(self, event: Event) -> bool:
@@ -371,14 +373,21 @@ class RecordedConformance(Conformance):
             "last_entry": metadata["last_entry"] if metadata["state"] == "CLOSED" else LAST,
             "missed": version != (self.versions[place - 1].parameters["version"] + 1 if place else 0),
         }
+        if written["missed"]:
+            yield Step("metadata_is_missed", receives=self._at_earliest(place))
+            yield Step("metadata_written", tuple(written.items()), sends=(("there", place),))
+            return
         yield self._in_line("metadata_written", place, tuple(written.items()))
 
     def _gone(self, event: Event) -> Iterator[Step]:
         yield self._in_line("ledger_is_deleted", self.place[event.seq])
 
     def _in_line(self, action: str, place: int, parameters: tuple[tuple[str, Value], ...] = ()) -> Step:
-        """The order of a version: not before the one but last was seen, since it was read only after that."""
-        return Step(action, parameters, receives=("seen", place - 2) if place > 1 else None, sends=(("there", place),))
+        return Step(action, parameters, receives=self._at_earliest(place), sends=(("there", place),))
+
+    def _at_earliest(self, place: int) -> tuple[str, int] | None:
+        """A version was not there before the one but last was seen, since it was read only after that."""
+        return ("seen", place - 2) if place > 1 else None
 
     def _placed(self, event: Event) -> Iterator[Step]:
         place = self.place[event.seq]

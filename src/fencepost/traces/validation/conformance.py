@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
@@ -65,6 +66,14 @@ def by_action(table: Mapping[str, S]) -> dict[str, S]:
 def _is_unseen(action: str) -> bool:
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", action)]
     return not _UNSEEN.isdisjoint(words) or not _UNSEEN.isdisjoint(map(" ".join, pairwise(words)))
+
+
+@dataclass(frozen=True)
+class Objection:
+    """An event that must not happen after what the trace shows, and the reason in words."""
+
+    event: Event
+    why: str
 
 
 class NotCovered(Exception):
@@ -138,6 +147,12 @@ class Conformance(ABC):
         order.
         """
         return self.events
+
+    def objections(self) -> Iterable[Objection]:
+        """The objections of a monitor, which looks at the events and not at the replay. Override it where the system
+        and its protocol share code: a replay does not notice a fault that both have.
+        """
+        return ()
 
     def is_untouched(self) -> bool:
         """Whether the events show that nothing was done to the subject. A trace without a step is accepted only if this

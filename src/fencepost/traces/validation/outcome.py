@@ -37,6 +37,16 @@ class Alternative(msgspec.Struct):
     asked: str
 
 
+class Objected(msgspec.Struct):
+    """An event that a monitor objects to, and the reason."""
+
+    node: str
+    incarnation: int
+    seq: int
+    event: str
+    why: str
+
+
 class Outcome(msgspec.Struct):
     """The verdict on the trace of one subject in one run.
 
@@ -44,7 +54,8 @@ class Outcome(msgspec.Struct):
     ignored them. ``problem``: why the trace could not be replayed at all. ``raised``: whether the conformance or the
     protocol raised. ``refusals``: all steps that could have come next; each was refused. ``story``: the last steps
     before, in words; ``sequence``: as a sequence diagram; both empty unless requested. ``finished``: whether the trace
-    came to its end. ``protocol``: the name of the protocol, if the replay began.
+    came to its end. ``objections``: of the conformance's monitor; with any, it is not accepted. ``protocol``: the
+    name of the protocol, if the replay began.
     """
 
     run: str
@@ -66,6 +77,7 @@ class Outcome(msgspec.Struct):
     undecided: bool = False
     other_fronts: list[list[Alternative]] = []
     more_fronts: int = 0
+    objections: list[Objected] = []
 
     @property
     def verdict(self) -> str:
@@ -122,6 +134,9 @@ def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Ou
         protocol=verdict.replayer.protocol.name if verdict.replayer is not None else "",
         hidden=verdict.hidden, undecided=verdict.undecided,
         other_fronts=[_alternatives(front.refusals) for front in verdict.fronts[1:]], more_fronts=verdict.more_fronts,
+        objections=[
+            Objected(o.event.node, o.event.incarnation, o.event.seq, o.event.action, o.why) for o in verdict.objections
+        ],
     )  # fmt: skip
 
 

@@ -74,12 +74,22 @@ class Validator:
         if not events:
             return Verdict(subject, False, 0, 0, problem="the trace is empty")
         try:
-            return self._validate(subject, events, shuffle)
+            conformance = self.conformance.of(subject, events)
         except NotCovered as problem:
             return Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
+        objections = list(conformance.objections())
+        try:
+            verdict = self._validate(conformance, subject, events, shuffle)
+        except NotCovered as problem:
+            verdict = Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
+        if objections:  # they hold however far the replay got
+            verdict.objections = objections
+            verdict.accepted, verdict.covered, verdict.undecided = False, True, False
+        return verdict
 
-    def _validate(self, subject: str, events: Sequence[Event], shuffle: int | None) -> Verdict:
-        conformance = self.conformance.of(subject, events)
+    def _validate(
+        self, conformance: Conformance, subject: str, events: Sequence[Event], shuffle: int | None
+    ) -> Verdict:
         replayer = self.replayer(dict(conformance.constants()), type(conformance))
         conformance.bind(replayer.protocol)
         verdict = Verdict(subject, False, len(events), 0, replayer=replayer, names=conformance.names())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from fencepost.traces.validation.conformance import Event
+from fencepost.traces.validation.conformance import Event, Objection
 from fencepost.traces.validation.replay import Refused, Replayer, Taken
 from fencepost.traces.validation.steps import Step
 
@@ -44,7 +44,8 @@ class Verdict:
     replay got. ``skipped``: the steps that the system may have ignored, and that were left out. ``hidden``: the
     steps that no event reports. ``refusals``: the steps that could have come next, and why each was refused.
     ``problem``: why the trace could not be replayed, or not to an end; if it is not ``covered`` by the conformance,
-    that says nothing about the system, and if it is ``undecided``, a limit was reached. ``path``: the steps taken
+    that says nothing about the system, and if it is ``undecided``, a limit was reached. ``objections``: of the
+    conformance's monitor, wherever the replay got; with any, the trace is not accepted. ``path``: the steps taken
     from the initial state ``start``. ``row``: the state after them. ``fronts``: where no way goes on, each way to
     get so far; the first is the above. ``more_fronts``: how many there are besides. ``replayer``: the replayer
     used. ``refused``: how often each action was refused at each line, temporarily or permanently. ``names``: the
@@ -69,4 +70,5 @@ class Verdict:
     covered: bool = True
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     replayer: Replayer | None = None
+    objections: list[Objection] = field(default_factory=list)
     names: Mapping[str, str] = field(default_factory=dict)

@@ -136,7 +136,9 @@ class Watch:
                 outcome.finished = is_over or self._is_over(name)
                 return self._reported(name, outcome)
             return None
-        refused = [f"{r.node} {r.incarnation} {r.seq} {r.step}" for r in outcome.refusals] or [outcome.problem]
+        refused = [f"{o.node} {o.incarnation} {o.seq} {o.why}" for o in outcome.objections]
+        refused += [f"{r.node} {r.incarnation} {r.seq} {r.step}" for r in outcome.refusals]
+        refused = refused or [outcome.problem]
         subject.failing = {what: subject.failing.get(what, now) for what in refused}
         if now - min(subject.failing.values()) >= limits.patience:
             return self._reported(name, self._judged(name, self._explain))
