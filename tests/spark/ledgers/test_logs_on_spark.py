@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -60,12 +61,35 @@ def test_a_batch_of_a_log_has_data_times_and_keys(spark: Any, cluster: Any) -> N
         .load()
     )
     assert [row.value.encode() for row in some.orderBy("ledger", "entry").collect()] == data[100:300]
-    with pytest.raises(PySparkException) as failed:
-        source(spark.read, cluster, log="no-such").load().collect()
-    assert reason(failed.value) == "option log: there is no log no-such: make it, or correct the name"
-    with pytest.raises(PySparkException) as failed:
-        source(spark.read, cluster, log="orders", startingOffsets="99999:0").load().collect()
-    assert reason(failed.value) == "option startingOffsets is 99999:0: ledger 99999 is not in log orders"
+
+
+def test_what_is_wrong_with_a_query_of_a_log_is_the_last_line_of_the_traceback(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    places = [str(each) for each in written(cluster, "places", [b"x"] * 10, 10)]
+
+    def said(query: Callable[[], object]) -> str:
+        with pytest.raises(PySparkException) as failed:
+            query()
+        traceback, state, rest = str(failed.value).partition(" SQLSTATE: ")
+        assert state and (not rest.partition("\n")[2] or "=== Streaming Query ===" in rest)
+        kind, _, message = traceback.rstrip().splitlines()[-1].partition(": ")
+        assert kind.startswith("fencepost.") and message == reason(failed.value)
+        return message
+
+    def batch(log: str, **options: Any) -> str:
+        return said(source(spark.read, cluster, log=log, **options).load().collect)
+
+    def stream(**options: Any) -> str:
+        rows = source(spark.readStream, cluster, log="places", **options).load()
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return said(lambda: writer.trigger(availableNow=True).start().awaitTermination(PATIENCE))
+
+    assert batch("no-such") == "option log: there is no log no-such: make it, or correct the name"
+    nowhere = "option startingOffsets is 99999:0: ledger 99999 is not in log places"
+    assert batch("places", startingOffsets="99999:0") == stream(startingOffsets="99999:0") == nowhere
+    says = f"option startingOffsets is {places[9]}, behind endingOffsets, {places[3]}: begin where the query ends, or"
+    assert batch("places", startingOffsets=places[9], endingOffsets=places[3]) == f"{says} before"
 
 
 @pytest.mark.campaign
