@@ -103,7 +103,7 @@ class Bookies(Victim):
 
     def __init__(self, home: Path, journals: bool, killed: bool, repairs: bool = False) -> None:
         self.journals, self.killed, self.repairs = journals, killed, repairs
-        self.ports = free_ports([0] * 4, {0})
+        self.ports = free_ports(4)
         self.uri = f"zk://{HOST}:{self.ports[0]}/ledgers"
         self.counts: dict[int, int] = {}
         self.fenced: list[int] = []
@@ -265,7 +265,7 @@ class Quorum(Victim):
     def __init__(self, home: Path, count: int) -> None:
         self.members = range(1, count + 1)
         self.folders = tuple(map(str, self.members))
-        self.ports = free_ports([0] * count * 2, {0})
+        self.ports = free_ports(2 * count)
         self.znodes: dict[str, tuple[bytes, int]] = {}
         super().__init__(home)
 
@@ -372,7 +372,7 @@ class Cluster(Victim):
 
     def prepare(self) -> None:
         for moment, bookies in ((self.before, 1), (self.now, 2)):
-            ports = ("--metadata-port", str(free_ports([0], {0})[0])) if bookies == 1 else ()
+            ports = ("--metadata-port", str(free_ports(1)[0])) if bookies == 1 else ()
             part = Part(self.log, "cluster", "up", str(self.live), "--bookies", str(bookies), *ports)
             assert part.says(self.UP), part.complaints
             asyncio.run(self._write(_uri(part)))

@@ -82,7 +82,7 @@ def run_page(page: Path) -> Iterator[tuple[Command, str]]:
 def _ports() -> list[int]:
     """A port for the metadata service and some after it for bookies."""
     while True:
-        first, *_ = free_ports([0], {0})
+        first, *_ = free_ports(1)
         if all(is_free(first + number) for number in range(len(SHOWN))):
             return [first + number for number in range(len(SHOWN))]
 

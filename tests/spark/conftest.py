@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from virtual_machines import QUICK, without_archive
 
+import fencepost_python
 from fencepost.checker.engines import lanes
 from fencepost.spark import cluster, engine, simulate, stages
 
@@ -85,9 +87,13 @@ def walking_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """A session on two cores of this machine. Engines find and use it."""
+    """A session on two cores of this machine, however busy they are. Engines find and use it."""
     started = cluster.Cluster("local[2]", conf={"spark.sql.shuffle.partitions": "4"})
+    python = tmp_path_factory.mktemp("bin") / "fencepost-python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {fencepost_python.__file__} "$@"\n')
+    python.chmod(0o755)
     with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYSPARK_PYTHON", str(python))
         patched.setenv("JDK_JAVA_OPTIONS", QUICK)
         patched.setenv("SPARK_HOME", str(without_archive(tmp_path_factory.mktemp("home"))))
         session = started.session

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,7 +18,6 @@ from patience import PATIENCE, until
 from fencepost.cli import main as cli
 from fencepost.cli.cluster import up
 from fencepost.ledger.cluster import control
-from fencepost.ledger.cluster.ports import free_ports, is_free
 
 STAND_IN = Path(__file__).parent / "stand_in.py"
 
@@ -38,7 +36,7 @@ class Up:
     def __init__(self, directory: Path, *options: str, stdout: int = subprocess.PIPE) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, "cluster", "up", str(directory), *_ports(directory, options)],
+            [sys.executable, "-c", COMMAND, "cluster", "up", str(directory), *options],
             env=environment(TERM="xterm", COLUMNS="100"),
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -74,17 +72,7 @@ def cluster(*words: str) -> tuple[int, str, str]:
 def background(directory: Path, *options: str) -> tuple[int, str, str]:
     """Run ``fencepost cluster up --detach`` with stand-ins. Returns how it ended."""
     with mock.patch.object(up, "PROGRAM", (sys.executable, "-c", COMMAND)):
-        return cluster("up", str(directory), *_ports(directory, options), "--detach")
-
-
-def _ports(directory: Path, options: Sequence[str]) -> list[str]:
-    """The options, with ports that no test running at the same time uses."""
-    if (directory / "cluster.json").exists() or "--metadata-port" in options:
-        return list(options)
-    first, *_ = free_ports([0], {0})
-    while not all(is_free(first + n) for n in range(5)):
-        first, *_ = free_ports([0], {0})
-    return [*options, "--metadata-port", str(first), "--bookie-port", str(first + 1)]
+        return cluster("up", str(directory), *options, "--detach")
 
 
 def happened(directory: Path) -> list[str]:

@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from patience import PATIENCE, until
 from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, OptionError
 from fencepost.ledger.cluster import control
 from fencepost.ledger.cluster.part import Part
+from fencepost.ledger.cluster.ports import Ports, free_ports, is_free
 
 
 @pytest.fixture
@@ -262,10 +264,49 @@ def test_ports_can_be_chosen_and_must_be_free(running: Up, tmp_path: Path) -> No
         code, _, err = cluster("up", other, option, str(taken))
         assert (code, err) == (
             WRONG_OPTIONS,
-            f"fencepost: {option} {taken}: somebody listens on 127.0.0.1:{taken} already\n",
+            f"fencepost: {option} {taken}: somebody has 127.0.0.1:{taken} already\n",
         )
     code, _, err = cluster("up", other, "--bookie-port", "65534")
     assert code == WRONG_OPTIONS and "3 bookies need ports up to 65536" in err
+
+
+def test_ten_clusters_that_start_at_once_have_ports_of_their_own(up: Callable[..., Up], tmp_path: Path) -> None:
+    clusters = [up("--bookies", "1", directory=tmp_path / str(number)) for number in range(10)]
+    ports = [port for each in clusters for port in _ports_of(each.serving().directory)]
+    assert len(set(ports)) == 20
+    # A port is its cluster's also while the part is down, and anybody's once the cluster has ended.
+    first, second = clusters[:2]
+    port = _ports_of(first.directory)[1]
+    cluster("kill", str(first.directory), "1")
+    code, _, err = cluster("up", str(tmp_path / "other"), "--bookie-port", str(port))
+    assert code == WRONG_OPTIONS and f"somebody has 127.0.0.1:{port} already" in err
+    second.process.kill()
+    second.ended()
+    until(lambda: all(map(is_free, _ports_of(second.directory))), "the parts to end with their cluster")
+    with Ports() as taken:
+        assert taken.take(_ports_of(first.directory)) == _ports_of(first.directory)[0]
+        assert taken.take(_ports_of(second.directory)) is None
+
+
+def test_ports_are_taken_all_or_none_and_once() -> None:
+    first, second, third = free_ports(3)
+    with Ports() as ours, Ports() as theirs:
+        assert ours.take([second]) is None and ours.take([second]) == second
+        assert theirs.take([first, second]) == second and theirs.take([third, third]) == third
+        assert ours.take([first, third]) is None, "nothing was kept of what could not be taken"
+        taken = theirs.take_free([first, second])
+        assert len({*taken, first, second, third}) == 5
+        theirs.keep([first])
+        ours.close()
+        assert theirs.take_free([first]) == [first]
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            assert theirs.take([listener.getsockname()[1]]) == listener.getsockname()[1]
+
+
+def _ports_of(directory: Path) -> list[int]:
+    """The ports of a cluster in its plan."""
+    known = plan(directory)
+    return [known["metadata_port"], *known["bookie_ports"]]
 
 
 def test_it_goes_on_in_the_background(tmp_path: Path) -> None:

@@ -239,6 +239,13 @@ def test_the_driver_plans_what_is_confirmed_and_wanted() -> None:
         assert await entries(ledger=closed, endingOffsets=f'{{"{closed}": 7}}') == {closed: [*range(7)]}
         assert await entries(ledgers="0-", startingOffsets="latest") == {}
         assert await entries(Wanted(among=frozenset([closed])), Wanted(298), ledgers="0-") == {closed: [298, 299]}
+        same = dict.fromkeys(("startingOffsets", "endingOffsets"), f'{{"{closed}": 7}}')
+        assert await entries(ANY, ANY, ledgers="0-", **same, failOnDataLoss=False) == {
+            opened.id: [*range(confirmed + 1)]
+        }
+        says = f"option startingOffsets is entry 8 of ledger {closed}, behind endingOffsets, entry 7: begin where the"
+        with pytest.raises(OptionError, match=says):
+            await entries(ANY, ANY, ledgers="0-", **{**same, "startingOffsets": f'{{"{closed}": 8}}'})
         for name, text in (("startingOffsets", 301), ("endingOffsets", 301)):
             with pytest.raises(
                 OptionError,

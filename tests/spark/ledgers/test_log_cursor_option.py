@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 
+from fencepost import OptionError
 from fencepost.log.chain import Position
 from fencepost.log.cursors import Acknowledged, bytes_of
 from fencepost.log.errors import LogTrimmedError, MissingLedgerError
-from fencepost.spark.ledgers.logs import NONE, Log, LogOffset
+from fencepost.spark.ledgers.filters import ANY
+from fencepost.spark.ledgers.logs import NONE, Log, LogOffset, batch
 from fencepost.spark.ledgers.options import parse
 
 
@@ -53,6 +55,35 @@ def test_a_query_begins_at_its_cursor_if_there_is_one(tmp_path: Path) -> None:
         with pytest.raises(LogTrimmedError, match=says):
             await start("behind")
         assert await start("behind", failOnDataLoss="false") == LogOffset(1, NONE, 0, ended=True)
+
+    run(tmp_path, test)
+
+
+def test_a_query_that_begins_behind_its_end_is_refused(tmp_path: Path) -> None:
+    async def test(made: Standing) -> None:
+        store = await made.connect()
+        log = store.log("orders")
+        await log.create()
+        async with log.writer(ledger_entries=2) as writer:
+            positions = await writer.append_many([b"x"] * 6)
+        ids = [each.ledger for each in positions[::2]]
+        # Every place of a query: before an entry, and after the last one of a ledger, where the next one begins.
+        places = {Position(ledger, entry): 2 * at + entry for at, ledger in enumerate(ids) for entry in range(3)}
+        for begin, first in places.items():
+            for end, stop in places.items():
+                bounds = {"startingOffsets": str(begin), "endingOffsets": str(end)}
+                query = parse({"metadata": made.uri, "log": "orders", **bounds})
+                if first <= stop:
+                    parts = await batch(store, query, ANY, ANY)
+                    assert sum(each.last + 1 - each.first for part in parts for each in part) == stop - first
+                else:
+                    says = f"option startingOffsets is {begin}, behind endingOffsets, {end}: begin where the query ends"
+                    with pytest.raises(OptionError, match=says):
+                        await batch(store, query, ANY, ANY)
+        cursor = await log.cursor("billing")
+        await cursor.acknowledge_up_to(positions[4])
+        passed = {"metadata": made.uri, "log": "orders", "cursor": "billing", "endingOffsets": str(positions[1])}
+        assert await batch(store, parse(passed), ANY, ANY) == [], "the cursor may have passed the end"
 
     run(tmp_path, test)
 

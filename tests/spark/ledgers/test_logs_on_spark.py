@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -60,12 +61,35 @@ def test_a_batch_of_a_log_has_data_times_and_keys(spark: Any, cluster: Any) -> N
         .load()
     )
     assert [row.value.encode() for row in some.orderBy("ledger", "entry").collect()] == data[100:300]
-    with pytest.raises(PySparkException) as failed:
-        source(spark.read, cluster, log="no-such").load().collect()
-    assert reason(failed.value) == "option log: there is no log no-such: make it, or correct the name"
-    with pytest.raises(PySparkException) as failed:
-        source(spark.read, cluster, log="orders", startingOffsets="99999:0").load().collect()
-    assert reason(failed.value) == "option startingOffsets is 99999:0: ledger 99999 is not in log orders"
+
+
+def test_what_is_wrong_with_a_query_of_a_log_is_the_last_line_of_the_traceback(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    places = [str(each) for each in written(cluster, "places", [b"x"] * 10, 10)]
+
+    def said(query: Callable[[], object]) -> str:
+        with pytest.raises(PySparkException) as failed:
+            query()
+        traceback, state, rest = str(failed.value).partition(" SQLSTATE: ")
+        assert state and (not rest.partition("\n")[2] or "=== Streaming Query ===" in rest)
+        kind, _, message = traceback.rstrip().splitlines()[-1].partition(": ")
+        assert kind.startswith("fencepost.") and message == reason(failed.value)
+        return message
+
+    def batch(log: str, **options: Any) -> str:
+        return said(source(spark.read, cluster, log=log, **options).load().collect)
+
+    def stream(**options: Any) -> str:
+        rows = source(spark.readStream, cluster, log="places", **options).load()
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return said(lambda: writer.trigger(availableNow=True).start().awaitTermination(PATIENCE))
+
+    assert batch("no-such") == "option log: there is no log no-such: make it, or correct the name"
+    nowhere = "option startingOffsets is 99999:0: ledger 99999 is not in log places"
+    assert batch("places", startingOffsets="99999:0") == stream(startingOffsets="99999:0") == nowhere
+    says = f"option startingOffsets is {places[9]}, behind endingOffsets, {places[3]}: begin where the query ends, or"
+    assert batch("places", startingOffsets=places[9], endingOffsets=places[3]) == f"{says} before"
 
 
 @pytest.mark.campaign
@@ -156,3 +180,64 @@ def test_what_was_trimmed_before_it_was_read_is_told(spark: Any, cluster: Any, t
     ):
         rows("two")
     assert rows("two", failOnDataLoss=False) == 10
+
+
+def counted(query: Any) -> int:
+    """The rows of a stream that ends."""
+    assert query.awaitTermination(PATIENCE)
+    return sum(each["numInputRows"] for each in query.recentProgress)
+
+
+@pytest.mark.campaign
+def test_a_ledger_that_was_deleted_in_the_middle_of_a_log_is_told_or_left_out(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    positions = written(cluster, "holed", [b"%d" % number for number in range(30)], 10)
+    hole = positions[10].ledger
+    cluster.store.run(lambda store: store.delete_ledger(hole, of_log="holed"))
+    gone = (
+        f"ledger {hole} of the log holed is missing: the entries from {hole}:0 up to {positions[20].ledger}:0 are gone."
+        " Set option failOnDataLoss to false to go on without what is gone"
+    )
+    kept = {(each.ledger, each.entry) for each in positions if each.ledger != hole}
+
+    def stream(checkpoint: str, **options: Any) -> Any:
+        rows = source(spark.readStream, cluster, log="holed", maxEntriesPerTrigger=4, **options).load()
+        writer = rows.writeStream.format("parquet").option("path", str(tmp_path / f"{checkpoint}-rows"))
+        return writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+
+    for query in (
+        source(spark.read, cluster, log="holed").load().collect,
+        lambda: stream("refused").awaitTermination(PATIENCE),
+    ):
+        with pytest.raises(PySparkException) as failed:
+            query()
+        assert reason(failed.value) == gone
+    rows = source(spark.read, cluster, log="holed", failOnDataLoss=False).load().collect()
+    assert {(row.ledger, row.entry) for row in rows} == kept and len(rows) == 20
+    # The stream that has failed goes on from its checkpoint.
+    for checkpoint in ("refused", "new"):
+        assert stream(checkpoint, failOnDataLoss=False).awaitTermination(PATIENCE)
+        found = spark.read.parquet(str(tmp_path / f"{checkpoint}-rows")).select("ledger", "entry").collect()
+        assert {(row.ledger, row.entry) for row in found} == kept and len(found) == 20
+
+
+@pytest.mark.campaign
+def test_three_queries_at_once_read_many_tiny_ledgers_up_to_the_present(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    data = [b"%d" % number for number in range(300)]
+    positions = written(cluster, "tiny", data, 1)
+    assert len({each.ledger for each in positions}) == 300
+    batch = source(spark.read, cluster, log="tiny").load()
+    rows = batch.collect()
+    assert sorted(int(row.value) for row in rows) == [*range(300)]
+    assert batch.rdd.getNumPartitions() == 1, "many small ledgers are one partition"
+    queries = []
+    for number, most in enumerate((1_000, 120, 100)):
+        stream = source(spark.readStream, cluster, log="tiny", maxEntriesPerTrigger=most).load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(number)))
+        queries.append(writer.trigger(availableNow=True).start())
+    assert [counted(query) for query in queries] == [300] * 3
+    batches = [[each["numInputRows"] for each in query.recentProgress if each["numInputRows"]] for query in queries]
+    assert batches == [[300], [120, 120, 60], [100, 100, 100]]

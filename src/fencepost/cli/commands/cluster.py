@@ -13,6 +13,7 @@ from fencepost.cli.cluster import up, views
 from fencepost.errors import OptionError
 from fencepost.ledger.cluster import control, plan, supervisor
 from fencepost.ledger.cluster.part import State
+from fencepost.ledger.cluster.ports import Ports
 
 NOT_ALL_SERVE = 1
 """The exit code of ``status`` if a part does not serve."""
@@ -95,8 +96,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> None:
-    with supervisor.Directory(args.directory) as directory:
-        planned = plan.planned(args.directory, args.bookies, args.metadata_port, args.bookie_port)
+    with supervisor.Directory(args.directory) as directory, Ports() as taken:
+        planned = plan.planned(args.directory, args.bookies, args.metadata_port, args.bookie_port, taken)
         if not args.detach:
             up.run(directory, planned, _view(args), args.trace)
             return

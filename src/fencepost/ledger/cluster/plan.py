@@ -11,7 +11,7 @@ import msgspec
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.files.storage import Storage, reason
 from fencepost.ledger.cluster.identity import Identity
-from fencepost.ledger.cluster.ports import HOST, free_ports, is_free
+from fencepost.ledger.cluster.ports import HOST, Ports
 
 FILE = "cluster.json"
 LOCK = "lock"
@@ -72,8 +72,11 @@ def write(directory: Path, plan: Plan) -> None:
     Storage(str(directory)).replace(FILE, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
 
 
-def planned(directory: Path, bookies: int | None, metadata_port: int | None, bookie_port: int | None) -> Plan:
-    """The plan to run a cluster in a directory: the existing one, with more bookies if requested, or a new one.
+def planned(
+    directory: Path, bookies: int | None, metadata_port: int | None, bookie_port: int | None, taken: Ports
+) -> Plan:
+    """The plan to run a cluster in a directory: the existing one, with more bookies if requested, or a new one. Its
+    ports are ``taken``.
 
     Raises OptionError if the options contradict the existing cluster.
     """
@@ -83,7 +86,7 @@ def planned(directory: Path, bookies: int | None, metadata_port: int | None, boo
         if found:
             raise SystemFailure(f"{directory / FILE} is missing, and {found[0]} is there: {_PUT_BACK}")
         _refuse_strangers(directory)
-        return _new(bookies or BOOKIES, metadata_port, bookie_port)
+        return _new(bookies or BOOKIES, metadata_port, bookie_port, taken)
     there = len(plan.bookie_ports)
     if unknown := [name for name in found if name not in map(label, plan.names())]:
         raise SystemFailure(f"{directory / FILE} is an older copy, without {unknown[0]}: {_PUT_BACK}")
@@ -97,10 +100,11 @@ def planned(directory: Path, bookies: int | None, metadata_port: int | None, boo
         raise OptionError(
             f"the bookies in {directory} have ports from {plan.bookie_ports[0]} on: leave --bookie-port out"
         )
+    taken.keep([plan.metadata_port, *plan.bookie_ports])
     if bookies is not None and bookies > there:
         last = plan.bookie_ports[-1]
         wanted = list(range(last + 1, last + 1 + bookies - there))
-        plan.bookie_ports += free_ports(wanted, {plan.metadata_port, *plan.bookie_ports})
+        plan.bookie_ports += taken.take_free(wanted)
     return plan
 
 
@@ -128,12 +132,12 @@ def _refuse_strangers(directory: Path) -> None:
         )
 
 
-def _new(bookies: int, metadata_port: int | None, bookie_port: int | None) -> Plan:
-    if metadata_port is not None and not is_free(metadata_port):
-        raise OptionError(f"--metadata-port {metadata_port}: somebody listens on {HOST}:{metadata_port} already")
-    metadata = metadata_port or free_ports([METADATA_PORT], set())[0]
+def _new(bookies: int, metadata_port: int | None, bookie_port: int | None, taken: Ports) -> Plan:
+    if metadata_port is not None and taken.take([metadata_port]) is not None:
+        raise OptionError(f"--metadata-port {metadata_port}: somebody has {HOST}:{metadata_port} already")
+    metadata = metadata_port or taken.take_free([METADATA_PORT])[0]
     if bookie_port is None:
-        return Plan(metadata, free_ports(list(range(BOOKIE_PORT, BOOKIE_PORT + bookies)), {metadata}))
+        return Plan(metadata, taken.take_free(list(range(BOOKIE_PORT, BOOKIE_PORT + bookies))))
     ports = list(range(bookie_port, bookie_port + bookies))
     if ports[-1] > 65_535:
         raise OptionError(
@@ -144,7 +148,6 @@ def _new(bookies: int, metadata_port: int | None, bookie_port: int | None) -> Pl
             f"--bookie-port {bookie_port}: the bookies have ports up to {ports[-1]}, and {metadata} is the metadata"
             " service's"
         )
-    for port in ports:
-        if not is_free(port):
-            raise OptionError(f"--bookie-port {bookie_port}: somebody listens on {HOST}:{port} already")
+    if (port := taken.take(ports)) is not None:
+        raise OptionError(f"--bookie-port {bookie_port}: somebody has {HOST}:{port} already")
     return Plan(metadata, ports)

@@ -20,7 +20,7 @@ from fencepost.spark.ledgers.filters import ANY, Wanted
 from fencepost.spark.ledgers.offsets import FORMAT, Count, stop_within
 from fencepost.spark.ledgers.options import ReadOptions
 from fencepost.spark.ledgers.parts import Range, parts
-from fencepost.spark.ledgers.planning import AT_ONCE, Ledgers
+from fencepost.spark.ledgers.planning import AT_ONCE, Ledgers, behind
 from fencepost.spark.ledgers.reading import lost
 from fencepost.spark.ledgers.stream import Stream
 
@@ -244,6 +244,9 @@ async def batch(store: LedgerClient, options: ReadOptions, ledgers: Wanted, entr
             await log.end(start) if isinstance(options.log_end, End) else await log.at("endingOffsets", options.log_end)
         )
         if (end.place, end.entry) < (start.place, start.entry):
+            # The end of a ledger is the beginning of the next one. A cursor may have passed the end.
+            if options.cursor is None and await log.parts(end, start):
+                raise OptionError(behind(str(options.log_start), str(options.log_end)))
             return []
         return await log.parts(start, end, ledgers, entries)
     finally:

@@ -216,6 +216,11 @@ def _must_be_there(name: str, stops: Mapping[int, int], available: Offsets) -> N
             )
 
 
+def behind(start: str, end: str) -> str:
+    """The error of a query that begins after it ends."""
+    return f"option startingOffsets is {start}, behind endingOffsets, {end}: begin where the query ends, or before"
+
+
 async def batch(store: LedgerClient, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
     """The partitions of a batch query: all entries that can be read when it begins.
 
@@ -231,6 +236,9 @@ async def batch(store: LedgerClient, options: ReadOptions, ledgers: Wanted, entr
         if options.end is not None:
             stops = {ledger: options.end.of(ledger, stop) for ledger, stop in stops.items()}
             _must_be_there("endingOffsets", stops, available)
+            for ledger, stop in stops.items():
+                if stop < starts[ledger]:
+                    raise OptionError(behind(f"entry {starts[ledger]} of ledger {ledger}", f"entry {stop}"))
         return await looked_at.parts(starts, stops, ledgers, entries)
     finally:
         await looked_at.close()
