@@ -911,18 +911,18 @@ class ActionWriter(Writer):
         (first, frame), (second, in_second) = one, other
         middle, body = self._between((first, frame.fresh()), constant(None), first.place)
         is_end = self.truth(second, replace(in_second, now=middle, then="then"), "the right side of \\cdot")
-        title, free = self._function("composed", [*body, py.Return(is_end)], first.place)
+        title, free = self._own_function("composed", [*body, py.Return(is_end)], first.place)
         return call("leads", name(title), name(frame.now), name(frame.then), *map(name, free))
 
     def enabled(self, one: Argument) -> py.expr:
         """Whether an action can be true."""
         node, frame = one
         inside = replace(frame.fresh(), is_initial=False, is_primed=False, is_enabled=True)
-        title, free = self._function("enabled", self.steps(node, inside), node.place)
+        title, free = self._own_function("enabled", self.steps(node, inside), node.place)
         variables = (*self.compiler.variables, *(each.name for each in self.compiler.free.values()))
         return call("enabled", name(title), name(frame.now), tuple_of(map(constant, variables)), *map(name, free))
 
-    def _function(self, kind: str, body: list[py.stmt], place: ast.Place) -> tuple[str, list[str]]:
+    def _own_function(self, kind: str, body: list[py.stmt], place: ast.Place) -> tuple[str, list[str]]:
         """The title of a function that goes through an action, and the names that its callers give it."""
         title, free = self.compiler.fresh(kind), python.free_names(body, self.variables_of_function())
         self.parts.append(self.at(definition(title, ["now", "then", "choose", *free], body), place))

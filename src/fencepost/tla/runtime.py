@@ -418,13 +418,13 @@ def leads(action: Callable[..., bool], now: Any, then: Any, *held: Any) -> bool:
 
 
 def between(now: Any, then: Any, variables: tuple[str, ...]) -> Successor:
-    """The state between two composed actions. A variable that has a value already keeps it, where ``then`` is given. Its
-    level is that of the state before: the two actions are one step.
+    """The state between two composed actions. As in TLC, a variable that has a next value already is not changed by the
+    first action, where ``then`` is given. The level is that of the state before: the two actions are one step.
     """
     state = Successor(variables, lambda: now[LEVEL.index])
     for number in range(len(variables)) if then is not None else ():
         if then.is_assigned(number):
-            state.assign(number, then[number])
+            state.assign(number, now[number])
     return state
 
 
