@@ -247,14 +247,14 @@ def test_composed_actions_go_through_a_state_between(tmp_path: Path) -> None:
 def test_a_composition_is_the_product_of_relations(first: Relation, second: Relation) -> None:
     """As a step that gives values, as a test of two states, and inside ``ENABLED``."""
     with tempfile.TemporaryDirectory() as folder:
-        texts = Texts(
-            Path(folder),
+        definitions = [
             f"First == \\E pair \\in {pairs(first)} : x = pair[1] /\\ x' = pair[2] /\\ y' = y + 1",
             f"Second == \\E pair \\in {pairs(second)} : x = pair[1] /\\ x' = pair[2] /\\ y' = y + 1",
             "Gives == First \\cdot Second",
             "Tests == x' \\in 0..9 /\\ y' \\in 0..9 /\\ (First \\cdot Second)",
             "Asks == ENABLED (First \\cdot Second) /\\ x' = x /\\ y' = y",
-        )
+        ]
+        texts = Texts(Path(folder), "\n".join(definitions))
         for x in range(3):
             ends = {end for start, middle in first for again, end in second if (start, again) == (x, middle)}
             assert set(_successors(_action(texts, "Gives"), (x, 0))) == {(end, 2) for end in ends}
@@ -273,9 +273,8 @@ def test_a_composition_is_the_product_of_relations(first: Relation, second: Rela
 )
 def test_the_state_between_is_the_one_of_tlc(tmp_path: Path, action: str, successors: set[tuple[int, int]]) -> None:
     """A name has the value that it has there, and what is changed before the composition is not changed there yet."""
-    texts = Texts(
-        tmp_path, "Up == x' = x + 10 /\\ y' = y", "Given(v) == v < 9 /\\ (Up \\cdot (x' = x + v /\\ y' = y))", f"Test == {action}"
-    )
+    up, given_one = "Up == x' = x + 10 /\\ y' = y", "Given(v) == v < 9 /\\ (Up \\cdot (x' = x + v /\\ y' = y))"
+    texts = Texts(tmp_path, f"{up}\n{given_one}\nTest == {action}")
     assert set(_successors(_action(texts, "Test"), (1, 0))) == successors
 
 
