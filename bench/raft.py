@@ -119,8 +119,8 @@ KINDS = {"MsgVote": VoteRequest, "MsgVoteResp": VoteResponse, "MsgApp": Append, 
 
 
 class Raft(Protocol):
-    """``begun``: the term, the length of the log, the commit index, the members, and how many changes it has applied, of
-    each server where it begins. The first entries of a log add the members.
+    """``begun``: where each server begins: its term, the length of its log, its commit index, the members, and how many
+    changes it has applied. The first entries of a log add the members.
     """
 
     servers = model_values("s", 3)
@@ -202,7 +202,7 @@ class Raft(Protocol):
 
     @action(s=servers)
     def is_given_members(self, s: ModelValue) -> None:
-        """A server that restarts is told who the members were."""
+        """A server restarts, and its application knows who the members were."""
         self.server[s].members = one_of(subsets(self.servers))
 
     @action(s=servers)
@@ -408,8 +408,9 @@ class EtcdRaft(Conformance):
         """What an event says of its server."""
         found = said["state"]
         vote = self.called[found["vote"]] if found["vote"] != "0" else None
+        members = frozenset(self.called[each] for each in said["conf"][0])
         values = {"role": Role(said["role"]), "term": found["term"], "vote": vote, "last": said["log"],
-                  "commit": found["commit"], "members": frozenset(self.called[each] for each in said["conf"][0])}  # fmt: skip
+                  "commit": found["commit"], "members": members}  # fmt: skip
         return tuple((("server", s, name), value) for name, value in values.items())
 
     def of_message(self, said: Mapping[str, Any], message: Mapping[str, Any], known: tuple[Any, ...]) -> Step:

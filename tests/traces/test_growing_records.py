@@ -203,7 +203,9 @@ def test_spark_does_not_follow_records(said: Callable[..., Said], tmp_path: Path
 
 
 def test_records_are_followed_to_their_verdict(said: Callable[..., Said], tmp_path: Path) -> None:
-    """What is there when following begins counts, and what is no event is told. The bank's log does not say its end."""
+    """What is there when following begins counts, and records that are no events are counted. The bank's log does not
+    say its end.
+    """
     for fault, code, verdict in (("good", 0, "NOT FINISHED  1 trace"), ("hasty", 12, "REJECTED")):
         subprocess.run([sys.executable, str(EXAMPLES / "bank.py"), str(tmp_path / fault), fault], check=True)
         found, out, _ = said(tmp_path / fault, "--patience", "0.001")

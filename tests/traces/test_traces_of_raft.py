@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.raft import EtcdRaft
 
+from bench.raft import EtcdRaft
 from fencepost.traces import read
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation.outcome import Outcome, judged

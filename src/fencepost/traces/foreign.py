@@ -106,7 +106,7 @@ class Foreign:
     def added(self, path: Path, of: Iterable[records.Placed], begun: Begun) -> Iterator[TraceEvent]:
         """The events of records that were added to a file, in their order. ``begun``: what all files have had so far.
 
-        Raises as :meth:`events`, and :class:`TraceError` for an event that is to be sorted: others may come before it.
+        Raises as :meth:`events`, and :class:`TraceError` for an event whose order its own record does not say.
         """
         for where, record in of:
             for node, event in self._named(path, where, record, begun.given, begun.numbers):

@@ -92,7 +92,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         live,
         "--follow",
-        "continue with events that are added to folders and to files of lines of JSON, and report each verdict when it is certain, until Ctrl-C",
+        "continue with events that are added to folders and to files of lines of JSON, and report each verdict when it"
+        " is certain, until Ctrl-C",
     )
     option(live, "--for SECONDS", "with --follow: end after this time", units.seconds, dest="seconds")
     option(
@@ -202,7 +203,9 @@ def _look_at_files(args: argparse.Namespace, foreign: Foreign | None) -> None:
         if not records.grows(path):
             raise OptionError(f"{not_followed(path)}; leave out --follow to validate it")
         if _is_on_spark(args):
-            raise OptionError(f"Spark does not follow records of other systems, such as {path}: leave out --engine spark")
+            raise OptionError(
+                f"Spark does not follow records of other systems, such as {path}: leave out --engine spark"
+            )
 
 
 # -- what is done -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The modules that reach outside a specification: Json, IOUtils and CSV.
 
-A file of JSON or of text and the environment can be read, which is how a specification follows the trace of a system. What is
-read counts as part of the specification (:attr:`fencepost.tla.configured.Setup.outside`). Nothing is written, and no
-command is run.
+A file of JSON or of text and the environment can be read, which is how a specification follows the trace of a system.
+What is read counts as part of the specification (:attr:`fencepost.tla.configured.Setup.outside`). Nothing is written,
+and no command is run.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def text_of_file(file: Value, options: Value) -> Value:
     """
     wanted = dict(options.explicit().items()) if isinstance(options, FunctionValue) else {}
     if wanted.get("format") != "TXT":
-        raise EvaluationError(f"Deserialize reads text, with [format |-> \"TXT\"], and not {shown(options)}")
+        raise EvaluationError(f'Deserialize reads text, with [format |-> "TXT"], and not {shown(options)}')
     try:
         text = _content(file).decode(str(wanted.get("charset", "UTF-8")))
     except (LookupError, UnicodeError) as error:
