@@ -6,6 +6,9 @@ each length in a process of its own.
 
 Seconds are those that pass, from before Spark is started until it has ended; CPU seconds are those of all processes,
 which say less wrong things of a machine that does something else too. It reads ``/proc``, so it runs on Linux.
+
+``--raft FOLDER`` is another system: traces that etcd's raft wrote when it was built ``with_tla``. Each ``.ndjson`` or
+``.jsonl`` file of the folder is one trace, and is held to :mod:`bench.raft`.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
+from bench.raft import EtcdRaft
 from fencepost.ledger.simulation.case import drawn
 from fencepost.ledger.simulation.workload import Campaign, simulate
 from fencepost.simulation.seeds import traced
-from fencepost.traces import RunsFile, read
+from fencepost.traces import RunsFile, read, records
+from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation import registry
 from fencepost.traces.validation.outcome import judged
 from fencepost.traces.validation.request import Request
@@ -234,6 +239,29 @@ def follow_long(path: Path) -> None:
     line(f"one ledger, {most_memory() - before:,.0f} MiB", timed.told(outcome.events))
 
 
+# -- etcd's raft ------------------------------------------------------------------------------------------------------
+
+
+def of_raft(folder: Path) -> None:
+    """Validate the traces of a folder, and tell the time of each, reading included. Exits if one is not accepted."""
+    files = sorted(path for path in folder.glob("*") if records.grows(path))
+    if not files:
+        sys.exit(f"there are no traces of raft in {folder}: they end in {' or '.join(records.LINES)}")
+    refused = 0
+    for path in files:
+        validator = Validator(EtcdRaft)
+        with Timed() as timed:
+            traces = Traces(read(path, foreign=Foreign(EtcdRaft.read)))
+            (name,) = traces.names()
+            outcome = judged(validator, *name, lambda traces=traces, name=name: traces.events(name))  # type: ignore[misc]
+        line(f"{path.stem}, {outcome.verdict.lower()}", timed.told(outcome.events))
+        if not outcome.accepted:
+            refused += 1
+            print(f"  {outcome.problem or '; '.join(f'{each.step}: {each.reason}' for each in outcome.refusals)}")
+    if refused:
+        sys.exit(f"{refused} of {len(files)} traces are not accepted")
+
+
 def main() -> None:
     """Measure, and print a report."""
     parser = argparse.ArgumentParser(prog="python -m bench.validate", description=__doc__)
@@ -253,11 +281,15 @@ def main() -> None:
         default=[125_000, 250_000, 500_000, 1_000_000],
         help="lengths of one ledger's trace",
     )
+    parser.add_argument("--raft", type=Path, help="a folder of traces of etcd's raft: measure those alone")
     parser.add_argument("--follow", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     collect_rarely()
     if given.follow is not None:
         follow_long(given.follow)
+        return
+    if given.raft is not None:
+        of_raft(given.raft)
         return
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as made:
         folder = given.traces

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tla.compiled import Texts
 from tla.explorer import Model
 
@@ -12,6 +16,15 @@ from fencepost.tla import roots
 from fencepost.tla.actions import Action
 from fencepost.tla.runtime import Choose, Successor, ways_through
 from fencepost.tla.values import EMPTY_SET, EvaluationError, Sequence, Value
+
+Relation = Collection[tuple[int, int]]
+RELATIONS = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=5)
+
+
+def pairs(relation: Relation) -> str:
+    """A relation, in TLA+."""
+    return "{" + ", ".join(f"<<{one}, {other}>>" for one, other in relation) + "}"
+
 
 SPECIFICATIONS = Path(__file__).with_name("specifications")
 
@@ -228,6 +241,41 @@ def test_options_that_a_guard_rejects_are_not_chosen(texts: Texts) -> None:
 def test_composed_actions_go_through_a_state_between(tmp_path: Path) -> None:
     texts = Texts(tmp_path, "Up == x' = x + 1 /\\ y' \\in {x, x'}\nTest == Up \\cdot Up")
     assert set(_successors(_action(texts, "Test"), (1, 0))) == {(3, 2), (3, 3)}
+
+
+@given(first=RELATIONS, second=RELATIONS)
+def test_a_composition_is_the_product_of_relations(first: Relation, second: Relation) -> None:
+    """As a step that gives values, as a test of two states, and inside ``ENABLED``."""
+    with tempfile.TemporaryDirectory() as folder:
+        definitions = [
+            f"First == \\E pair \\in {pairs(first)} : x = pair[1] /\\ x' = pair[2] /\\ y' = y + 1",
+            f"Second == \\E pair \\in {pairs(second)} : x = pair[1] /\\ x' = pair[2] /\\ y' = y + 1",
+            "Gives == First \\cdot Second",
+            "Tests == x' \\in 0..9 /\\ y' \\in 0..9 /\\ (First \\cdot Second)",
+            "Asks == ENABLED (First \\cdot Second) /\\ x' = x /\\ y' = y",
+        ]
+        texts = Texts(Path(folder), "\n".join(definitions))
+        for x in range(3):
+            ends = {end for start, middle in first for again, end in second if (start, again) == (x, middle)}
+            assert set(_successors(_action(texts, "Gives"), (x, 0))) == {(end, 2) for end in ends}
+            assert set(_successors(_action(texts, "Tests"), (x, 0))) == {(end, 2) for end in ends}
+            assert set(_successors(_action(texts, "Asks"), (x, 0))) == ({(x, 0)} if ends else set())
+
+
+@pytest.mark.parametrize(
+    ("action", "successors"),
+    [
+        ("LET old == x IN old < 9 /\\ (Up \\cdot (x' = x + old /\\ y' = y))", {(22, 0)}),
+        ("Given(x)", {(22, 0)}),
+        ("y' = 5 /\\ (Up \\cdot (x' = x + y))", {(11, 5)}),
+        ("y' = 5 /\\ ((Up /\\ y' = 6) \\cdot (x' = x))", set()),
+    ],
+)
+def test_the_state_between_is_the_one_of_tlc(tmp_path: Path, action: str, successors: set[tuple[int, int]]) -> None:
+    """A name has the value that it has there, and what is changed before the composition is not changed there yet."""
+    up, given_one = "Up == x' = x + 10 /\\ y' = y", "Given(v) == v < 9 /\\ (Up \\cdot (x' = x + v /\\ y' = y))"
+    texts = Texts(tmp_path, f"{up}\n{given_one}\nTest == {action}")
+    assert set(_successors(_action(texts, "Test"), (1, 0))) == successors
 
 
 def test_an_initial_predicate_gives_values_to_variables(tmp_path: Path) -> None:

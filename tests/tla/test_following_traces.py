@@ -187,6 +187,125 @@ def test_nothing_is_written_and_nothing_is_run(tmp_path: Path) -> None:
             check(module(tmp_path, f"ASSUME {call}"))
 
 
+def test_a_text_is_read_as_a_command_would_print_it(tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text("3")
+    options = '[format |-> "TXT", charset |-> "UTF-8"]'
+    path = module(
+        tmp_path,
+        f'Read == Deserialize("{tmp_path}/nodes", {options})',
+        'ASSUME Read = [exitValue |-> 0, stdout |-> "3", stderr |-> ""] /\\ atoi(Read.stdout) = 3',
+    )
+    assert check(path).holds
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "says"),
+    [
+        ("none", '[format |-> "TXT"]', "none cannot be read: No such file or directory"),
+        ("nodes", '[format |-> "TXT"]', "nodes is no text: "),
+        ("nodes", '[format |-> "TXT", charset |-> "klingon"]', "nodes is no text: unknown encoding: klingon"),
+        ("nodes", '[format |-> "CSV"]', "Deserialize reads text, with "),
+        ("nodes", "<<>>", "Deserialize reads text, with "),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_told(
+    tmp_path: Path, file: str, options: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "nodes").write_bytes(b"\xff")
+    path = module(tmp_path, f'Read == Deserialize("{tmp_path}/{file}", {options})', 'ASSUME Read.stdout = ""')
+    assert main(["check", path]) == 75
+    said = capsys.readouterr().err
+    assert says in said and "Traceback" not in said
+
+
+NEXT_LEVEL = r"""
+VARIABLE x
+Init == x = 0
+Plus(n) == TLCGet("level")' = n /\ x' = x + n
+Idle == TLCGet("level") = 3 /\ ENABLED (TLCGet("level")' = 4 /\ x' = 1) /\ UNCHANGED x
+Twice == TLCGet("level") = 4 /\ ((x' = x + 1) \cdot (TLCGet("level") = 4 /\ TLCGet("level")' = 5 /\ x' = 2 * x))
+Next == \E n \in 2..3 : Plus(n) \/ Idle \/ Twice
+View == <<x, TLCGet("level")>>
+Whole == TLCGet("stats").diameter = 5
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_a_step_asks_for_the_level_that_it_leads_to(tmp_path: Path, engine: str) -> None:
+    """Two composed actions are one step."""
+    path = module(tmp_path, *NEXT_LEVEL.splitlines())
+    (tmp_path / "M.cfg").write_text("INIT Init NEXT Next VIEW View POSTCONDITION Whole CHECK_DEADLOCK FALSE")
+    result = check(path, engine=engine)
+    assert result.holds and (result.distinct_states, result.depth) == (5, 5)
+
+
+RELAY = r"""---- MODULE Relay ----
+EXTENDS Naturals, Sequences, TLC, Json, IOUtils
+Log == ndJsonDeserialize(IOEnv.TRACE)
+VARIABLES sent, term, got, l
+vars == <<sent, term, got>>
+Init == sent = <<>> /\ term = 1 /\ got = 0
+Send(t) == t >= term /\ sent' = Append(sent, t) /\ UNCHANGED <<term, got>>
+Rise(m) == m > term /\ term' = m /\ UNCHANGED <<sent, got>>
+Take(m) == sent # <<>> /\ m = term /\ got' = got + m /\ sent' = Tail(sent) /\ UNCHANGED term
+Lose == sent # <<>> /\ sent' = Tail(sent) /\ UNCHANGED <<term, got, l>>
+Is(name) == l <= Len(Log) /\ Log[l].name = name /\ l' = l + 1
+IsSend == Is("send") /\ Send(Log[l].term)
+IsTake == /\ Is("take") /\ got' = Log[l].got
+          /\ LET m == Log[l].term
+             IN /\ sent # <<>> /\ Head(sent) = m
+                /\ Take(m) \/ (Rise(m) \cdot Take(m))
+Follows == IsSend \/ IsTake
+TraceSpec == Init /\ l = 1 /\ [][IF ENABLED Follows THEN Follows ELSE Lose \cdot Follows]_<<vars, l>>
+Matched == [](l <= Len(Log) => [](TLCGet("queue") = 1 \/ l > Len(Log)))
+Whole == TLCGet("stats").diameter = Len(Log) + 1
+Losing == (sent # <<>> /\ sent' = Tail(sent) /\ UNCHANGED <<term, got>>) \cdot (\E t \in 1..9 : Rise(t) \cdot Take(t))
+Steps == \E t \in 1..9 : Send(t) \/ Take(t) \/ (Rise(t) \cdot Take(t)) \/ Losing
+Refines == Init /\ [][Steps]_vars
+===="""
+
+RELAYED = [
+    '{"name": "send", "term": 1}',
+    '{"name": "send", "term": 2}',
+    '{"name": "take", "term": 1, "got": 1}',
+    '{"name": "take", "term": 2, "got": 3}',
+    '{"name": "send", "term": 2}',
+    '{"name": "send", "term": 4}',
+    '{"name": "take", "term": 4, "got": 7}',
+]
+"""The message of term 4 is taken in one step with the rise of the term, after the one before it was lost."""
+
+
+@pytest.mark.parametrize("engine", ["auto", "embedded", "reference"])
+@pytest.mark.parametrize("is_good", [True, False])
+def test_composed_steps_follow_a_trace_and_refine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, is_good: bool
+) -> None:
+    lines = RELAYED if is_good else [*RELAYED[:-1], RELAYED[-1].replace("7", "8")]
+    (tmp_path / "t.ndjson").write_text("\n".join(lines))
+    (tmp_path / "Relay.tla").write_text(RELAY)
+    (tmp_path / "Relay.cfg").write_text(
+        "SPECIFICATION TraceSpec PROPERTIES Matched Refines POSTCONDITION Whole CHECK_DEADLOCK FALSE"
+    )
+    monkeypatch.setenv("TRACE", str(tmp_path / "t.ndjson"))
+    result = check(str(tmp_path / "Relay.tla"), engine=engine)
+    if is_good:
+        assert result.holds and (result.distinct_states, result.depth) == (8, 8)
+    else:
+        assert [each.name for each in result.violations] == ["Matched"] and result.depth == 7
+
+
+def test_a_composition_that_the_specification_lacks_does_not_refine_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.ndjson").write_text("\n".join(RELAYED))
+    (tmp_path / "Relay.tla").write_text(RELAY.replace(" \\/ Losing", ""))
+    (tmp_path / "Relay.cfg").write_text("SPECIFICATION TraceSpec PROPERTY Refines CHECK_DEADLOCK FALSE")
+    monkeypatch.setenv("TRACE", str(tmp_path / "t.ndjson"))
+    result = check(str(tmp_path / "Relay.tla"))
+    assert [each.name for each in result.violations] == ["Refines:24:20"] and result.depth == 8
+
+
 CAUSAL = r"""
 E(n, t, c) == [node |-> n, vc |-> c, at |-> t]
 Log == <<E("b", 2, "a" :> 1 @@ "b" :> 2), E("a", 2, "a" :> 2 @@ "b" :> 2), E("b", 1, [b |-> 1]), E("a", 1, [a |-> 1])>>

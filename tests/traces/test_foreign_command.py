@@ -169,14 +169,14 @@ def test_bad_json_is_told(said: Callable[..., Said], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["good", "--follow"], "--follow reads only traces that Fencepost writes: leave it out to validate"),
+        (["tables", "--follow"], "cannot be followed: only lines of JSON can, in files that end in .ndjson or .jsonl"),
         (["s3://logs/a.ndjson"], "records at a URL are not read: copy s3://logs/a.ndjson to this machine"),
     ],
 )
 def test_what_cannot_be_read_is_refused(
     said: Callable[..., Said], logs: Path, arguments: Sequence[str], complaint: str
 ) -> None:
-    given = [str(logs / each) if each == "good" else each for each in arguments]
+    given = [str(logs / each) if each == "tables" else each for each in arguments]
     code, _, told = said(*given, "--conformance", BANK)
     assert (code, told.count("\n")) == (151, 1) and complaint in told
 

@@ -29,7 +29,7 @@ from fencepost.tla.errors import SpecificationError
 from fencepost.tla.facts import Itself, called, let_values, parameters_of, unlabelled
 from fencepost.tla.python import assigned, call, constant, definition, function, name, tuple_of
 from fencepost.tla.runtime import Choose, PlacedError, Successor
-from fencepost.tla.symbols import BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
+from fencepost.tla.symbols import LEVEL, BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
 from fencepost.tla.values import EvaluationError, LazyFunction, Value
 
 _MOST_EXPANSIONS = 60
@@ -42,12 +42,21 @@ class Action:
     Called with two states, ``choose`` and the values of its free names, it returns whether it is true this way, and
     then all variables have values. Raises :class:`EvaluationError` with a place if an evaluation fails, and for a
     variable without a value. An initial predicate gives values to variables of the first state.
+
+    ``asks_next_level``: it reads the level of the second state, which has to be there before.
     """
 
     def __init__(
-        self, compiler: ActionCompiler, function: Callable[..., bool], title: str, place: ast.Place, is_initial: bool
+        self,
+        compiler: ActionCompiler,
+        function: Callable[..., bool],
+        title: str,
+        place: ast.Place,
+        is_initial: bool,
+        asks_next_level: bool,
     ) -> None:
         self._compiler = compiler
+        self.asks_next_level = asks_next_level
         self.function = function
         self.title = title
         self.place = place
@@ -89,7 +98,7 @@ class ActionCompiler(Compiler):
         self.free: dict[Substituted, Variable] = {}
         """The variables of instances that have next values of their own inside ``ENABLED``."""
         of_actions: tuple[Callable[..., Any], ...] = (
-            *(runtime.assign, runtime.pick, runtime.pick_subset, runtime.is_complete, runtime.enabled),
+            *(runtime.assign, runtime.pick, runtime.pick_subset, runtime.is_complete, runtime.leads, runtime.enabled),
             *(runtime.is_unchanged, runtime.are_kept, runtime.changes_at, runtime.may_be),
         )
         self.globals |= {each.__name__: each for each in of_actions}
@@ -126,7 +135,8 @@ class ActionCompiler(Compiler):
 
         unit = self.unit(title, node.place, names, write, ("choose",))
         self.link()
-        return Action(self, self.globals[unit], title, node.place, is_initial)
+        asks_next_level = LEVEL in self.analysis.of(node, scope).reads_next
+        return Action(self, self.globals[unit], title, node.place, is_initial, asks_next_level)
 
     def action_definition(self, symbol: Defined, captured: tuple[tuple[Symbol, str], ...], is_initial: bool) -> str:
         """The global of a definition as an action."""
@@ -810,13 +820,15 @@ class ActionWriter(Writer):
 
     def _composed(self, arguments: tuple[Argument, ...], frame: Frame, place: ast.Place) -> list[py.stmt]:
         """``A \\cdot B``: A to a state between, and B from there."""
-        middle = self.variable("between")
-        (first, in_first), (second, in_second) = arguments
-        return [
-            self._assign(middle, call("between", name(frame.then), name("variables")), place),
-            *self.step(first, replace(in_first, then=middle)),
-            *self.step(second, replace(in_second, now=middle)),
-        ]
+        middle, leads_there = self._between(arguments[0], name(frame.then), place)
+        second, in_second = arguments[1]
+        return [*leads_there, *self.step(second, replace(in_second, now=middle))]
+
+    def _between(self, first: Argument, then: py.expr, place: ast.Place) -> tuple[str, list[py.stmt]]:
+        """The Python variable of the state between two composed actions, and the statements of the first action."""
+        middle, (node, frame) = self.variable("between"), first
+        made = call("between", name(frame.now), then, name("variables"))
+        return middle, [self._assign(middle, made, place), *self.step(node, replace(frame, then=middle))]
 
     def _called_step(
         self,
@@ -892,18 +904,29 @@ class ActionWriter(Writer):
         captured = [self.captured_value(each, frame)[0] for each in self.compiler.captured(symbol)]
         return [name(frame.now), name(frame.then), *first, *captured, *passed]
 
-    # -- ENABLED ------------------------------------------------------------------------------------------------------
+    # -- actions inside expressions -----------------------------------------------------------------------------------
+
+    def composed(self, one: Argument, other: Argument) -> py.expr:
+        """``A \\cdot B``, as a test of two states: whether A leads to a state from which B leads to the second one."""
+        (first, frame), (second, in_second) = one, other
+        middle, body = self._between((first, frame.fresh()), constant(None), first.place)
+        is_end = self.truth(second, replace(in_second, now=middle, then="then"), "the right side of \\cdot")
+        title, free = self._own_function("composed", [*body, py.Return(is_end)], first.place)
+        return call("leads", name(title), name(frame.now), name(frame.then), *map(name, free))
 
     def enabled(self, one: Argument) -> py.expr:
-        """Whether an action can be true: it is run in a function of its own."""
+        """Whether an action can be true."""
         node, frame = one
         inside = replace(frame.fresh(), is_initial=False, is_primed=False, is_enabled=True)
-        body = self.steps(node, inside)
-        title = self.compiler.fresh("enabled")
-        free = python.free_names(body, self.variables_of_function())
-        self.parts.append(self.at(definition(title, ["now", "then", "choose", *free], body), node.place))
+        title, free = self._own_function("enabled", self.steps(node, inside), node.place)
         variables = (*self.compiler.variables, *(each.name for each in self.compiler.free.values()))
         return call("enabled", name(title), name(frame.now), tuple_of(map(constant, variables)), *map(name, free))
+
+    def _own_function(self, kind: str, body: list[py.stmt], place: ast.Place) -> tuple[str, list[str]]:
+        """The title of a function that goes through an action, and the names that its callers give it."""
+        title, free = self.compiler.fresh(kind), python.free_names(body, self.variables_of_function())
+        self.parts.append(self.at(definition(title, ["now", "then", "choose", *free], body), place))
+        return title, free
 
     def free_variable(self, symbol: Substituted, frame: Frame) -> Variable | None:
         if not frame.is_enabled or not symbol.is_variable:

@@ -1140,6 +1140,9 @@ class Writer:
     def enabled(self, one: Argument) -> py.expr:
         raise SpecificationError("ENABLED needs a compiler of actions", one[0].place)
 
+    def composed(self, one: Argument, other: Argument) -> py.expr:
+        raise SpecificationError("\\cdot needs a compiler of actions", one[0].place)
+
     def variables_of_function(self) -> set[str]:
         """The Python variables that were made so far."""
         return self._variables
@@ -1223,6 +1226,7 @@ _SPECIAL: dict[str, Callable[..., py.expr]] = {
     "'": Writer._prime,
     "UNCHANGED": lambda writer, one: writer.unchanged(one),
     "ENABLED": lambda writer, one: writer.enabled(one),
+    "\\cdot": lambda writer, one, other: writer.composed(one, other),
     "UNION": Writer._union,
 }
 

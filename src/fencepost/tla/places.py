@@ -527,9 +527,10 @@ class Reader:
     def __getitem__(self, variable: int) -> Value:
         return part_of(self._known, variable, self._variables[variable].layout, self._cursor)
 
-    def keeps(self, before: Reader, variable: int) -> bool:
+    def keeps(self, before: object, variable: int) -> bool:
         """Whether a variable is known, without reading, to be as in the state ``before`` a step to this one."""
-        return changed(self._variables[variable].layout, self._cursor, before._cursor) == []
+        layout = self._variables[variable].layout
+        return isinstance(before, Reader) and changed(layout, self._cursor, before._cursor) == []
 
 
 class Writer:

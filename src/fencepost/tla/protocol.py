@@ -249,11 +249,17 @@ class TlaAction(TlaDeclared):
         root = self.of[tuple(parameters.values())]
         with explained(f"while evaluating {self.title(parameters)}"):
             then = bound.writer("'")
+            if root.action.asks_next_level:
+                _count_level(bound, then)
             if not attempt(lambda: root(bound.reader, then, chooser(cursor_of(bound)))):
                 raise Disabled
-            if bound.has_level:
-                then.assign(LEVEL.index, bound.reader[LEVEL.index] + 1)
+            if bound.has_level and not root.action.asks_next_level:
+                _count_level(bound, then)
             _finish(then, root.action.variables, [(root.node, root.scope)], "'")
+
+
+def _count_level(bound: Bound, then: Writer) -> None:
+    then.assign(LEVEL.index, bound.reader[LEVEL.index] + 1)
 
 
 class Conjuncts(TlaDeclared):

@@ -17,6 +17,7 @@ from fencepost.tla.library.context import current
 from fencepost.tla.sets import Functions, Records, Subsets, Tuples
 from fencepost.tla.stored import Candidates, StoredFunction, StoredSet, same
 from fencepost.tla.suppositions import attempt, key_of
+from fencepost.tla.symbols import LEVEL
 from fencepost.tla.values import (
     UNREAD,
     Condition,
@@ -278,12 +279,15 @@ class Successor:
     Reading a variable without a value raises :class:`EvaluationError`.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], level: Callable[[], Value] | None = None) -> None:
         self._names = tuple(names)
         self._values: dict[int, Value] = {}
+        self._level = level
 
     def __getitem__(self, variable: int) -> Value:
         if variable not in self._values:
+            if variable == LEVEL.index and self._level is not None:
+                return self._level()
             raise EvaluationError(f"{self._names[variable]} is used before it has a value")
         return self._values[variable]
 
@@ -401,15 +405,26 @@ def is_complete(state: Any, variables: tuple[str, ...]) -> bool:
 def enabled(action: Callable[..., bool], now: Any, variables: tuple[str, ...], *held: Any) -> bool:
     """``ENABLED action``: whether it is true of some successor."""
     names = [f"{each}'" for each in variables]
-    return any(ways_through(lambda choose: attempt(lambda: action(now, Successor(names), choose, *held))))
+
+    def then() -> Successor:
+        return Successor(names, lambda: now[LEVEL.index] + 1)
+
+    return any(ways_through(lambda choose: attempt(lambda: action(now, then(), choose, *held))))
 
 
-def between(then: Any, variables: tuple[str, ...]) -> Successor:
-    """The state between two composed actions. A variable that has a value already keeps it."""
-    state = Successor(variables)
-    for number in range(len(variables)):
+def leads(action: Callable[..., bool], now: Any, then: Any, *held: Any) -> bool:
+    """Whether an action leads from one state to another in some way."""
+    return any(ways_through(lambda choose: attempt(lambda: action(now, then, choose, *held))))
+
+
+def between(now: Any, then: Any, variables: tuple[str, ...]) -> Successor:
+    """The state between two composed actions. As in TLC, a variable that has a next value already is not changed by the
+    first action, where ``then`` is given. The level is that of the state before: the two actions are one step.
+    """
+    state = Successor(variables, lambda: now[LEVEL.index])
+    for number in range(len(variables)) if then is not None else ():
         if then.is_assigned(number):
-            state.assign(number, then[number])
+            state.assign(number, now[number])
     return state
 
 

@@ -16,7 +16,7 @@ import msgspec
 from fencepost.errors import FencepostError, ProtocolRaised, SystemFailure
 from fencepost.semantics.authors import brief
 from fencepost.traces import records
-from fencepost.traces.event import STARTED, TraceError, TraceEvent
+from fencepost.traces.event import STARTED, TraceError, TraceEvent, named
 
 
 class ReadEvent(msgspec.Struct, frozen=True):
@@ -93,19 +93,8 @@ class Foreign:
         held: dict[_Node, list[_Placed]] = defaultdict(list)
         numbers = _Numbers()
         for path in paths:
-            default = records.stem(path)
             for where, record in records.records(path):
-                self.records += 1
-                found = self._mapped(where, record) if record is not None else []
-                self.left_out += not found
-                for event in found:
-                    node = (event.run or numbers.run_of(path), event.node or default)
-                    gives = (event.incarnation is not None, event.seq is not None, event.at is not None)
-                    if given.setdefault(node, gives) != gives:
-                        raise ProtocolRaised(
-                            f"{where}: {self.name} gives this event of node {node[1]} {_names(gives)}, and its first"
-                            f" one {_names(given[node])}: all must have the same"
-                        )
+                for node, event in self._named(path, where, record, given, numbers):
                     if event.seq is None and event.at is None:
                         yield path, self._numbered(numbers, node, where, event)
                     else:
@@ -113,6 +102,50 @@ class Foreign:
         for node, placed in held.items():
             for path, where, event in self._in_order(node, placed):
                 yield path, self._numbered(numbers, node, where, event)
+
+    def added(self, path: Path, of: Iterable[records.Placed], begun: Begun) -> Iterator[TraceEvent]:
+        """The events of records that were added to a file, in their order. ``begun``: what all files have had so far.
+
+        Raises as :meth:`events`, and :class:`TraceError` for an event whose order its own record does not say.
+        """
+        for where, record in of:
+            for node, event in self._named(path, where, record, begun.given, begun.numbers):
+                if event.at is not None:
+                    raise TraceError(
+                        f"{where}: {self.name} gives a time `at`: events that are followed have the order of their"
+                        " records, so leave `at` out"
+                    )
+                made = self._numbered(begun.numbers, node, where, event)
+                key = named(made.run, made.node, made.incarnation)
+                if event.seq is not None and made.seq != begun.last[key] + 1:
+                    raise TraceError(
+                        f"{where}: event {made.seq:,} of {key} comes after event {begun.last[key]:,}: events that are"
+                        " followed come in the order of `seq`"
+                    )
+                begun.last[key] = made.seq
+                yield made
+
+    def _named(
+        self,
+        path: Path,
+        where: str,
+        record: Mapping[str, Any] | None,
+        given: dict[_Node, _Given],
+        numbers: _Numbers,
+    ) -> Iterator[tuple[_Node, ReadEvent]]:
+        """The events of a record, each with its run and its node."""
+        self.records += 1
+        found = self._mapped(where, record) if record is not None else []
+        self.left_out += not found
+        for event in found:
+            node = (event.run or numbers.run_of(path), event.node or records.stem(path))
+            gives = (event.incarnation is not None, event.seq is not None, event.at is not None)
+            if given.setdefault(node, gives) != gives:
+                raise ProtocolRaised(
+                    f"{where}: {self.name} gives this event of node {node[1]} {_names(gives)}, and its first"
+                    f" one {_names(given[node])}: all must have the same"
+                )
+            yield node, event
 
     def _mapped(self, where: str, record: Mapping[str, Any]) -> list[ReadEvent]:
         try:
@@ -186,6 +219,15 @@ class _Numbers:
             )
         self._runs[path] = folder.name or "run"
         return self._runs[path]
+
+
+class Begun:
+    """What the events of files have had so far, for those that are added."""
+
+    def __init__(self) -> None:
+        self.given: dict[_Node, _Given] = {}
+        self.numbers = _Numbers()
+        self.last: dict[str, int] = defaultdict(int)
 
 
 def _names(gives: _Given) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,9 @@ ENDINGS = (*LINES, DOCUMENT, TABLE)
 
 Placed: TypeAlias = tuple[str, dict[str, Any] | None]
 """A record after its place, ``FILE:LINE`` or ``FILE, row N``. None: there is something that has no record."""
+
+_COMPARED = 64
+"""Bytes at the end of what was read that are compared when it is read on."""
 
 _MARK = b"\xef\xbb\xbf"
 """Some programs begin a file of UTF-8 with it."""
@@ -68,8 +72,53 @@ def records(path: Path) -> Iterator[Placed]:
         raise TraceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
-    number = 0
+def grows(path: Path) -> bool:
+    """Whether records can be added to a file while it is read: it has lines of JSON, and is not compressed."""
+    return path.name.endswith(LINES)
+
+
+class Growing:
+    """A file of lines of JSON to which records are added."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = self._number = 0
+        self._file: tuple[int, int] | None = None
+        self._end = b""
+        """The last bytes that were read: they are still there if the file is the same."""
+
+    def new(self) -> Iterator[Placed]:
+        """The records of the lines that were added. The last line counts once its end is there.
+
+        Raises :class:`TraceError` as :func:`records`, and if the file was replaced, cut or written over.
+        """
+        try:
+            regular.require(self._path)
+            with open(self._path, "rb") as file:
+                self._require_same(file)
+                for line in _lines(self._path, file, self._number):
+                    if not line.endswith(b"\n"):
+                        return
+                    self._number += 1
+                    self._read = file.tell()
+                    self._end = line[-_COMPARED:]
+                    yield from _of_line(f"{self._path}:{self._number}", line)
+        except OSError as error:
+            raise TraceError(f"{self._path} cannot be read: {error.strerror or error}") from error
+
+    def _require_same(self, file: IO[bytes]) -> None:
+        """Raises unless the file begins with what was read. Leaves it where that ends."""
+        found = os.fstat(file.fileno())
+        self._file = self._file or (found.st_dev, found.st_ino)
+        file.seek(self._read - len(self._end))
+        if self._file != (found.st_dev, found.st_ino) or file.read(len(self._end)) != self._end:
+            raise TraceError(
+                f"{self._path} is not the file that it was, or was cut: records can be followed where lines are added"
+            )
+
+
+def _lines(path: Path, file: IO[bytes], number: int = 0) -> Iterator[bytes]:
+    """The lines from where a file stands, after ``number`` lines."""
     while line := file.readline(LONGEST + 1):
         number += 1
         if len(line) > LONGEST:
@@ -84,20 +133,32 @@ def _objects(path: Path, file: IO[bytes], may_be_one: bool) -> Iterator[Placed]:
     """The objects of lines. ``may_be_one``: the file may be one document over many lines, or an array of objects."""
     lines = _lines(path, file)
     for number, line in enumerate(lines, 1):
+        if not may_be_one:
+            yield from _of_line(f"{path}:{number}", line)
+            continue
         if not line.strip():
             continue
         try:
             found = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            if may_be_one:
-                yield from _document(path, line + file.read(LONGEST + 1 - len(line)), number)
-                return
-            raise TraceError(f"{path}:{number}: it is no JSON: {error}") from error
-        if may_be_one and isinstance(found, list):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            yield from _document(path, line + file.read(LONGEST + 1 - len(line)), number)
+            return
+        if isinstance(found, list):
             yield from _elements(path, found)
         else:
             yield from _of_object(f"{path}:{number}", found)
         may_be_one = False
+
+
+def _of_line(where: str, line: bytes) -> Iterator[Placed]:
+    """The records of a line of JSON; of an empty one, none."""
+    if not line.strip():
+        return
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceError(f"{where}: it is no JSON: {error}") from error
+    yield from _of_object(where, found)
 
 
 def _document(path: Path, text: bytes, line: int) -> Iterator[Placed]:

@@ -32,7 +32,7 @@ from fencepost.traces.validation.coverage import Coverage, Visits
 from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Outcome, judged
 from fencepost.traces.validation.request import Request, validator_of
 from fencepost.traces.validation.search import MOST_TRIED
-from fencepost.traces.validation.tail import Tail
+from fencepost.traces.validation.tail import Tail, not_followed
 from fencepost.traces.validation.traces import RunAndSubject, Traces, events_of
 from fencepost.traces.validation.validate import Validator, collect_rarely
 from fencepost.traces.validation.watch import Limits
@@ -111,7 +111,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         live,
         "--follow",
-        "continue with events that are added to folders, and report each verdict when it is certain, until Ctrl-C",
+        "continue with events that are added to folders and to files of lines of JSON, and report each verdict when it"
+        " is certain, until Ctrl-C",
     )
     option(live, "--for SECONDS", "with --follow: end after this time", units.seconds, dest="seconds")
     option(
@@ -165,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
     _look_at_files(args, foreign, conformance.heeds)
     began = time.monotonic()
     if args.follow:
-        outcomes, covered = _followed(args, conformance), None
+        outcomes, covered = _followed(args, conformance, foreign), None
     else:
         outcomes, covered = _outcomes(args, conformance, foreign)
     _tell(args, conformance, outcomes, covered, foreign, time.monotonic() - began)
@@ -226,8 +227,13 @@ def _look_at_files(args: argparse.Namespace, foreign: Foreign | None, heeds: Seq
             raise OptionError(
                 f"only one of {share:,} ledgers is in {path}: what follows from the events of others cannot be told"
             )
-    if args.follow and (of_records := files_of_records(here, foreign is not None)):
-        raise OptionError(f"--follow reads only traces that Fencepost writes: leave it out to validate {of_records[0]}")
+    for path in files_of_records(here, foreign is not None) if args.follow else ():
+        if not records.grows(path):
+            raise OptionError(f"{not_followed(path)}; leave out --follow to validate it")
+        if _is_on_spark(args):
+            raise OptionError(
+                f"Spark does not follow records of other systems, such as {path}: leave out --engine spark"
+            )
 
 
 # -- what is done -----------------------------------------------------------------------------------------------------
@@ -359,7 +365,7 @@ def _specification(args: argparse.Namespace) -> tuple[str | None, str | None]:
     return protocol, None if args.config is None else str(Path(args.config).absolute())
 
 
-def _followed(args: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
+def _followed(args: argparse.Namespace, conformance: type[Conformance], foreign: Foreign | None) -> list[Outcome]:
     """Validate traces while they are written. Shows each verdict as it becomes certain."""
     outcomes: list[Outcome] = []
 
@@ -388,7 +394,7 @@ def _followed(args: argparse.Namespace, conformance: type[Conformance]) -> list[
         return outcomes
     explain = validation.explaining(args.last, output.width())
     live.follow(
-        Tail(args.traces),
+        Tail(args.traces, foreign),
         live.LiveRuns(Validator(conformance, most_tried=args.most_tried), limits, explain, args.runs, args.subjects),
         until,
         tell,

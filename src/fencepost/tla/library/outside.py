@@ -1,8 +1,8 @@
 """The modules that reach outside a specification: Json, IOUtils and CSV.
 
-A file of JSON and the environment can be read, which is how a specification follows the trace of a system. What is
-read counts as part of the specification (:attr:`fencepost.tla.configured.Setup.outside`). Nothing is written, and no
-command is run.
+A file of JSON or of text and the environment can be read, which is how a specification follows the trace of a system.
+What is read counts as part of the specification (:attr:`fencepost.tla.configured.Setup.outside`). Nothing is written,
+and no command is run.
 """
 
 from __future__ import annotations
@@ -106,14 +106,29 @@ def _name(argument: Value) -> str:
 
 # -- files, commands and the environment -------------------------------------------------------------------------------
 
-_FILES = "a specification writes no files, and reads only JSON"
+_FILES = "a specification writes no files, and reads only JSON and text"
 
 CSV = Module("CSV")
 CSV.refuse(_FILES, CSVWrite=3, CSVWriteRecord=4, CSVRead=3, CSVRecords=1)
 
 IO_UTILS = Module("IOUtils")
-IO_UTILS.refuse(_FILES, IOSerialize=3, IODeserialize=2, Serialize=3, Deserialize=2)
+IO_UTILS.refuse(_FILES, IOSerialize=3, IODeserialize=2, Serialize=3)
 IO_UTILS.refuse("a specification runs no commands", IOExec=1, IOEnvExec=2, IOExecTemplate=2, IOEnvExecTemplate=3)
+
+
+@IO_UTILS.operator("Deserialize", reads_outside=True)
+def text_of_file(file: Value, options: Value) -> Value:
+    """A file of text, as TLC gives it: what a command would have printed. A file that cannot be read is an error here,
+    where TLC says so with a value.
+    """
+    wanted = dict(options.explicit().items()) if isinstance(options, FunctionValue) else {}
+    if wanted.get("format") != "TXT":
+        raise EvaluationError(f'Deserialize reads text, with [format |-> "TXT"], and not {shown(options)}')
+    try:
+        text = _content(file).decode(str(wanted.get("charset", "UTF-8")))
+    except (LookupError, UnicodeError) as error:
+        raise EvaluationError(f"{file} is no text: {error}") from None
+    return record(exitValue=0, stdout=text, stderr="")
 
 
 @IO_UTILS.operator("IOEnv", reads_outside=True)
