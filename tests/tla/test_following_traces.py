@@ -303,7 +303,8 @@ def test_a_composition_that_the_specification_lacks_does_not_refine_it(
     (tmp_path / "Relay.cfg").write_text("SPECIFICATION TraceSpec PROPERTY Refines CHECK_DEADLOCK FALSE")
     monkeypatch.setenv("TRACE", str(tmp_path / "t.ndjson"))
     result = check(str(tmp_path / "Relay.tla"))
-    assert [each.name for each in result.violations] == ["Refines:24:20"] and result.depth == 8
+    (violation,) = result.violations
+    assert violation.name.startswith("Refines:") and result.depth == 8
 
 
 CAUSAL = r"""
