@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from typing import Any, TypeVar
 
 from fencepost.errors import SystemFailure
@@ -27,7 +29,7 @@ def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs:
         return
     # Each process gets a fresh interpreter, which shares nothing with this one.
     others = active_children()
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin)
     try:
         yield _in_order(pool, does, tasks, 3 * jobs)
     except BrokenProcessPool as error:
@@ -64,6 +66,16 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C, which reaches all processes of a terminal: the parent process ends the others."""
+def _begin() -> None:
+    """Ignore Ctrl-C, which reaches all processes of a terminal: the parent process ends the others. End when it does,
+    even if it is killed.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
