@@ -632,3 +632,13 @@ class Roles(Protocol):
 def test_mistakes_are_named(body: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         list(ways(Plain(Roles()), body))
+
+
+def test_topics_that_python_takes_for_equal_are_two() -> None:
+    body = {"nodes": model_values("n", 2)}
+    body["net"] = network({Answer: (body["nodes"], body["nodes"])})
+    shape = type("Net", (Protocol,), body)().shapes["net"]
+    one, other = shape.routes[Answer][0]
+    slots = [shape.in_flight(("net",), Answer, one, other, topic) for topic in (1, True, "1", (1,), (True,))]
+    assert len({id(slot) for slot in slots}) == 5
+    assert shape.in_flight(("net",), Answer, one, other, 1) is slots[0]

@@ -173,6 +173,21 @@ def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
             Tail([str(tmp_path)]).poll()
 
 
+def test_a_flipped_bit_in_what_was_added_is_told(tmp_path: Path) -> None:
+    tail = Tail([str(tmp_path)])
+    with TraceWriter(tmp_path, node="a", run="r") as writer:
+        assert len(tail.poll()) == 1
+        writer.emit("writes", "7", {"value": 1})
+        writer.emit("writes", "7", {"value": 2})
+        [spool] = (tmp_path / "_spool").glob("*.spool")
+        place = spool.read_bytes().index(b"writes")
+        with spool.open("r+b") as file:
+            file.seek(place)
+            file.write(b"v")
+        with pytest.raises(TraceError, match=r"is damaged at byte \d\d+: the checksum of a frame is wrong"):
+            tail.poll()
+
+
 def test_a_gap_is_told(tmp_path: Path) -> None:
     from fencepost.traces import RunsFile
 
