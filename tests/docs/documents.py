@@ -149,7 +149,8 @@ PLAIN = re.compile(r"fencepost (?:check|show|list) (?!.*--resume)[^;|<>&$]*")
 values are found by their module's name, which several examples may have borne by then.
 """
 
-ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "PYTEST_PLUGINS": "fencepost.testing.plugin"}
+ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "PYTEST_PLUGINS": "fencepost.testing.plugin", "CI": ""}
+"""What a reader's terminal is. `CI` is unset: pytest leaves its summary's lines whole where it is set."""
 
 
 def _run(line: str, folder: str) -> str:
