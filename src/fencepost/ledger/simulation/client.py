@@ -152,9 +152,9 @@ class ClientProcess:
             self.deliver(Unanswered(txn, bookie))
 
     def disconnected(self, bookie: str) -> None:
-        """The connection to a bookie is gone."""
-        self.batches.report(bookie)
+        """The connection to a bookie is gone. As in the real client, the role learns of it before the last answers."""
         self.deliver(Disconnected(bookie))
+        self.batches.report(bookie)
 
     def _fire(self, timer: SetTimer) -> None:
         if self.alive:

@@ -413,12 +413,13 @@ class StoreConformance(Conformance):
 
     def is_untouched(self) -> bool:
         """See :class:`Conformance`. Clients have tried to create the ledger and failed, or have looked for it and found
-        none.
+        none, and bookies have been asked for its entries and know no such ledger.
         """
         of_ledger = [event for event in self.events if event.subject is not None]
         return bool(of_ledger) and all(
             event.action in ("client_creates_ledger", "client_ends")
             or (event.action in _TELL_METADATA and event.parameters["metadata"] is None)
+            or (event.action == "bookie_sends_read_response" and event.parameters["code"] == "NO_LEDGER")
             for event in of_ledger
         )
 
@@ -1157,8 +1158,8 @@ _STEPS: Mapping[str, Callable[[StoreConformance, Event], Iterable[Step]]] = by_a
 
 _CHANGES = ("client_changes_ensemble", "recovery_client_changes_ensemble")
 
-_STILL_CHANGING = ("client_resends_pending_add_op", "client_changes_ensemble", "client_keeps_ensemble")
-"""The actions of an owner before its LAC moves on after an ensemble change."""
+_STILL_CHANGING = ("client_resends_pending_add_op", "client_changes_ensemble", "client_keeps_ensemble", "client_ends")
+"""The actions of an owner before its LAC moves on after an ensemble change, or when it fails in the middle of one."""
 
 _RESENDS = ("client_resends_pending_add_op", "recovery_client_sends_pending_add_op")
 

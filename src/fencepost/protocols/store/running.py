@@ -595,9 +595,10 @@ class RunningStore(Store):
     @action(c=Store.clients, b=Store.bookies)
     def client_receives_force_response(self, c: ModelValue, b: ModelValue) -> None:
         """Once every bookie says so, everything that was confirmed before the force is durable, and the LAC of the
-        owner goes on.
+        owner goes on. An answer that arrives while it closes the ledger changes nothing.
         """
-        require(self.deferred_sync and self.client[c].status is Status.OPEN and not self.done_adding[c])
+        status = self.client[c].status
+        require(self.deferred_sync and status in (Status.OPEN, Status.CLOSING) and not self.done_adding[c])
         number = one_of(self.force_numbers)
         self.network.receive(ForceLedgerResponse, source=b, to=c, topic=number)
         force = self.force[c][number]
@@ -605,7 +606,8 @@ class RunningStore(Store):
         assert force is not None
         force = force.replace(forced=force.forced | {b})
         self.force[c][number] = force
-        if is_forced(force.forced, self.client_ensemble(c)) and force.entry_id > self.forced[c]:
+        is_done = is_forced(force.forced, self.client_ensemble(c))
+        if is_done and force.entry_id > self.forced[c] and status is Status.OPEN:
             self.forced[c] = force.entry_id
 
     @action(c=Store.clients, b=Store.bookies)
