@@ -52,7 +52,7 @@ class Declared:
         return ""
 
     @property
-    def line(self) -> tuple[str, int] | None:
+    def source(self) -> tuple[str, int] | None:
         """The file and the line that define it. None if that is not known."""
         function = inspect.unwrap(self.function)
         if not inspect.isfunction(function):

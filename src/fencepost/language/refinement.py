@@ -26,7 +26,7 @@ class Refinement(Declared):
         return self.said or f"Every step is a step of {self.other.name}, or one that changes nothing of it."
 
     @property
-    def line(self) -> None:
+    def source(self) -> None:
         """Not known: it has no method of its own."""
         return
 

@@ -41,6 +41,14 @@ def markdown(result: Findings, trace: Trace | None, expectation: str = "") -> st
     return document(parts)
 
 
+def summary(story: str, drawn: str) -> str:
+    """A story whose first two lines say the verdict and what it is about, and a diagram in Mermaid, or ""."""
+    lines = story.rstrip("\n").split("\n")
+    return document(
+        [heading(lines[0]), code(" ".join(lines[1].split())), diagram(drawn), folded("The whole story", lines)]
+    )
+
+
 def document(parts: Iterable[str]) -> str:
     """Paragraphs as a document."""
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -51,7 +51,9 @@ def sarif(result: Findings, code: int, configuration: str | None = None, expecte
     found = list(problems(result, code, expected))
     rules = {each.rule: each for each in found}
     given = [f"{name}={constant_text(value)}" for name, value in result.constants.items()]
-    undecided = [] if found or code == errors.HOLDS else [{"level": "error", "message": _message(verdict(result).paragraph)}]
+    undecided = (
+        [] if found or code == errors.HOLDS else [{"level": "error", "message": _message(verdict(result).paragraph)}]
+    )
     run = {
         "tool": {
             "driver": {
@@ -89,10 +91,14 @@ def problems(result: Findings, code: int, expected: str | None) -> Iterator[Prob
         where = result.error.where.partition("(")[0]
         if line is None or not os.path.exists(line[0]):
             line = defined(protocol, where)
-        yield Problem("raised", "The protocol's own code raises nothing.", verdict(result).paragraph, line, result.error_trace)
+        yield Problem(
+            "raised", "The protocol's own code raises nothing.", verdict(result).paragraph, line, result.error_trace
+        )
     elif code == errors.NOT_AS_EXPECTED and not result.violations:
         demands = f"The verdict of the check is {expected}."
-        yield Problem("expected", demands, f"Expected: {expected}. {verdict(result).paragraph}", defined(protocol, str(expected)))
+        yield Problem(
+            "expected", demands, f"Expected: {expected}. {verdict(result).paragraph}", defined(protocol, str(expected))
+        )
 
 
 def _violation(result: Findings, violation: Violation) -> Problem:
@@ -107,7 +113,7 @@ def _violation(result: Findings, violation: Violation) -> Problem:
 def defined(protocol: Model, name: str) -> Line | None:
     """The line that defines an action or a property."""
     declared = language_of(protocol).declarations(protocol).get(name)
-    return None if declared is None else declared.line
+    return None if declared is None else declared.source
 
 
 # -- the parts of the document ----------------------------------------------------------------------------------------
@@ -129,12 +135,12 @@ def _result(problem: Problem, rule: int, protocol: Model) -> dict[str, Any]:
     trace = problem.trace
     steps = [] if trace is None else _steps(trace)
     # A deadlock and a refinement have no line of their own: the last step's, or any of the protocol.
-    near = (*(step.line for step in reversed(steps)), *(each.line for each in protocol.declared("action")))
+    near = (*(step.line for step in reversed(steps)), *(each.source for each in protocol.declared("action")))
     line = next((each for each in (problem.line, *near) if each is not None), None)
     message = problem.message
     if trace is not None:
-        left = len(trace.steps) - len(steps)
-        message += f" The last {numbers.plural(len(steps), 'step')} are listed, and {left:,} are not." if left else ""
+        if len(steps) < len(trace.steps):
+            message += f" Its last {len(steps):,} of {numbers.plural(len(trace.steps), 'step')} are listed."
         command = explore_command(trace)
         message += f" To walk through it: {command}" if command else ""
     found: dict[str, Any] = {

@@ -203,7 +203,7 @@ class TlaDeclared(Declared):
         return "" if self.at is None else f"{Path(self.at.file).name}:{self.at.line}"
 
     @property
-    def line(self) -> tuple[str, int] | None:
+    def source(self) -> tuple[str, int] | None:
         return None if self.at is None else (self.at.file, self.at.line)
 
     @property

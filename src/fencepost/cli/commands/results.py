@@ -234,13 +234,14 @@ class Results:
         code = self._code(result)
         case = Case(
             " ".join(["check", *([self.args.config] if self.args.config else []), *self.args.define]),
-            result.seconds,
             "" if code == errors.HOLDS else ERROR if code in UNDECIDED else FAILURE,
             f"{verdict(result).paragraph} {self._judged(result)}".strip(),
             "\n" + story(result),
         )
         constants = {name: constant_text(value) for name, value in result.constants.items()}
-        return junit(result.protocol.name, [case], constants | {"distinct states": str(result.distinct_states)})
+        return junit(
+            result.protocol.name, [case], constants | {"distinct states": str(result.distinct_states)}, result.seconds
+        )
 
     def _json(self, result: Result) -> str:
         """The result as JSON, with the command line's own fields. ASCII, so that it works in any terminal and pipe."""
