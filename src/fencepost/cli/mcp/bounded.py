@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,13 @@ async def work(asked: dict[str, Any], root: Path, bounds: Bounds) -> dict[str, s
                     in_time.cancel()
 
                 tasks.start_soon(watch)
-                told = {**asked, "seconds": bounds.seconds, "memory": bounds.memory}
-                # Its standard input stays open: where this process ends, the child reads the end, and ends too.
+                told = {
+                    **asked,
+                    "until": time.monotonic() + bounds.seconds,
+                    "memory": bounds.memory,
+                    "parent": os.getpid(),
+                }
+                # Its standard input stays open as long as this process waits.
                 await process.stdin.send(json.dumps(told).encode() + b"\n")
                 async for chunk in process.stdout:
                     received += chunk[: LARGEST - len(received)]

@@ -130,5 +130,5 @@ def within(root: Path, given: str) -> str:
         raise ToolError(f"{given!r} is no path: {error}") from None
     if not whole.is_relative_to(root):
         raise ToolError(f"{given} is outside of {root}, where this server was started: it names nothing else")
-    # A name that begins with a dash would be an option.
-    return f"./{whole.relative_to(root)}{colon}{name}"
+    inside = f"{whole.relative_to(root)}{colon}{name}"
+    return f"./{inside}" if inside.startswith("-") else inside  # which is no option

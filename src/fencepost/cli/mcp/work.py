@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +28,9 @@ MOST_LINES, MOST_CHARACTERS = 60, 6_000
 """The most lines and characters of an answer."""
 
 WIDTH = 100
+
+_PDEATHSIG = 1
+"""Of Linux's prctl: the signal that a process gets when its parent ends."""
 
 MOST_REFUSALS = 20
 """The most refused actions of a state that are explained."""
@@ -47,12 +52,12 @@ def check(asked: Asked) -> str:
     # Without its statistics, which take most of a short story.
     lines = [story(replace(result, generated_states=0), width=WIDTH).rstrip("\n"), "", _counts(result)]
     idle = [action.name for action in result.actions if not action.taken]
-    if idle and not result.violations:
+    if idle and result.complete:
         lines.append(f"Never taken: {', '.join(idle)}.")
     if expected is not None:
         lines.append(f"The configuration {asked['config']} expects: {expected}.")
-    if isinstance(result.error and result.error.__cause__, MemoryError):
-        lines.append(f"The memory limit is {numbers.size(asked['memory'])}.")
+    if result.failure is not None:
+        lines.append(f"The memory limit of a call is {numbers.size(asked['memory'])}.")
     first = next((each.trace for each in (*result.violations, *result.witnesses) if each.trace), result.error_trace)
     if first is not None:
         from fencepost.behaviours.path import path_of
@@ -170,7 +175,7 @@ def drive(asked: Asked) -> str:
         raise OptionError(f"{path} must have one class with observe(), or say which, as FILE.py:Class: it has {has}")
     if name and name not in own:
         raise OptionError(f"{path} has no class {name}: it has {', '.join(own) or 'none'}")
-    return str(drive(model, own[name or systems[0]], seconds=EARLIER * asked["seconds"])).rstrip("\n")
+    return str(drive(model, own[name or systems[0]], seconds=_seconds(asked))).rstrip("\n")
 
 
 def _model(asked: Asked) -> Model:
@@ -182,7 +187,12 @@ def _model(asked: Asked) -> Model:
 
 
 def _limits(asked: Asked) -> dict[str, Any]:
-    return {"timeout": EARLIER * asked["seconds"], "max_memory": int(EARLIER * asked["memory"])}
+    return {"timeout": _seconds(asked), "max_memory": int(EARLIER * asked["memory"])}
+
+
+def _seconds(asked: Asked) -> float:
+    """The time that is left now. All processes of a machine have one monotonic clock."""
+    return max(0.1, round(EARLIER * (asked["until"] - time.monotonic()), 1))
 
 
 def _counts(result: Any) -> str:
@@ -214,7 +224,7 @@ def answer(asked: Asked) -> dict[str, str]:
     try:
         return {"text": shortened(TOOLS[asked["tool"]](asked))}
     except FencepostError as error:
-        return {"error": shortened(str(error))}
+        return {"error": str(error)[:MOST_CHARACTERS]}
     except MemoryError:
         from fencepost.cli.mcp.bounded import stopped
 
@@ -230,14 +240,24 @@ def main(arguments: Sequence[str] = ()) -> int:
     asked = json.loads(sys.stdin.buffer.readline())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (asked["memory"], asked["memory"]))
-    threading.Thread(target=_end_with_the_server, daemon=True).start()
+    _end_with_the_server(asked["parent"])
     os.write(out, json.dumps(answer(asked)).encode())
     return 0
 
 
-def _end_with_the_server() -> None:
-    sys.stdin.buffer.read()
-    os.killpg(0, signal.SIGKILL)
+def _end_with_the_server(parent: int) -> None:
+    """End this process where the one that waits for its answer ends."""
+    if sys.platform == "linux":  # the signal also ends what is too busy to react
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        return
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
