@@ -9,7 +9,7 @@ from pathlib import Path
 from fencepost import errors
 from fencepost.cli import output
 from fencepost.cli.arguments import option
-from fencepost.errors import OptionError
+from fencepost.errors import OptionError, naming_extra
 from fencepost.text import units
 
 SECONDS, MEMORY = 60.0, 2 << 30
@@ -30,8 +30,9 @@ def run(args: argparse.Namespace) -> int:
     """Serve until standard input ends."""
     if not args.root.is_dir():
         raise OptionError(f"--root {args.root} is no directory")
-    from fencepost.cli.mcp.bounded import Bounds
-    from fencepost.cli.mcp.server import server
+    with naming_extra("fencepost mcp", "mcp"):
+        from fencepost.cli.mcp.bounded import Bounds
+        from fencepost.cli.mcp.server import server
 
     with contextlib.redirect_stdout(output.stdout()):  # where commands print only results
         server(args.root.resolve(), Bounds(args.timeout, args.max_memory)).run("stdio")
