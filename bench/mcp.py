@@ -6,6 +6,7 @@ python -m bench.mcp
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import sys
 import time
@@ -32,12 +33,13 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 async def main() -> None:
     """Call each tool, and print a table."""
-    started = StdioServerParameters(command=sys.executable, args=["-m", "fencepost", "mcp"], cwd=EXAMPLES)
+    started = StdioServerParameters(
+        command=sys.executable, args=["-m", "fencepost", "mcp"], cwd=EXAMPLES, env=dict(os.environ)
+    )
     async with Client(stdio_client(started)) as client:
         tools = await client.list_tools()
-        print(
-            f"the descriptions of the tools: {sum(len(each.model_dump_json()) for each in tools.tools):,} characters\n"
-        )
+        described = sum(len(each.model_dump_json()) for each in tools.tools)
+        print(f"the descriptions of the tools: {described:,} characters\n")
         print("| call | seconds | lines | characters |\n|---|---|---|---|")
         for tool, arguments in CALLS:
             seconds, text = [], ""

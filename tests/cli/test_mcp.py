@@ -108,7 +108,13 @@ def test_a_protocol_is_checked_explained_and_driven(tmp_path: Path) -> None:
 
 
 def test_why_an_action_cannot_be_taken(tmp_path: Path) -> None:
-    asked = {"tool": "explain", "protocol": str(EXAMPLES / "locks.py"), "config": None, "constants": {}, "path": "0"}
+    asked: dict[str, Any] = {
+        "tool": "explain",
+        "protocol": str(EXAMPLES / "locks.py"),
+        "config": None,
+        "constants": {},
+        "path": "0",
+    }
     text = anyio.run(work, asked | {"step": None}, tmp_path, WHOLE)["text"]
     can, cannot = text.split("\n\nCannot:\n")
     assert "acquires(c=c1)" in can and "acquires" not in cannot
@@ -164,13 +170,26 @@ class Hog(Protocol):
 
 def checked(tmp_path: Path, does: str, bounds: Bounds) -> str:
     (tmp_path / "hog.py").write_text(HOG.format(does=does))
-    asked = {"tool": "check", "protocol": "hog.py", "config": None, "constants": {}, "invariants": [], "deadlock": None}
+    asked: dict[str, Any] = {
+        "tool": "check",
+        "protocol": "hog.py",
+        "config": None,
+        "constants": {},
+        "invariants": [],
+        "deadlock": None,
+    }
     return anyio.run(work, asked, tmp_path, bounds)["text"]
 
 
 def test_what_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
     (tmp_path / "hog.py").write_text(HOG.format(does="while True: pass"))
-    asked = {"tool": "check", "protocol": str(tmp_path / "hog.py"), "config": None, "constants": {}, "invariants": []}
+    asked: dict[str, Any] = {
+        "tool": "check",
+        "protocol": str(tmp_path / "hog.py"),
+        "config": None,
+        "constants": {},
+        "invariants": [],
+    }
     text = answer(asked | {"deadlock": None, "until": time.monotonic() + 2, "memory": 64 << 30})["text"]
     assert re.match(r"NOT COMPLETE\nThe time limit of 1.\d seconds was reached.\nAction takes had not returned", text)
     assert "1 distinct state, depth 1" in text
@@ -212,7 +231,14 @@ child.wait()
 
 def test_work_ends_with_the_server(tmp_path: Path) -> None:
     (tmp_path / "hog.py").write_text(HOG.format(does="print('busy', file=sys.stderr, flush=True); sum(range(10**13))"))
-    asked = {"tool": "check", "protocol": "hog.py", "config": None, "constants": {}, "invariants": [], "deadlock": None}
+    asked: dict[str, Any] = {
+        "tool": "check",
+        "protocol": "hog.py",
+        "config": None,
+        "constants": {},
+        "invariants": [],
+        "deadlock": None,
+    }
     command = [sys.executable, "-c", SERVER, json.dumps(asked | {"memory": 4 << 30})]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE) as server:
         assert server.stderr is not None

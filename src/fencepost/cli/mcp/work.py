@@ -45,10 +45,10 @@ def check(asked: Asked) -> str:
 
     model = _model(asked)
     expected = loading.expectation(model, asked["config"])
-    options = (
-        {} if asked["deadlock"] is None and expected != "deadlock" else {"deadlock": asked["deadlock"] is not False}
-    )
-    result = check(model, invariants=asked["invariants"] or None, **options, **_limits(asked))
+    options = _limits(asked)
+    if asked["deadlock"] is not None or expected == "deadlock":
+        options["deadlock"] = asked["deadlock"] is not False
+    result = check(model, invariants=asked["invariants"] or None, **options)
     # Without its statistics, which take most of a short story.
     lines = [story(replace(result, generated_states=0), width=WIDTH).rstrip("\n"), "", _counts(result)]
     idle = [action.name for action in result.actions if not action.taken]
@@ -58,7 +58,8 @@ def check(asked: Asked) -> str:
         lines.append(f"The configuration {asked['config']} expects: {expected}.")
     if result.failure is not None:
         lines.append(f"The memory limit of a call is {numbers.size(asked['memory'])}.")
-    first = next((each.trace for each in (*result.violations, *result.witnesses) if each.trace), result.error_trace)
+    shown = [*(each.trace for each in result.violations), *(each.trace for each in result.witnesses)]
+    first = next((trace for trace in shown if trace is not None), result.error_trace)
     if first is not None:
         from fencepost.behaviours.path import path_of
 
@@ -133,9 +134,9 @@ def _why(protocol: Model, root: Any, state: Any) -> str:
     from fencepost.traces.validation.replay import Evaluation
 
     cursor = Evaluation(state.store, list(state.ids), ())
-    token = current.set(cursor)  # type: ignore[arg-type]
+    token = current.set(cursor)
     try:
-        root.declared.function(protocol.bound_to(cursor), **root.parameters)  # type: ignore[arg-type]
+        root.declared.function(protocol.bound_to(cursor), **root.parameters)
     except Disabled as error:
         at = line_of(error)
         return "" if at is None else f"{os.path.basename(at[0])}:{at[1]}: {linecache.getline(*at).strip()}"
@@ -192,7 +193,8 @@ def _limits(asked: Asked) -> dict[str, Any]:
 
 def _seconds(asked: Asked) -> float:
     """The time that is left now. All processes of a machine have one monotonic clock."""
-    return max(0.1, round(EARLIER * (asked["until"] - time.monotonic()), 1))
+    left: float = asked["until"] - time.monotonic()
+    return max(0.1, round(EARLIER * left, 1))
 
 
 def _counts(result: Any) -> str:
