@@ -23,12 +23,14 @@ from mcp.client.stdio import stdio_client
 from patience import PATIENCE
 from traces.traces_of_runs import BAD, write_counters
 
-from fencepost.cli.mcp.bounded import Bounds, occupied, work
+from fencepost.cli.mcp.bounded import Bounds, occupies, work
 from fencepost.cli.mcp.work import MOST_CHARACTERS, MOST_LINES, answer, shortened
 
 TESTS = Path(__file__).parents[1]
 EXAMPLES = TESTS.parent / "docs" / "examples"
 WHOLE = Bounds(PATIENCE, 4 << 30)
+
+CHECK: dict[str, Any] = {"tool": "check", "config": None, "constants": {}, "invariants": [], "deadlock": None}
 
 Call = Callable[..., Awaitable[tuple[bool, str]]]
 
@@ -196,27 +198,48 @@ def test_what_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_interrupted_is_ended(tmp_path: Path) -> None:
+    before = children()
     text = checked(tmp_path, "sum(range(10**13))", Bounds(4, 4 << 30))
     assert text.startswith("NOT COMPLETE\nThe time limit of 4 s was reached, and the work was ended.")
-    assert not os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children") or not children()
+    assert children() <= before
 
 
-def children() -> list[str]:
-    return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+def test_a_call_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "hog.py").write_text(HOG.format(does="sum(range(10**13))"))
+    before = children()
+
+    async def main() -> None:
+        with anyio.move_on_after(1) as given:
+            await work(CHECK | {"protocol": "hog.py"}, tmp_path, WHOLE)
+        assert given.cancelled_caught
+
+    anyio.run(main)
+    assert children() <= before
 
 
-def test_what_takes_too_much_memory_says_so(tmp_path: Path) -> None:
-    text = checked(tmp_path, "bytearray(8 << 30)", Bounds(PATIENCE, 1 << 30))
-    assert text.startswith("FAILED\nOut of memory while takes was run")
-    assert "\nThe memory limit of a call is 1.0 GiB." in text
+def children() -> set[str]:
+    """The processes that this one has started and that have not been waited for, where the system tells."""
+    tasks = Path(f"/proc/{os.getpid()}/task")
+    return {child for task in tasks.glob("*/children") for child in task.read_text().split()}
 
 
-@pytest.mark.skipif(not occupied(os.getpid()), reason="the system does not tell what a process occupies")
-def test_what_takes_too_much_memory_in_other_processes_is_ended(tmp_path: Path) -> None:
+@pytest.mark.skipif(not occupies(os.getpid(), 0), reason="the system does not tell what a process occupies")
+@pytest.mark.parametrize(
+    "does",
+    [
+        "held = []; [held.append(b'x' * (1 << 20)) for _ in range(2_000)]",
+        # None of these takes too much alone.
+        "[each.wait() for each in [subprocess.Popen([sys.executable, '-c', PROGRAM]) for _ in range(2)]]",
+    ],
+)
+def test_what_takes_too_much_memory_is_ended(tmp_path: Path, does: str) -> None:
     program = "import time; held = [b'x' * (200 << 20)]; time.sleep(600)"
-    does = f"[each.wait() for each in [subprocess.Popen([sys.executable, '-c', {program!r}]) for _ in range(2)]]"
-    text = checked(tmp_path, does, Bounds(PATIENCE, 300 << 20))
-    assert text.startswith("NOT COMPLETE\nThe memory limit of 300 MiB was reached, and the work was ended.")
+    text = checked(tmp_path, does.replace("PROGRAM", repr(program)), Bounds(PATIENCE, 300 << 20))
+    assert text.startswith("NOT COMPLETE\nThe memory limit of 300 MiB was reached")
+
+
+def test_what_engines_reserve_is_not_what_they_occupy(tmp_path: Path) -> None:
+    assert anyio.run(work, CHECK | {"protocol": "ledger-chaining"}, tmp_path, WHOLE)["text"].startswith("HOLDS")
 
 
 SERVER = """

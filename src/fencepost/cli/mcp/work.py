@@ -241,7 +241,6 @@ def main(arguments: Sequence[str] = ()) -> int:
     os.dup2(2, 1)
     asked = json.loads(sys.stdin.buffer.readline())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (asked["memory"], asked["memory"]))
     _end_with_the_server(asked["parent"])
     os.write(out, json.dumps(answer(asked)).encode())
     return 0
