@@ -102,7 +102,7 @@ def occupies(pid: int, memory: int) -> bool:
         with contextlib.suppress(OSError, ValueError):
             for task in os.listdir(f"/proc/{each}/task"):
                 family += map(int, Path(f"/proc/{each}/task/{task}/children").read_text().split())
-    # What counts shared memory several times is told faster.
+    # The first counts shared memory several times, and is the faster one.
     return all(sum(map(told, family)) > memory for told in (_resident, _proportional))
 
 
