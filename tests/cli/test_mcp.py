@@ -130,6 +130,8 @@ def test_only_files_below_the_root_are_named(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text(f"open({str(touched)!r}, 'w')\n{COUNTER}")
     (root / "link.py").symlink_to(tmp_path / "other.py")
     (root / "Lock.tla").write_text("")
+    (root / "log").symlink_to(tmp_path)  # a protocol has this name
+    (root / "fine.py:..").mkdir()
     (root / "fine.py").write_text(COUNTER)
 
     async def use(call: Call) -> None:
@@ -145,6 +147,13 @@ def test_only_files_below_the_root_are_named(tmp_path: Path) -> None:
             ):
                 wrong, text = await call(tool, **arguments)
                 assert wrong and "is outside of" in text, (tool, name, text)
+        for tool, arguments in (
+            ("validate", {"traces": ["log"], "conformance": "fine.py"}),
+            ("drive", {"protocol": "fine.py", "system": "log"}),
+            ("check", {"protocol": "fine.py:../../../other.tla"}),
+        ):
+            wrong, text = await call(tool, **arguments)
+            assert wrong and "is outside of" in text, (tool, text)
         assert (await call("check", protocol="fine\0.py"))[0]
         wrong, text = await call("check", protocol=str(root / "fine.py"), constants={"limit": 2})
         assert not wrong and text.startswith("HOLDS")

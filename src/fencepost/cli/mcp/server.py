@@ -44,7 +44,8 @@ def server(root: Path, bounds: Bounds) -> MCPServer[Any]:
     def of_protocol(protocol: str, config: str | None, constants: dict[str, Any]) -> dict[str, Any]:
         is_tla = protocol.endswith(loading.SPECIFICATION)
         chosen = within(root, config) if config is not None and is_tla else config
-        return {"protocol": within(root, protocol), "config": chosen, "constants": constants}
+        found = protocol if protocol in loading.SHIPPED else source(root, protocol)
+        return {"protocol": found, "config": chosen, "constants": constants}
 
     @made.tool(structured_output=False)
     async def check(
@@ -100,7 +101,7 @@ def server(root: Path, bounds: Bounds) -> MCPServer[Any]:
         chosen = (
             protocol if protocol is None or not protocol.endswith(loading.SPECIFICATION) else within(root, protocol)
         )
-        conforms = None if conformance is None else within(root, conformance)
+        conforms = None if conformance is None else source(root, conformance)
         return await ask("validate", traces=found, conformance=conforms, protocol=chosen)
 
     @made.tool(structured_output=False)
@@ -111,24 +112,28 @@ def server(root: Path, bounds: Bounds) -> MCPServer[Any]:
         constants: Constants = {},  # noqa: B006
     ) -> str:
         """Drive a system in Python along every transition of its protocol, and show the first difference."""
-        return await ask("drive", **of_protocol(protocol, config, constants), system=within(root, system))
+        return await ask("drive", **of_protocol(protocol, config, constants), system=source(root, system))
 
     return made
 
 
 def within(root: Path, given: str) -> str:
-    """A file or a folder by its path below ``root``; a shipped protocol by its name.
-
-    Raises :class:`ToolError` for any other, also one that a link leads to.
+    """A file or a folder by its path below ``root``. Raises :class:`ToolError` for any other, also one that a link
+    leads to.
     """
-    if given in loading.SHIPPED:
-        return given
-    path, colon, name = loading.split(given)
     try:
-        whole = (root / path).resolve()
+        whole = (root / given).resolve()
     except (OSError, ValueError, RuntimeError) as error:
         raise ToolError(f"{given!r} is no path: {error}") from None
     if not whole.is_relative_to(root):
         raise ToolError(f"{given} is outside of {root}, where this server was started: it names nothing else")
-    inside = f"{whole.relative_to(root)}{colon}{name}"
+    inside = str(whole.relative_to(root))
     return f"./{inside}" if inside.startswith("-") else inside  # which is no option
+
+
+def source(root: Path, given: str) -> str:
+    """``FILE.py``, ``FILE.py:Class`` or ``FILE.tla`` by its path below ``root``. Raises as :func:`within`."""
+    if given.endswith(loading.SPECIFICATION):
+        return within(root, given)
+    path, colon, name = loading.split(given)
+    return within(root, path) + colon + name
