@@ -260,6 +260,8 @@ def test_any_text_is_only_text_in_mermaid(name: str, text: str, fate: str) -> No
     assert (head, second[:15]) == ("sequenceDiagram", "participant p2 ")
     assert read(first.removeprefix("participant p1 as ")) == name
     ends = [re.fullmatch(r"(p1(?:->>|-->>|--x)p[12]|note over p1,p2): (.*?)(?: \(in flight\))?", line) for line in rest]
+    arrow = {"received": "->>", "lost": "--x", "in flight": "-->>"}[fate]
+    assert rest[0].startswith(f"p1{arrow}p2: ") and rest[0].endswith(" (in flight)") == (fate == "in flight")
     said = [read(found[2]) for found in ends if found]
     assert said == [f"{text}\n{text}", f"{text}\n{text}", text]
     assert [line for line, found in zip(rest, ends, strict=True) if not found] == ["loop for ever", "end"]

@@ -83,8 +83,7 @@ def problems(result: Findings, code: int, expected: str | None) -> Iterator[Prob
         return
     protocol = result.protocol
     for violation in result.violations:
-        if code != errors.NOT_AS_EXPECTED or violation.name != expected:
-            yield _violation(result, violation)
+        yield _violation(result, violation)
     if result.error is not None:
         cause = result.error.__cause__
         line = line_of(cause) if cause is not None and cause.__traceback__ is not None else None
