@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import linecache
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 When = Callable[[Any], bool] | None
 Condition = TypeVar("Condition", bound=Callable[..., bool])
 Pair = TypeVar("Pair", bound=Callable[..., tuple[bool, bool]])
+
+MOST_DECORATORS = 20
+"""The most lines of decorators above a method's name."""
 
 
 @dataclass
@@ -46,6 +50,18 @@ class Declared:
     def place(self) -> str:
         """Where it stands in its source, for reports: ``Spec.tla:112``. "" if the name says enough."""
         return ""
+
+    @property
+    def source(self) -> tuple[str, int] | None:
+        """The file and the line that define it. None if that is not known."""
+        function = inspect.unwrap(self.function)
+        if not inspect.isfunction(function):
+            return None
+        file, first = function.__code__.co_filename, function.__code__.co_firstlineno
+        linecache.checkcache(file)
+        # A decorated function begins with its decorators.
+        below = ((number, linecache.getline(file, number).lstrip()) for number in range(first, first + MOST_DECORATORS))
+        return file, next((number for number, text in below if text.startswith("def ")), first)
 
     @property
     def excerpt(self) -> tuple[str, ...]:

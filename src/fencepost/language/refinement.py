@@ -25,6 +25,11 @@ class Refinement(Declared):
         """The author's text, or a default one."""
         return self.said or f"Every step is a step of {self.other.name}, or one that changes nothing of it."
 
+    @property
+    def source(self) -> None:
+        """Not known: it has no method of its own."""
+        return
+
 
 def refines(
     other: type[Protocol],

@@ -108,6 +108,11 @@ def steps_story(trace: Trace, *, width: int = WIDTH) -> str:
     return "\n".join(line.text for lines in moments for line in lines) + "\n"
 
 
+def state_story(state: State, *, width: int = WIDTH) -> str:
+    """A state as plain text: every variable, and of networks the messages."""
+    return "\n".join(line.text for line in _Story(max(width, NARROWEST)).state(state)) + "\n"
+
+
 def render(result: Findings, console: Console, *, profile: bool = False, told: Told | None = None) -> None:
     """Print the whole result in colour, in the width of a Rich console. ``profile`` adds the measurements of the
     compiler and the engine. ``told`` tells its behaviours.

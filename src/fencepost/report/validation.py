@@ -10,12 +10,22 @@ from typing import Any
 import msgspec
 
 from fencepost.report.diagram import diagram
-from fencepost.report.sequence import written
+from fencepost.report.junit import ERROR, FAILURE, SKIPPED, Case
+from fencepost.report.sequence import MERMAID, written
 from fencepost.report.tables import aligned
 from fencepost.report.text import steps_story
 from fencepost.text import numbers
 from fencepost.traces.validation.behaviour import behaviour_of, shown_of
-from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Alternative, Explain, Objected, Outcome
+from fencepost.traces.validation.outcome import (
+    ACCEPTED,
+    NOT_COVERED,
+    RAISED,
+    REJECTED,
+    Alternative,
+    Explain,
+    Objected,
+    Outcome,
+)
 from fencepost.traces.validation.verdict import Verdict
 
 MOST_OBJECTIONS = 3
@@ -33,12 +43,12 @@ MOST_ROWS = 20
 
 def explaining(last: int, width: int) -> Explain:
     """A function that shows the ``last`` steps of a trace, as text of at most ``width`` columns and as a sequence
-    diagram.
+    diagram in two formats.
     """
 
-    def explain(verdict: Verdict) -> tuple[str, str]:
+    def explain(verdict: Verdict) -> tuple[str, str, str]:
         if verdict.replayer is None or not verdict.path or not (verdict.refusals or verdict.problem):
-            return "", ""
+            return "", "", ""
         trace = behaviour_of(verdict.replayer, verdict.start, verdict.path, last)
         names = {value: " ".join(name.split()) for value, name in verdict.names.items() if name != value}
         text = steps_story(trace, width=width)
@@ -53,7 +63,9 @@ def explaining(last: int, width: int) -> Explain:
         ended = (
             "; ".join(f"{r.step.title} {r.why.reason}" for r in verdict.refusals[:3]) or verdict.problem or "accepted"
         )
-        return f"{heading}\n\n{text}{legend}", written(diagram(trace), ended, names)
+        drawn = diagram(trace)
+        in_mermaid = written(drawn, ended, names, MERMAID) if drawn.lifelines else ""
+        return f"{heading}\n\n{text}{legend}", written(drawn, ended, names), in_mermaid
 
     return explain
 
@@ -211,6 +223,21 @@ def _refused(refusals: Sequence[Alternative]) -> list[str]:
 
 def _shortened(reason: str, most: int = 120) -> str:
     return reason if len(reason) <= most else reason[: most - 1] + "…"
+
+
+def cases(outcomes: Sequence[Outcome]) -> list[Case]:
+    """A test for each trace. One that had not ended, and is a behaviour so far, is skipped."""
+    became = {REJECTED: FAILURE, RAISED: ERROR, NOT_COVERED: ERROR}
+    found = []
+    for outcome in outcomes:
+        name = f"run {outcome.run}, subject {outcome.subject or 'none'}"
+        if outcome.verdict == ACCEPTED:
+            found.append(Case(name))
+            continue
+        how = ERROR if outcome.undecided else became.get(outcome.verdict, SKIPPED)
+        why = how_far(outcome) if how != SKIPPED else ""
+        found.append(Case(name, how, line(outcome), f"{why}\n\n{outcome.story}".strip()))
+    return found
 
 
 def data(outcomes: Sequence[Outcome], protocol: str, conformance: str, seconds: float) -> dict[str, Any]:

@@ -42,6 +42,12 @@ class Verdict:
     sentences: tuple[str, ...]
     tone: str
 
+    @property
+    def paragraph(self) -> str:
+        """All of it as one paragraph."""
+        said = (f"{self.word} {self.subject}".strip() + ".", *self.sentences)
+        return " ".join(" ".join(each.split()) for each in said)
+
 
 def verdict(result: Findings) -> Verdict:
     """The verdict of a whole result."""

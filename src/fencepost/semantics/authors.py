@@ -43,13 +43,19 @@ def failure_text(error: BaseException) -> str:
 
 def brief(error: BaseException) -> str:
     """An exception in one line of text, with the author's source line, or else the line that raised it."""
-    every = traceback.extract_tb(error.__traceback__)
-    frames = [f for f in every if not _is_ours(f.filename)] or every
-    authors = [f for f in frames if is_authors(f.filename)] or frames
-    where = f" at {authors[-1].filename}:{authors[-1].lineno}" if authors else ""
+    raised = line_of(error)
+    where = f" at {raised[0]}:{raised[1]}" if raised is not None else ""
     # str() of a KeyError is the repr of its key. Drop the quotes.
     said = (
         error.args[0] if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) else str(error)
     )
     text = said.strip().splitlines()
     return f"{type(error).__name__}{': ' + text[0] if text else ''}{where}"
+
+
+def line_of(error: BaseException) -> tuple[str, int] | None:
+    """The file and the line of the author's that an exception comes from, or else those that raised it."""
+    every = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in every if not _is_ours(f.filename)] or every
+    authors = [f for f in frames if is_authors(f.filename)] or frames
+    return (authors[-1].filename, authors[-1].lineno or 1) if authors else None

@@ -203,6 +203,10 @@ class TlaDeclared(Declared):
         return "" if self.at is None else f"{Path(self.at.file).name}:{self.at.line}"
 
     @property
+    def source(self) -> tuple[str, int] | None:
+        return None if self.at is None else (self.at.file, self.at.line)
+
+    @property
     def excerpt(self) -> tuple[str, ...]:
         return () if self.at is None else tuple(excerpt_of(self.at).splitlines())
 

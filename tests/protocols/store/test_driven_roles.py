@@ -380,6 +380,10 @@ def test_the_command_tells_a_difference_with_its_behaviour(tmp_path: Path, capsy
         "fenced_bookies_refuse",
         "--sequence",
         str(sequence),
+        "--junit",
+        str(tmp_path / "r.xml"),
+        "--markdown",
+        str(tmp_path / "r.md"),
     ]
     assert main(given) == errors.SAFETY_VIOLATED
     said = capsys.readouterr().out
@@ -390,6 +394,9 @@ def test_the_command_tells_a_difference_with_its_behaviour(tmp_path: Path, capsy
     )
     assert "The behaviour: 6 states" in said and "b1 → c1" in said
     assert "participant b1" in sequence.read_text()
+    assert "bookie_sends_add_fenced_response" in (tmp_path / "r.xml").read_text().split('<failure message="')[1]
+    assert (tmp_path / "r.md").read_text().startswith("## DIFFERS the roles do not")
+    assert "```mermaid" in (tmp_path / "r.md").read_text()
     assert main([*given, "--json", "-"]) == errors.SAFETY_VIOLATED
     result = json.loads(capsys.readouterr().out)
     assert (

@@ -50,6 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
     shown = parser.add_argument_group("results")
     results.add_options(shown)
+    results.add_ci_options(shown, "junit", "sarif", "markdown")
     option(
         shown,
         "--states DIR",

@@ -7,6 +7,7 @@ import time
 
 from fencepost.cli import arguments, output
 from fencepost.cli.arguments import option
+from fencepost.cli.commands.results import add_ci_options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     results = parser.add_argument_group("results")
     option(results, "--json FILE", "the result as JSON; - is standard output, with nothing else on it")
     option(results, "--sequence FILE", "the behaviour to the first difference as a sequence diagram")
+    add_ci_options(results, "junit", "markdown")
     spark = parser.add_argument_group("on Spark")
     option(spark, "--master URL", "drive on this Spark master; by default in this process")
     option(spark, "--conf KEY=VALUE ...", "a setting of Spark (repeatable)", arguments.setting)
@@ -40,10 +42,13 @@ def run(args: argparse.Namespace) -> int:
     """Drive the roles, and show the result."""
     from fencepost.cli.commands.simulating import protections_without
     from fencepost.cli.commands.tables import complain_if_not_complete
+    from fencepost.report.junit import FAILURE, Case, junit
+    from fencepost.report.markdown import summary
+    from fencepost.report.sequence import mermaid, sequence
     from fencepost.testing.store import report, table
     from fencepost.testing.store.driver import Driver
 
-    output.check_files(args, "json", "sequence")
+    output.check_files(args, "json", "sequence", "junit", "markdown")
     space = table.opened(args.states, args.protocol)
     protocol = table.protocol_of(space)
     protections = protections_without(args.without, protocol.protections)
@@ -66,12 +71,16 @@ def run(args: argparse.Namespace) -> int:
     seconds = time.perf_counter() - began
     table.must_have_driven(driven)
     trace = report.trace_to(Driver(protocol), driven.found[0]) if driven.found else None
-    if args.sequence is not None and trace is not None:
-        from fencepost.report.sequence import sequence
-
-        differs = "; ".join(line.strip() for line in report.difference(driven.found[0]))
-        output.write_lines("sequence", args.sequence, [sequence(trace, differs)])
     story = report.story(space, driven, trace, seconds, args.without, output.width())
+    differs = "; ".join(line.strip() for line in report.difference(driven.found[0])) if driven.found else ""
+    if args.sequence is not None and trace is not None:
+        output.write_lines("sequence", args.sequence, [sequence(trace, differs)])
+    if args.junit is not None:
+        test = Case("drive", FAILURE if differs else "", differs, story)
+        output.write_lines("junit", args.junit, [junit(protocol.name, [test], {"states": str(args.states)}, seconds)])
+    if args.markdown is not None:
+        drawn = mermaid(trace, differs) if trace is not None else ""
+        output.write_lines("markdown", args.markdown, [summary(story, drawn)])
     output.show(args, story, report.data(space, driven, trace, seconds, args.without))
     complain_if_not_complete(space)
     return report.exit_code(driven)

@@ -35,6 +35,17 @@ def add_options(group: Any) -> None:
     option(group, "--eval EXPR ...", "print the value of EXPR at every step of the behaviour (repeatable)")
 
 
+def add_ci_options(group: Any, *formats: str) -> None:
+    """Declare the options for reports to systems of continuous integration."""
+    helps = {
+        "junit": "the verdict as a report of tests, in JUnit's format",
+        "sarif": "what is wrong at the author's line, for code scanning",
+        "markdown": "the verdict as Markdown with a sequence diagram, for the summary of a job",
+    }
+    for name in formats:
+        option(group, f"--{name} FILE", helps[name])
+
+
 CHANGES = "changes"
 """The value of ``--trace`` for the story."""
 
@@ -68,6 +79,10 @@ def expected(args: argparse.Namespace, protocol: Model) -> str | None:
     return wanted
 
 
+UNDECIDED = (errors.PROTOCOL_RAISED, errors.INTERRUPTED, errors.NOT_COMPLETE, errors.SYSTEM_FAILED)
+"""The exit codes of a check that could not tell."""
+
+
 class Results:
     """The outputs of one check. Created before the search, so that unwritable files are reported early."""
 
@@ -80,8 +95,8 @@ class Results:
         for text in args.eval:
             _must_be_readable(text, protocol)
         self.files: dict[str, str] = {}
-        for name in ("json", "html", "sequence", "itf", "dot"):
-            path = getattr(args, name)
+        for name in ("json", "html", "sequence", "itf", "dot", "junit", "sarif", "markdown"):
+            path = getattr(args, name, None)
             if path is not None:
                 self._reserve(name, path)
         self.told = _told(args, protocol)
@@ -184,6 +199,16 @@ class Results:
             if isinstance(self.graph, ProtocolRaised):
                 raise self.graph
             return self.graph.text(trace) if self.graph is not None else None
+        if option == "junit":
+            return self._junit(result)
+        if option == "sarif":
+            from fencepost.report.sarif import sarif
+
+            return sarif(result, self._code(result), self.args.config, self.expected)
+        if option == "markdown":
+            from fencepost.report.markdown import markdown
+
+            return markdown(result, trace, self._judged(result))
         if trace is None:
             return None
         if option == "itf":
@@ -196,6 +221,27 @@ class Results:
         if first is not None:
             return sequence(trace, first.name if first.kind == "deadlock" else f"{first.name} is violated")
         return sequence(trace, str(result.error) if trace is result.error_trace else result.witnesses[0].name)
+
+    def _junit(self, result: Result) -> str:
+        """One test: the check of this configuration. It has failed if something is wrong, and is an error if the check
+        could not tell.
+        """
+        from fencepost.language.values import constant_text
+        from fencepost.report.junit import ERROR, FAILURE, Case, junit
+        from fencepost.report.text import story
+        from fencepost.report.verdict import verdict
+
+        code = self._code(result)
+        case = Case(
+            " ".join(["check", *([self.args.config] if self.args.config else []), *self.args.define]),
+            "" if code == errors.HOLDS else ERROR if code in UNDECIDED else FAILURE,
+            f"{verdict(result).paragraph} {self._judged(result)}".strip(),
+            "\n" + story(result),
+        )
+        constants = {name: constant_text(value) for name, value in result.constants.items()}
+        return junit(
+            result.protocol.name, [case], constants | {"distinct states": str(result.distinct_states)}, result.seconds
+        )
 
     def _json(self, result: Result) -> str:
         """The result as JSON, with the command line's own fields. ASCII, so that it works in any terminal and pipe."""

@@ -16,6 +16,7 @@ from fencepost import errors
 from fencepost.checker.engines.resources import cores
 from fencepost.cli import arguments, output
 from fencepost.cli.arguments import option
+from fencepost.cli.commands.results import add_ci_options
 from fencepost.cli.progress import TracesLine
 from fencepost.errors import OptionError, naming_extra
 from fencepost.files.storage import open_storage
@@ -150,6 +151,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--sequence FILE",
         "the last steps of the first rejected trace as a sequence diagram, for sequencediagram.org",
     )
+    add_ci_options(results, "junit", "markdown")
     option(
         results,
         "--last N",
@@ -215,7 +217,7 @@ def _look_at_files(args: argparse.Namespace, foreign: Foreign | None, heeds: Seq
         raise OptionError("--states is for the coverage of a state space: give --coverage too")
     if args.follow and args.coverage:
         raise OptionError("--coverage is of complete traces: leave out --follow or --coverage")
-    output.check_files(args, "json", "sequence")
+    output.check_files(args, "json", "sequence", "junit", "markdown")
     for path in args.traces:
         if "://" not in path and not Path(path).exists():
             raise OptionError(f"there are no traces at {path}")
@@ -414,6 +416,8 @@ def _tell(
     seconds: float,
 ) -> None:
     from fencepost.report import coverage, validation
+    from fencepost.report.junit import junit
+    from fencepost.report.markdown import summary
 
     if args.json is not None:
         document: dict[str, Any] = validation.data(
@@ -427,10 +431,17 @@ def _tell(
     drawn = next((outcome.sequence for outcome in outcomes if outcome.sequence), None)
     if args.sequence is not None and drawn is not None:
         output.write_lines("sequence", args.sequence, [drawn])
+    story = validation.text(outcomes, _what(args, _protocol(conformance, outcomes)), seconds)
+    if args.junit is not None:
+        report = junit(conformance.name, validation.cases(outcomes), {"traces": ", ".join(args.traces)}, seconds)
+        output.write_lines("junit", args.junit, [report])
+    if args.markdown is not None:
+        first = next((outcome.mermaid for outcome in outcomes if outcome.mermaid), "")
+        output.write_lines("markdown", args.markdown, [summary(story, first)])
     if args.json != "-":
         if args.follow and outcomes:
             output.say("")
-        output.say(validation.text(outcomes, _what(args, _protocol(conformance, outcomes)), seconds))
+        output.say(story)
         if foreign is not None and foreign.left_out:
             what = "is no event" if foreign.left_out == 1 else "are no events"
             output.say(f"\nOf {numbers.plural(foreign.records, 'record')}, {foreign.left_out:,} {what}.")

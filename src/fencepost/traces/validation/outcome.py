@@ -53,7 +53,8 @@ class Outcome(msgspec.Struct):
     ``taken``: how many of its ``steps`` were replayed. ``skipped``: how many were left out, since the system may have
     ignored them. ``problem``: why the trace could not be replayed at all. ``raised``: whether the conformance or the
     protocol raised. ``refusals``: all steps that could have come next; each was refused. ``story``: the last steps
-    before, in words; ``sequence``: as a sequence diagram; both empty unless requested. ``finished``: whether the trace
+    before, in words; ``sequence`` and ``mermaid``: as a sequence diagram, for
+    sequencediagram.org and Mermaid; all empty unless requested. ``finished``: whether the trace
     came to its end. ``objections``: of the conformance's monitor; with any, it is not accepted. ``protocol``: the
     name of the protocol, if the replay began.
     """
@@ -78,6 +79,7 @@ class Outcome(msgspec.Struct):
     other_fronts: list[list[Alternative]] = []
     more_fronts: int = 0
     objections: list[Objected] = []
+    mermaid: str = ""
 
     @property
     def verdict(self) -> str:
@@ -89,8 +91,8 @@ class Outcome(msgspec.Struct):
         return ACCEPTED if self.accepted else REJECTED if self.covered else NOT_COVERED
 
 
-Explain = Callable[[Verdict], tuple[str, str]]
-"""Renders the last steps of a verdict: the story, and the sequence diagram."""
+Explain = Callable[[Verdict], tuple[str, str, str]]
+"""Renders the last steps of a verdict: the story, and the sequence diagram for sequencediagram.org and for Mermaid."""
 
 Observer = Callable[[Verdict], None]
 """Called with each verdict."""
@@ -126,11 +128,11 @@ def judged(
 
 def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Outcome:
     """The outcome of a verdict."""
-    story, sequence = explain(verdict) if explain is not None else ("", "")
+    story, sequence, mermaid = explain(verdict) if explain is not None else ("", "", "")
     return Outcome(
         run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken,
         verdict.skipped, verdict.problem,
-        refusals=_alternatives(verdict.refusals), story=story, sequence=sequence,
+        refusals=_alternatives(verdict.refusals), story=story, sequence=sequence, mermaid=mermaid,
         protocol=verdict.replayer.protocol.name if verdict.replayer is not None else "",
         hidden=verdict.hidden, undecided=verdict.undecided,
         other_fronts=[_alternatives(front.refusals) for front in verdict.fronts[1:]], more_fronts=verdict.more_fronts,
