@@ -124,6 +124,7 @@ EXTRAS = {
     "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
     "tla": ("tree_sitter", "tree_sitter_tlaplus"),
     "pytest": ("pytest",),
+    "lsp": ("pygls", "lsprotocol", "cattrs"),
 }
 """The top-level modules that each extra brings. The first extra that has a module is the one to name."""
 

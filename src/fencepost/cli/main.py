@@ -24,6 +24,7 @@ from fencepost.version import versions
 
 COMMANDS = {
     "check": "explore every state of a protocol",
+    "watch": "check a protocol again at each save, and show what has changed",
     "explore": "walk through a protocol in the browser",
     "show": "a protocol's constants, variables, actions and properties",
     "list": "the shipped protocols and their configurations",
@@ -45,6 +46,7 @@ COMMANDS = {
     "quorum": "show and change the voters of a replicated metadata service",
     "autorecovery": "copy the entries of lost bookies to others, automatically",
     "user": "print a user's line for a server's file of users",
+    "lsp": "serve an editor over standard input and output (Language Server Protocol)",
     "completion": "print a script that completes commands and options in a shell",
 }
 """The purpose of each command. Its module in :mod:`fencepost.cli.commands` has the same name (with ``_`` for ``-``).

@@ -27,10 +27,11 @@ from fencepost.editor.cases import Case, cases, is_as_expected
 from fencepost.editor.findings import Diagnostic
 from fencepost.editor.hover import hover
 from fencepost.editor.space import Space
-from fencepost.errors import FencepostError, NotAProtocol, OptionError
+from fencepost.errors import HOLDS, NOT_AS_EXPECTED, NOT_COMPLETE, SYSTEM_FAILED, FencepostError, NotAProtocol, OptionError
 from fencepost.files import regular
 from fencepost.language import loading
 from fencepost.language.seam import language_of
+from fencepost.language.source import is_own_module
 from fencepost.semantics.authors import authors_frame, is_authors
 
 EVERY = 0.5
@@ -73,6 +74,7 @@ class Worker:
         self.cases: list[tuple[str, Case]] = []
         self.results: list[tuple[Case, Result]] = []
         self.spaces: dict[str, tuple[str, Space]] = {}
+        self.missing = ""
 
     def run(self) -> None:
         """Load the file, check its configurations, and look at states."""
@@ -82,13 +84,17 @@ class Worker:
                 found = self._found()
                 self.cases = self._cases(found)
         except (FencepostError, RecursionError, MemoryError) as error:
-            self.write("failed", diagnostics=[findings.plain(findings.of_failure(error, self.file))])
+            code = getattr(error, "exit_code", SYSTEM_FAILED)
+            found = [findings.plain(findings.of_failure(error, self.file))]
+            self.write("failed", diagnostics=found, exit_code=code, files=self._files())
             return
         self.write(
             "loaded",
             protocols=sorted({name for name, _ in self.cases}),
             declarations=self._declarations(),
             cases=[self._described(name, case) for name, case in self.cases],
+            missing=self.missing,
+            files=self._files(),
             notices=[n for _, case in self.cases[:1] for n in language_of(case.model).notices(case.model)],
         )
         self._check_all()
@@ -133,7 +139,8 @@ class Worker:
             except OptionError:
                 own = os.path.splitext(self.file)[0] + ".cfg"
                 if not request.sample or isinstance(one, type) or os.path.exists(own):
-                    raise  # and a module without a configuration is a module of others
+                    raise
+                self.missing = os.path.basename(own)  # it may be a module of others
         return made
 
     def _too_late(self) -> None:
@@ -143,7 +150,21 @@ class Worker:
         here = frame is not None and frame.f_code.co_filename == self.file
         place = places.Place(os.path.abspath(self.file), frame.f_lineno if frame is not None and here else 1)
         message = f"it had not been loaded after {self.request.seconds:g} s, and was stopped here"
-        self.write("failed", diagnostics=[findings.plain(Diagnostic(place, message, code="load"))])
+        late = Diagnostic(place, message, code="load")
+        self.write("failed", diagnostics=[findings.plain(late)], exit_code=NOT_COMPLETE, files=self._files())
+
+    def _files(self) -> list[str]:
+        """The author's files that have been read."""
+        found = {self.file}
+        for _, case in self.cases:
+            specification = getattr(getattr(case.model, "setup", None), "specification", None)
+            found |= {*getattr(specification, "files", ())}
+        if self.file.endswith(loading.SPECIFICATION):
+            found.add(self.request.config or os.path.splitext(self.file)[0] + ".cfg")
+        else:
+            modules = [each for each in sys.modules.values() if is_own_module(each, ())]
+            found |= {each.__file__ for each in modules if each.__name__ != "__main__" and getattr(each, "__file__", None)}
+        return sorted({os.path.abspath(each) for each in found})
 
     def _declarations(self) -> list[dict[str, Any]]:
         """The protocols, actions and properties of the file with their places."""
@@ -188,7 +209,7 @@ class Worker:
                 result = self._checked(case)
             except FencepostError as error:
                 found = [findings.plain(findings.of_failure(error, self.file))]
-                self.write("failed", title=self._title(name, case), diagnostics=found)
+                self.write("failed", title=self._title(name, case), diagnostics=found, exit_code=error.exit_code)
                 limited.add(name)
                 continue
             if result.limit is not None and not result.violations:
@@ -225,6 +246,7 @@ class Worker:
             expect=case.expect,
             verdict=result.verdict,
             as_expected=as_expected,
+            exit_code=self._exit_code(result, as_expected),
             complete=result.complete,
             limit=result.limit,
             distinct_states=result.distinct_states,
@@ -235,6 +257,11 @@ class Worker:
             told=findings.told(result, self.request.width),
             diagnostics=[findings.plain(each) for each in found],
         )
+
+    def _exit_code(self, result: Result, as_expected: bool | None) -> int:
+        if as_expected is None or result.error is not None or result.failure is not None or result.violations:
+            return HOLDS if as_expected else result.exit_code
+        return HOLDS if as_expected else NOT_AS_EXPECTED
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
