@@ -69,7 +69,8 @@ def _without_place(text: str, file: str) -> str:
     """An error's first line, without the place that the diagnostic stands at."""
     line = text.strip().split("\n")[0]
     for name in (file, os.path.abspath(file)):
-        found = re.match(rf"{re.escape(name)}(?: cannot be loaded(?:, line \d+)?| is not Python|:\d+:\d+):( line \d+:)? ", line)
+        beginnings = r"(?: cannot be loaded(?:, line \d+)?| is not Python|:\d+:\d+):( line \d+:)? "
+        found = re.match(re.escape(name) + beginnings, line)
         if found:
             return line[found.end() :]
     return line
@@ -120,12 +121,13 @@ def _violated(result: Result, violation: Violation, home: Place, case: Case) -> 
     model, trace = result.protocol, violation.trace
     place = _declared(model, violation.name) or home
     if trace is None:
-        never = f" for {', '.join(violation.never)}" if violation.never and violation.never != (violation.name,) else ""
-        said = f"{violation.name} is never true{never}" if violation.kind == "sometimes" else f"{violation.name} is false"
+        never = f" for {', '.join(violation.never)}" if violation.never not in ((), (violation.name,)) else ""
+        said = f"{violation.name} is {f'never true{never}' if violation.kind == 'sometimes' else 'false'}"
         return Diagnostic(place, f"{case.title}: {said}", code=violation.name, configuration=case.title)
     steps = plural(len(trace.steps), "step")
     if violation.kind == "deadlock":
-        said, place = f"a deadlock after {steps}", _declared(model, trace.steps[-1].action) or home if trace.steps else home
+        said = f"a deadlock after {steps}"
+        place = (_declared(model, trace.steps[-1].action) if trace.steps else None) or home
     elif violation.kind in ("invariant", "step_invariant", "refinement", "initially"):
         said = f"{violation.name} is violated after {steps}"
     else:

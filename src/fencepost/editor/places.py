@@ -142,7 +142,7 @@ def of_error(error: BaseException, file: str) -> list[Place]:
     """Where an error arose: first the place in this file, if there is one, and then where else it was raised."""
     found: list[Place] = []
     for one in _chain(error):
-        at = getattr(one, "place", None)
+        at: Any = getattr(one, "place", None)
         if hasattr(at, "end_column") and os.path.isfile(at.file):
             found.append(of_specification(at))
         elif isinstance(one, SyntaxError) and one.filename and one.lineno:

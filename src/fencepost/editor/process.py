@@ -29,24 +29,26 @@ LONGEST = 64 << 20
 
 
 class Job:
-    """A worker (:mod:`fencepost.editor.worker`) with a request. ``heard`` is called with each of its events, in another
-    thread, and at last with ``ended``, whose ``why`` is "" unless the worker was killed or died. No event follows a call
-    of :meth:`end`.
+    """A worker (:mod:`fencepost.editor.worker`) with a request.
+
+    ``heard`` is called with each of its events, in another thread, and at last with ``ended``, whose ``why`` is ""
+    unless the worker was killed or died. No event follows a call of :meth:`end`.
     """
 
-    def __init__(self, request: Request, heard: Callable[[Event], None], stderr: int | None = subprocess.DEVNULL) -> None:
+    def __init__(self, request: Request, heard: Callable[[Event], None]) -> None:
         self._heard = heard
         self._request = request
         self._why = ""
         self._lock = threading.RLock()
         self._is_wanted = True
         self._is_idle = False
+        self._is_done = False
         self._began = time.monotonic()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "fencepost.editor.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=stderr,
+            stderr=subprocess.DEVNULL,  # what the author's Python prints is not for an editor
             start_new_session=True,  # Ctrl-C is for this process, which then ends the other one
         )
         self.send(dataclasses.asdict(request))
@@ -85,11 +87,13 @@ class Job:
                 self._began = time.monotonic()
                 event = json.loads(line)
                 self._is_idle = event["event"] in ("ready", "answer")
+                self._is_done = self._is_done or self._is_idle or event["event"] in ("failed", "fault")
                 self._tell(event)
         self._kill()  # what it started, too
         code = self._process.wait()
         self._over.set()
-        why = self._why or (f"the check was killed by {signal.Signals(-code).name}" if code < 0 else "")
+        died = f"was killed by {signal.Signals(-code).name}" if code < 0 else "was ended by the author's Python"
+        why = self._why or ("" if self._is_done and code >= 0 else f"the process of the check {died}")
         self._tell({"event": "ended", "why": why})
 
     def _watch(self) -> None:

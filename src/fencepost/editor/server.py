@@ -12,6 +12,7 @@ import difflib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,15 @@ _SEVERITIES = {
     "warning": lsp.DiagnosticSeverity.Warning,
     "information": lsp.DiagnosticSeverity.Information,
 }
+
+
+_WHILE_OPEN = """
+import os, runpy, sys, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(0)), daemon=True).start()
+sys.argv[0] = "fencepost"
+runpy.run_module("fencepost", run_name="__main__", alter_sys=True)
+"""
+"""Runs the command line until standard input ends."""
 
 
 class Document:
@@ -159,7 +169,8 @@ class Document:
     def _said(self, message: str) -> Event:
         """A diagnostic for the whole file."""
         place = next(iter(self.loaded["declarations"]), {"line": 1, "column": 1, "end": 0})
-        return {**place, "message": message, "severity": "information", "code": "note", "about": [], "configuration": ""}
+        said = {"message": message, "severity": "information", "code": "note", "about": [], "configuration": ""}
+        return {**place, **said}
 
     # -- in the words of the editor ------------------------------------------------------------------------------------
 
@@ -416,8 +427,8 @@ class Server(LanguageServer):
 
     async def _explorer(self, words: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], str]:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fencepost", "explore", "--no-open", *words],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-P", "-c", _WHILE_OPEN, "explore", "--no-open", *words],
+            stdin=subprocess.PIPE,  # which this process never writes to, and which ends with it
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -439,14 +450,13 @@ class Server(LanguageServer):
     async def _show(self, uri: str, external: bool) -> None:
         window = self.client_capabilities.window
         if window is not None and window.show_document is not None and window.show_document.support:
+            shown = lsp.ShowDocumentParams(uri, external=external, take_focus=True)
             with contextlib.suppress(Exception):  # an editor that cannot show it
-                await asyncio.wait_for(
-                    self.window_show_document_async(lsp.ShowDocumentParams(uri, external=external, take_focus=True)), 10.0
-                )
+                await asyncio.wait_for(self.window_show_document_async(shown), 10.0)
 
 
 def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Serve one editor until it ends the server, or closes its end."""
+    """Serve one editor until it ends the server or closes its end, or until SIGTERM or Ctrl-C."""
     server = Server()
 
     @server.feature(lsp.INITIALIZE)
@@ -507,6 +517,12 @@ def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
     async def explore(uri: str, title: str) -> str:
         return await server.explore(uri, title)
 
+    def ended(*_: object) -> None:
+        server.end()
+        os._exit(0)  # the thread that reads standard input cannot be ended
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ended)
     try:
         server.start_io(stdin, stdout)
     finally:

@@ -163,4 +163,3 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, Record):
         return all(_is_plain(getattr(value, name)) for name in value._fields)
     return value is None or isinstance(value, enum.Enum | ModelValue) or type(value) in (bool, int, str)
-

@@ -27,9 +27,18 @@ from fencepost.editor.cases import Case, cases, is_as_expected
 from fencepost.editor.findings import Diagnostic
 from fencepost.editor.hover import hover
 from fencepost.editor.space import Space
-from fencepost.errors import HOLDS, NOT_AS_EXPECTED, NOT_COMPLETE, SYSTEM_FAILED, FencepostError, NotAProtocol, OptionError
+from fencepost.errors import (
+    HOLDS,
+    NOT_AS_EXPECTED,
+    NOT_COMPLETE,
+    SYSTEM_FAILED,
+    FencepostError,
+    NotAProtocol,
+    OptionError,
+)
 from fencepost.files import regular
 from fencepost.language import loading
+from fencepost.language.protocol import Protocol
 from fencepost.language.seam import language_of
 from fencepost.language.source import is_own_module
 from fencepost.semantics.authors import authors_frame, is_authors
@@ -42,8 +51,8 @@ EVERY = 0.5
 class Request:
     """What to check. ``argument``: the file, perhaps with a class. ``text``: what an editor has not saved of it.
 
-    ``seconds`` and ``memory`` (bytes) limit each check. ``known``: sizes of configurations by title. ``sample``: look at
-    states for an editor's questions afterwards. ``width``: columns of stories.
+    ``seconds`` and ``memory`` (bytes) limit each check. ``known``: sizes of configurations by title. ``sample``: look
+    at states for an editor's questions afterwards. ``width``: columns of stories.
     """
 
     argument: str
@@ -81,8 +90,7 @@ class Worker:
         try:
             with _stopped_after(self.request.seconds, self._too_late):
                 self._read()
-                found = self._found()
-                self.cases = self._cases(found)
+                self.cases = self._cases(self._found())
         except (FencepostError, RecursionError, MemoryError) as error:
             code = getattr(error, "exit_code", SYSTEM_FAILED)
             found = [findings.plain(findings.of_failure(error, self.file))]
@@ -125,15 +133,16 @@ class Worker:
             protocol = loading.find(argument, self.request.libraries)
             assert isinstance(protocol, type)
             return [(protocol.__name__, protocol)]
-        return [
-            (name, one) for name, one in loading.protocols_in(loading.from_file(argument)).items() if one.declared("action")
-        ]
+        every = loading.protocols_in(loading.from_file(argument))
+        return [(name, one) for name, one in every.items() if one.declared("action")]
 
     def _cases(self, found: Sequence[tuple[str, Any]]) -> list[tuple[str, Case]]:
         request, made = self.request, list[tuple[str, Case]]()
         for name, one in found:
-            if isinstance(one, type) and not one.declared("action"):
-                raise NotAProtocol(f"{self.file} has no actions, so there is nothing to check: mark its steps with @action")
+            if isinstance(one, type) and issubclass(one, Protocol) and not one.declared("action"):
+                raise NotAProtocol(
+                    f"{self.file} has no actions, so there is nothing to check: mark its steps with @action"
+                )
             try:
                 made += [(name, case) for case in cases(one, request.config, request.definitions, request.known)]
             except OptionError:
@@ -162,8 +171,8 @@ class Worker:
         if self.file.endswith(loading.SPECIFICATION):
             found.add(self.request.config or os.path.splitext(self.file)[0] + ".cfg")
         else:
-            modules = [each for each in sys.modules.values() if is_own_module(each, ())]
-            found |= {each.__file__ for each in modules if each.__name__ != "__main__" and getattr(each, "__file__", None)}
+            modules = [each for name, each in sys.modules.items() if name != "__main__" and is_own_module(each, ())]
+            found |= {file for each in modules if (file := getattr(each, "__file__", None))}
         return sorted({os.path.abspath(each) for each in found})
 
     def _declarations(self) -> list[dict[str, Any]]:
@@ -198,7 +207,7 @@ class Worker:
     # -- checking ------------------------------------------------------------------------------------------------------
 
     def _check_all(self) -> None:
-        """Check the cases from the smallest. After one that reaches a limit, larger ones of its protocol are left out."""
+        """Check the cases from the smallest. After one that reaches a limit, larger ones are left out."""
         limited: set[str] = set()
         for name, case in self.cases:
             if name in limited:

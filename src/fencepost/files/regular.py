@@ -7,7 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-
 _instead: dict[str, bytes] = {}
 
 

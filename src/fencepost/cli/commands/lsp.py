@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from fencepost import errors
@@ -22,5 +23,6 @@ def run(args: argparse.Namespace) -> int:
     out = output.stdout()
     if out is None or sys.stdin is None or sys.stdin.isatty():
         raise OptionError("an editor starts this command, and speaks to it over standard input: see fencepost watch")
-    serve(sys.stdin.buffer, out.buffer)
+    with os.fdopen(os.dup(out.fileno()), "wb") as own:  # the server closes it
+        serve(sys.stdin.buffer, own)
     return errors.HOLDS
