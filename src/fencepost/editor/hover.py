@@ -249,6 +249,10 @@ def _in_specification(space: Space, text: str, line: int, column: int) -> tuple[
     if isinstance(unit, tla.Constants) and word in model.constants:
         return f"`{word}` is `{show(model.constants[word])}`", None
     for node in _inside(unit, line, column):
+        named = next((each for each in model.declared("action") if each.name == getattr(node, "text", None)), None)
+        if named is not None:
+            said = declaration(space, named)
+            return None if said is None else (said, places.of_specification(node.place))
         if isinstance(node, tla.Expression):
             found = _of_node(space, text, node, bindings)
             if found is not None:
@@ -261,6 +265,8 @@ def _of_node(
 ) -> tuple[str, Place | None] | None:
     source = _slice(text, node.place)
     names = {each.text for each in _every(node) if hasattr(each, "text")}
+    if names & {"'", "UNCHANGED", *space.enabled}:  # it is about a step
+        return None
     own: list[dict[str, Foreign]] = []
     for binding in bindings:
         one = {name: value for name, value in binding.items() if name in names}
