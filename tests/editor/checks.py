@@ -6,9 +6,10 @@ import queue
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE
+
 from fencepost.editor.process import Event, Job
 from fencepost.editor.worker import Request
-from patience import PATIENCE
 
 COUNTER = '''from fencepost import *
 

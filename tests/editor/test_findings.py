@@ -21,10 +21,10 @@ from editor.checks import (
     line_of,
     only,
 )
+from patience import until
 
 from fencepost.editor.cases import cases, is_as_expected, weight
 from fencepost.language.loading import load
-from patience import until
 
 
 def written(folder: Path, text: str, name: str = "counter.py") -> Path:
@@ -230,7 +230,8 @@ def test_a_process_that_the_author_ends_is_said(tmp_path: Path) -> None:
 
 def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
     text = COUNTER.replace(
-        "self.count += 1", "hoard = bytearray(900 << 20); hoard[::4096] = b'x' * len(hoard[::4096])\n        while True: pass"
+        "self.count += 1",
+        "hoard = bytearray(900 << 20); hoard[::4096] = b'x' * len(hoard[::4096])\n        while True: pass",
     )
     events = checked(written(tmp_path, text), config="small", seconds=600.0, memory=64 << 20)
     said = events[-1]["why"] + " ".join(each["message"] for each in diagnostics(events))

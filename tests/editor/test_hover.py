@@ -148,11 +148,11 @@ def test_an_expression_that_has_no_value_in_some_states(space: Space) -> None:
     assert "`self.counter`" in text
     text = shown(space, "update = Update", "[c]")
     missing = sum(seen[0] is None for _, seen, _ in explored())
-    assert f"no value, KeyError" in text and f": {missing} states" in text
+    assert "no value, KeyError" in text and f": {missing} states" in text
 
 
 def test_columns_after_letters_of_several_bytes(space: Space) -> None:
-    found = hover(space, "as declared", CLIENTS, *_at("größer\"; return", "self.counter"))
+    found = hover(space, "as declared", CLIENTS, *_at('größer"; return', "self.counter"))
     assert found is not None and found[1] is not None
     line = CLIENTS.splitlines()[found[1].line - 1]
     assert line[found[1].column - 1 : found[1].end] == "self.counter"
@@ -165,7 +165,9 @@ def _at(part: str, word: str) -> tuple[int, int]:
 
 def test_what_local_variables_held(space: Space) -> None:
     text = shown(space, "self.last = update", "update")
-    updates = {f"Update(by=c{c + 1}, value={after[0]})" for s in explored() for a, c, after in steps(s) if a == "writes"}
+    updates = {
+        f"Update(by=c{c + 1}, value={after[0]})" for s in explored() for a, c, after in steps(s) if a == "writes"
+    }
     assert set(counts(text)) == updates
 
 

@@ -17,10 +17,10 @@ import pytest
 from cli.commandline import COMMAND, environment
 from editor.checks import CONFIGURATION, COUNTER, ENDLESS, SPECIFICATION, line_of
 from lsprotocol import types as lsp
+from patience import PATIENCE
 from pygls.lsp.client import LanguageClient
 
 from fencepost.editor.server import CHECK, EXPLORE, STORY
-from patience import PATIENCE
 
 BROKEN = COUNTER.replace("self.count <= self.limit", "self.count != 2")
 
@@ -334,7 +334,7 @@ def test_the_explorer_opens_and_ends_with_the_server(tmp_path: Path) -> None:
         assert b"ounter" in page
 
     session(tmp_path, test)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(address)
 
 

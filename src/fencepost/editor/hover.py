@@ -169,7 +169,7 @@ def _around(node: ast.FunctionDef, line: int, column: int) -> Iterator[ast.AST]:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that have places, with those of a node that has none in its stead."""
+    """The nodes that have places, with those of a node that has none instead of it."""
     for child in ast.iter_child_nodes(node):
         if hasattr(child, "lineno"):
             yield child

@@ -50,7 +50,7 @@ class Watch:
         self._files = {os.path.abspath(request.file)}
 
     def run(self, rounds: int | None = None) -> None:
-        """Check at each save, for ever or for some ``rounds``, each of which has begun by a save or at once."""
+        """Check at each save, endlessly, or for some ``rounds``: one at once, and one after each save."""
         stamps = self._stamps()
         done = 0
         while rounds is None or done < rounds:
@@ -132,7 +132,7 @@ class Words:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._width = 0
+        self._width = self._verdicts = 0
 
     def tell(self, event: Event) -> None:
         """Say what an event means to a user. Some mean nothing."""
@@ -146,6 +146,7 @@ class Words:
 
     def _loaded(self, event: Event) -> None:
         self._width = max((len(each["title"]) for each in event["cases"]), default=0)
+        self._verdicts = max((len(wanted(each)) for each in event["cases"]), default=0)
         for each in event["notices"]:
             self._say(f"  note: {each}")
 
@@ -159,7 +160,7 @@ class Words:
 
     def _checked(self, event: Event) -> None:
         states = plural(event["distinct_states"], "state")
-        line = f"  {event['title']:<{self._width}}  {verdict(event):<10}  {states}"
+        line = f"  {event['title']:<{self._width}}  {verdict(event):<{self._verdicts}}  {states}"
         self._say(f"{line}   {changes(event, event['before'])}".rstrip())
         if event["as_expected"] is False and event["is_new"]:
             self._say("\n" + "\n".join(f"    {each}".rstrip() for each in event["told"].rstrip().split("\n")) + "\n")
@@ -184,6 +185,12 @@ def verdict(event: Mapping[str, Any]) -> str:
         return "not violated so far"
     wanted = " although a violation is expected" if event["as_expected"] is False else ""
     return f"{event['verdict']}{wanted}"
+
+
+def wanted(case: Mapping[str, Any]) -> str:
+    """The verdict that a configuration expects, in the same words."""
+    violated = [case["expect"]] if case["expect"] not in ("holds", "reached") else []
+    return verdict({"verdict": case["expect"], "violated": violated, "as_expected": True})
 
 
 def changes(event: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:

@@ -340,7 +340,7 @@ def main() -> None:
     def listen() -> None:
         for line in lines:
             questions.put(json.loads(line))
-        os._exit(0)  # whoever asked is gone
+        os._exit(0)  # the process that asked is gone
 
     threading.Thread(target=listen, daemon=True).start()
     worker = Worker(request, write)
@@ -350,7 +350,7 @@ def main() -> None:
         while request.sample:
             worker.answer(questions.get())
     except BrokenPipeError:
-        pass  # whoever asked is gone
+        pass  # the process that asked is gone
     except Exception as error:
         write("fault", message=f"a fault in Fencepost: {type(error).__name__}: {error}", trace=traceback.format_exc())
     finally:

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             elif event["event"] != "progress":
                 output.put(json.dumps(event, ensure_ascii=False) + "\n")
 
-        if not args.json:
+        if not (args.json or args.once):
             output.say(f"{args.protocol}: checked at each save, from the smallest configuration (Ctrl-C ends it)")
         with contextlib.suppress(KeyboardInterrupt):
             Watch(request, tell).run(1 if args.once else None)
