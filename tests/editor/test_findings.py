@@ -119,8 +119,7 @@ def test_a_violation_that_is_expected_is_no_finding(tmp_path: Path) -> None:
 
 def test_an_expected_violation_that_is_not_there_is_found_at_the_configuration(tmp_path: Path) -> None:
     text = COUNTER.replace("limit=4", 'limit=4, expect="within"')
-    found = [each for each in diagnostics(checked(written(tmp_path, text))) if each["severity"] == "error"]
-    (found,) = found
+    (found,) = [each for each in diagnostics(checked(written(tmp_path, text))) if each["severity"] == "error"]
     assert found["line"] == line_of(text, '"large": ')
     assert found["message"] == "large: the check expects within to be violated, and all 5 states are right"
 

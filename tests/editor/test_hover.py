@@ -66,6 +66,7 @@ def steps(state: State) -> Iterator[tuple[str, int, State]]:
     counter, seen, last = state
     for c in (0, 1):
         mine = seen[c]
+        after: tuple[int | None, int | None]
         if mine is None and counter < 3:
             after = (counter, seen[1]) if c == 0 else (seen[0], counter)
             yield "reads", c, (counter, after, last)

@@ -112,7 +112,7 @@ def session(folder: Path, test: Callable[[Editor], Awaitable[None]], **options: 
     """A test with an editor, whose server must end as it is asked."""
 
     async def run() -> None:
-        client = LanguageClient("an editor", "1")
+        client: Any = LanguageClient("an editor", "1")  # its decorators have no types
         editor = Editor(client, folder)
 
         @client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
