@@ -31,7 +31,7 @@ FLOORS = (
     ("api",),
     ("testing",),
     ("spark", "world"),
-    ("explorer",),
+    ("editor", "explorer"),
     ("cli",),
 )
 """The rooms, from the foundations up to the user's interface. A room imports only from floors below its own."""
@@ -39,7 +39,7 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 PRODUCTS = {
-    "Check": ("language", "semantics", "behaviours", "checker", "states", "explorer", "protocols", "tla"),
+    "Check": ("language", "semantics", "behaviours", "checker", "states", "editor", "explorer", "protocols", "tla"),
     "Run": ("ledger", "log", "quorum", "metadata", "simulation", "world"),
     "Hold": ("traces", "testing"),
 }

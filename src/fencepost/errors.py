@@ -125,6 +125,7 @@ EXTRAS = {
     "tla": ("tree_sitter", "tree_sitter_tlaplus"),
     "pytest": ("pytest",),
     "mcp": ("mcp", "pydantic", "anyio"),
+    "lsp": ("pygls", "lsprotocol", "cattrs"),
 }
 """The top-level modules that each extra brings. The first extra that has a module is the one to name."""
 

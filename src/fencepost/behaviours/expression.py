@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 from fencepost.behaviours.behaviour import Trace
@@ -39,14 +39,14 @@ class Expression:
     In Python it may name the protocol's variables and constants, their model values (``b1``), definitions in the
     author's modules (enums, records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``,
     ``len(acks) >= ack_quorum``, ``self.no_entry_is_lost()``. It cannot change or reach anything else: see
-    :mod:`fencepost.behaviours.sandbox`.
+    :mod:`fencepost.behaviours.sandbox`. ``given``: the values of more names, in a protocol in Python.
 
     Raises :class:`fencepost.OptionError` if it cannot be read or names something unknown, with the column.
     """
 
-    def __init__(self, text: str, protocol: Model) -> None:
+    def __init__(self, text: str, protocol: Model, given: Mapping[str, Value] = MappingProxyType({})) -> None:
         self.text = text
-        self.of = language_of(protocol).expression(text, protocol) or _python(text, protocol)
+        self.of = language_of(protocol).expression(text, protocol) or _python(text, protocol, given)
         """Its value in the state of a bound protocol. It reads only the parts that it names, and raises any exception
         of the expression.
         """
@@ -68,10 +68,10 @@ class Expression:
             return Evaluated(error=f"{type(error).__name__}: {text[0]}" if text else type(error).__name__)
 
 
-def _python(text: str, protocol: Model) -> Callable[[Any], Any]:
+def _python(text: str, protocol: Model, given: Mapping[str, Value]) -> Callable[[Any], Any]:
     """A Python expression as a function of a bound protocol."""
     scope = Scope(type(protocol))
-    code, names = _compiled(text, protocol, _known(protocol, scope))
+    code, names = _compiled(text, protocol, {**_known(protocol, scope), **given}, {*protocol.shapes, "self"} - {*given})
     known = {"__builtins__": {}, **bound(scope), **names}
     return lambda state: eval(code, {**known, STATE: state})
 
@@ -95,8 +95,10 @@ STATE = " state"
 """The name of the state in the code of an expression. Users cannot type it."""
 
 
-def _compiled(expression: str, protocol: Model, known: Mapping[str, Any]) -> tuple[CodeType, dict[str, Any]]:
-    """The code of an expression, and the names that it uses besides the state."""
+def _compiled(
+    expression: str, protocol: Model, known: Mapping[str, Any], state: set[str]
+) -> tuple[CodeType, dict[str, Any]]:
+    """The code of an expression, and the names that it uses besides those of the ``state``."""
     text = " ".join(expression.splitlines())
     indent = len(text) - len(text.lstrip())
     if not text.strip():
@@ -107,8 +109,8 @@ def _compiled(expression: str, protocol: Model, known: Mapping[str, Any]) -> tup
         tree = ast.parse(text.strip(), mode="eval")
         _check_depth(tree)
         _check_nodes(tree, indent)
-        own, used = _names(tree, {*known, *protocol.shapes, "self"}, indent)
-        code = compile(ast.fix_missing_locations(_Guards({*protocol.shapes, "self"} - own).visit(tree)), SOURCE, "eval")
+        own, used = _names(tree, {*known, *state}, indent)
+        code = compile(ast.fix_missing_locations(_Guards(state - own).visit(tree)), SOURCE, "eval")
         return code, {name: known[name] for name in used if name in known}
     except SyntaxError as error:
         if error.offset:

@@ -24,6 +24,7 @@ from fencepost.version import versions
 
 COMMANDS = {
     "check": "explore every state of a protocol",
+    "watch": "check a protocol again at each save, and show what has changed",
     "explore": "walk through a protocol in the browser",
     "show": "a protocol's constants, variables, actions and properties",
     "list": "the shipped protocols and their configurations",
@@ -46,6 +47,7 @@ COMMANDS = {
     "autorecovery": "copy the entries of lost bookies to others, automatically",
     "user": "print a user's line for a server's file of users",
     "mcp": "serve tools to programs that write protocols",
+    "lsp": "serve an editor over standard input and output (Language Server Protocol)",
     "completion": "print a script that completes commands and options in a shell",
 }
 """The purpose of each command. Its module in :mod:`fencepost.cli.commands` has the same name (with ``_`` for ``-``).

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TextIO
 
@@ -187,6 +187,21 @@ class TracesLine(Bottom):
         now = self._clock()
         if self._is_due(now):
             self._write(f"{what or 'waiting for Spark'}   {duration(now - self._started)}")
+
+
+class Configuration(Bottom):
+    """Draws the progress of the checks of a file: pass each event to :meth:`hear`."""
+
+    _title = ""
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """Show what a check does. Other events clear the line."""
+        if event["event"] != "progress":
+            self._title = event.get("title", "")
+            self.clear()
+        elif self._is_due(now := self._clock()):
+            doing = event["doing"] or f"{event['distinct_states']:,} distinct"
+            self._write(f"{self._title}   {doing}   {duration(now - self._started)}")
 
 
 class Entries(Bottom):

@@ -221,8 +221,12 @@ def _compiled(path: str, source: bytes) -> Any:
         raise NotAProtocol(f"{path} is not Python: {error}") from None
 
 
+def protocols_in(module: types.ModuleType) -> dict[str, type[Protocol]]:
+    """The protocols that the file defines itself, by class name, without those whose names begin with ``_``."""
+    return {name: value for name, value in _protocols_in(module).items() if not name.startswith("_")}
+
+
 def _protocols_in(module: types.ModuleType) -> dict[str, type[Protocol]]:
-    """The protocols that the file defines itself, by class name."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -231,7 +235,7 @@ def _protocols_in(module: types.ModuleType) -> dict[str, type[Protocol]]:
 
 
 def _only(module: types.ModuleType, path: str) -> type[Protocol]:
-    protocols = {name: p for name, p in _protocols_in(module).items() if not name.startswith("_")}
+    protocols = protocols_in(module)
     if len(protocols) == 1:
         return next(iter(protocols.values()))
     if not protocols:

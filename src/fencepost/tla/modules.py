@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from fencepost.files import regular
 from fencepost.tla import ast, library, syntax
 from fencepost.tla.checks import Checker, hint, recursive, taken, takes
 from fencepost.tla.errors import ConfigurationError, SpecificationError
@@ -215,7 +216,7 @@ class _Loader:
         return self._load(self._modules[name], None)
 
     def _read(self, path: Path) -> None:
-        text = path.read_bytes()
+        text = regular.content(path)
         self.files[str(path)] = text
         for module in syntax.parse(text, str(path)):
             self._modules.setdefault(module.name, module)
