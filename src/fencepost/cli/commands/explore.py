@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from typing import TYPE_CHECKING
 
 from fencepost import errors
@@ -44,6 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
+    if sys.platform == "win32":
+        raise errors.SystemFailure("fencepost explore needs Linux or macOS: on Windows, run it in WSL")
     from fencepost.behaviours.reading import replayed
     from fencepost.checker.engines.options import SearchOptions
     from fencepost.checker.engines.resources import cores
