@@ -87,7 +87,7 @@ def test_it_is_walked_in_a_browser(page: str, tmp_path: Path) -> None:
         assert browser.run("return document.querySelectorAll('#history .broken').length") == 1
         assert browser.run("return document.querySelector('#where').textContent") == "step 4 of 4"
         browser.press("Home")
-        browser.click("#next .offer:last-child")
+        browser.click("#next > div:last-child .offer")  # of c2; the walk begins with c1
         beside = browser.run("return location.hash")
         browser.click("#next .offer", settles=False)
         browser.until("document.querySelector('#message.wrong')")

@@ -72,7 +72,8 @@ def _answers(session: Session, tip: Node) -> dict[str, Any]:
                 steps[f"{node.number}:{','.join(map(str, (number, *taken)))}"] = beside.number
                 if beside.number not in views:
                     views[beside.number] = kept(beside, beside)
-    return {"about": about(session.protocol), "first": tip.line[0].number, "views": views, "steps": steps, "diagrams": diagrams}
+    first = tip.line[0].number
+    return {"about": about(session.protocol), "first": first, "views": views, "steps": steps, "diagrams": diagrams}
 
 
 def _palette() -> str:

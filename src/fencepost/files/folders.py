@@ -276,7 +276,7 @@ class Lock:
     def __init__(self, path: str) -> None:
         self._file = open(os.path.join(path, "LOCK"), "ab", opener=private)
         try:
-            locks.lock(self._file, wait=False)
+            locks.lock(self._file.fileno(), wait=False)
         except BlockingIOError:
             self._file.close()
             raise
