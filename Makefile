@@ -34,7 +34,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick campaigns lint loops modules interop bench bench-spark bench-ledger chaos lock clean FORCE
+.PHONY: help setup run test quick campaigns lint loops modules site pictures interop bench bench-spark bench-ledger chaos lock clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,12 @@ loops: $(STAMP) ## Compile the loops of the search, with temporal properties and
 # A test that cannot be imported is told by those who run it.
 modules: $(STAMP) ## Compile the modules of the tests
 	@$(BIN)/python -m pytest --collect-only --quiet > /dev/null || true
+
+site: $(STAMP) ## Make the site of the documents in build/site; what leads nowhere is an error
+	@$(BIN)/python -m website.build
+
+pictures: $(STAMP) ## Draw the pictures of the documents anew (needs Chromium, and Java for Spark)
+	@$(BIN)/python tests/docs/pictures.py
 
 interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper, and its quorum with Kafka's tool (needs a JDK 17 and Maven)
 	@$(BIN)/python -m interop $(INTEROP)

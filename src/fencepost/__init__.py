@@ -142,9 +142,10 @@ def __getattr__(name: str) -> Any:
     """Import the ledger client, its errors, the trace writer and what tests use on first use."""
     import importlib
 
-    from fencepost.errors import naming_extra
+    from fencepost.errors import naming_extra, need_linux
 
     if name in ("Client", "connect", "connect_sync"):
+        need_linux(f"fencepost.{name}")
         with naming_extra(f"fencepost.{name}"):
             return getattr(importlib.import_module("fencepost.api.client"), name)
     if name in ("TraceError", "TraceEvent", "TraceWriter"):

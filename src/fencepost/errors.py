@@ -5,6 +5,7 @@ The exit codes are TLC's, so that scripts written for TLC keep working.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -115,7 +116,7 @@ class SystemFailure(FencepostError):
     exit_code = SYSTEM_FAILED
 
 
-# -- optional parts ----------------------------------------------------------------------------------------------------
+# -- systems and optional parts ----------------------------------------------------------------------------------------
 
 EXTRAS = {
     "query": ("pyarrow", "duckdb", "sqlglot"),
@@ -128,6 +129,18 @@ EXTRAS = {
     "lsp": ("pygls", "lsprotocol", "cattrs"),
 }
 """The top-level modules that each extra brings. The first extra that has a module is the one to name."""
+
+
+def need_linux(what: str) -> None:
+    """Raises :class:`SystemFailure` on another system. ``what``: what needs Linux."""
+    if sys.platform != "linux":
+        raise SystemFailure(
+            f"{what} needs Linux, and this is {_SYSTEMS.get(sys.platform, sys.platform)}: run it in a container (see"
+            " Containerfile), or on Windows in WSL"
+        )
+
+
+_SYSTEMS = {"darwin": "macOS", "win32": "Windows"}
 
 
 @contextmanager

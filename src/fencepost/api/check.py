@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +22,7 @@ from fencepost.checker.engines.options import (
     options_of,
     with_wishes,
 )
-from fencepost.checker.engines.resources import limit_reached
+from fencepost.checker.engines.resources import limit_reached, memory_limit
 from fencepost.checker.engines.witnesses import never_reached, reported_as, sought
 from fencepost.checker.findings import ActionCount, Violation, Witness
 from fencepost.errors import (
@@ -136,6 +137,12 @@ def _checked(
             stepper = first if found is protocol else None
             protocol = found
         engine = "embedded"
+    if sys.platform == "win32" and engine != "reference":
+        raise OptionError(
+            "compiled searches need Linux or macOS: on Windows, {engine} is auto or reference, without {checkpoint},"
+            " {resume} and {states}, and with {checking} it is reference",
+            "engine", "checkpoint", "resume", "states", "checking",
+        )  # fmt: skip
     stepper = stepper or _stepper(protocol, invariants, options, deadline)
     if options.checking:
         from fencepost.checker.engines.hashseeds import compare
@@ -215,11 +222,15 @@ def _may_be_small(options: EmbeddedOptions) -> bool:
 
 
 def _try_small(stepper: Stepper, options: EmbeddedOptions, report: Report | None) -> Result | None:
-    """The interpreted explorer's result; None if the protocol is too large for it."""
+    """The interpreted explorer's result; None if the protocol is too large for it. On Windows none is: memory that is
+    reserved and not used counts there, and the compiled explorer reserves more than there is.
+    """
     from fencepost.checker.engines import interpreted
 
-    deadline = stepper.deadline
-    explored = interpreted.explore(stepper, options, interpreted.Limits(**SMALL), report)
+    deadline, limits = stepper.deadline, interpreted.Limits(**SMALL)
+    if sys.platform == "win32":
+        options, limits = replace(options, max_memory=memory_limit(options.max_memory)), None
+    explored = interpreted.explore(stepper, options, limits, report)
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
         deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
     if deadline.reached is not None:

@@ -23,7 +23,7 @@ class Client(LedgerClient):
     """A client of a cluster: its bookies and its metadata service. :func:`fencepost.connect` makes one."""
 
     def log(self, name: str, *, password: bytes | str = b"") -> Log:
-        """A log by name, see :class:`.Log`: a sequence of ledgers with one writer at a time. It need not exist yet.
+        """A log by name, see :class:`.log.Log`: a sequence of ledgers with one writer at a time. It need not exist yet.
 
         ``password``: the password of its ledgers, if it was created with one. Raises :class:`fencepost.OptionError` for
         an invalid name.

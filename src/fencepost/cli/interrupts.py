@@ -25,7 +25,7 @@ def is_command_line() -> bool:
         return "-mfencepost" in sys.orig_argv or ["-m", "fencepost"] in [
             sys.orig_argv[n : n + 2] for n in range(len(sys.orig_argv))
         ]
-    return os.path.basename(called) == "fencepost" or called == os.path.join(
+    return os.path.basename(called).removesuffix(".exe") == "fencepost" or called == os.path.join(
         os.path.dirname(os.path.dirname(__file__)), "__main__.py"
     )
 

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 
 from fencepost import errors
 from fencepost.cli import arguments, interrupts, output
-from fencepost.errors import OptionError, naming_extra
+from fencepost.errors import OptionError, SystemFailure, naming_extra
 from fencepost.version import versions
 
 COMMANDS = {
@@ -53,6 +53,14 @@ COMMANDS = {
 """The purpose of each command. Its module in :mod:`fencepost.cli.commands` has the same name (with ``_`` for ``-``).
 The module has ``add_options(parser)``, and ``run(args)``, which returns the exit code.
 """
+
+NEED_LINUX = frozenset(
+    (
+        *("simulate-store", "simulate-log", "simulate-quorum", "simulate-world", "drive", "record"),
+        *("cluster", "ledger", "log", "bookie", "metadata", "quorum", "autorecovery"),
+    )
+)
+"""The commands of the store: its files, sockets and processes are Linux's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,7 +138,9 @@ def _run(words: list[str]) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """The parser of all commands with their options, except those of commands whose extras are not installed."""
+    """The parser of all commands with their options, except those of commands whose extras are not installed, or that
+    need another system.
+    """
     return _parser(*COMMANDS)
 
 
@@ -147,8 +157,10 @@ def _parser(*wanted: str) -> argparse.ArgumentParser:
     for name, purpose in COMMANDS.items():
         own = commands.add_parser(name, help=purpose, allow_abbrev=False)
         if name in wanted:
-            missing_is_an_error = contextlib.suppress(OptionError) if len(wanted) > 1 else contextlib.nullcontext()
-            with missing_is_an_error, naming_extra(f"fencepost {name}"):
+            suppressed = (OptionError, SystemFailure) if len(wanted) > 1 else ()
+            with contextlib.suppress(*suppressed), naming_extra(f"fencepost {name}"):
+                if name in NEED_LINUX:
+                    errors.need_linux(f"fencepost {name}")
                 module = importlib.import_module(f"fencepost.cli.commands.{name.replace('-', '_')}")
                 module.add_options(own)
                 own.set_defaults(run=module.run)

@@ -9,12 +9,13 @@ and the caller may retry.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from fencepost.files import locks
 
 SECTOR = 512
 """The bytes that a disk writes atomically."""
@@ -206,7 +207,7 @@ class OsFile:
         os.close(self._descriptor)
 
 
-_PARTS = os.sysconf("SC_IOV_MAX")
+_PARTS = 1024  # Linux takes no more in one call
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -275,7 +276,7 @@ class Lock:
     def __init__(self, path: str) -> None:
         self._file = open(os.path.join(path, "LOCK"), "ab", opener=private)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(self._file.fileno(), wait=False)
         except BlockingIOError:
             self._file.close()
             raise

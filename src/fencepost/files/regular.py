@@ -38,7 +38,8 @@ def stamp(path: str | Path) -> tuple[int, ...]:
 
 
 def _opened(path: str, flags: int) -> int:
-    file = os.open(path, flags | os.O_NONBLOCK)  # opening a pipe must not block; no effect on regular files
+    # Opening a pipe must not block; no effect on regular files. Windows has neither the flag nor such pipes.
+    file = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     try:
         _check(os.fstat(file), path)
     except OSError:

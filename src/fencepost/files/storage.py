@@ -7,10 +7,10 @@ header; their types and sizes are in the manifest. Files of a state space are Pa
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fencepost.errors import SystemFailure
+from fencepost.files import locks
 from fencepost.files.digest import running
 
 Array = np.ndarray[Any, Any]
@@ -63,7 +64,9 @@ def folder_of(place: Path | str) -> Path | None:
 
 
 def sync_folder(folder: Path | str) -> None:
-    """Make the names of a folder's files durable. Raises ``OSError``."""
+    """Make the names of a folder's files durable, where a folder can be opened: not on Windows. Raises ``OSError``."""
+    if sys.platform == "win32":
+        return
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)
@@ -84,7 +87,7 @@ class Lock:
             return
         self._file = os.open(folder / "LOCK", os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(self._file, wait=False)
         except OSError:
             os.close(self._file)
             raise

@@ -6,10 +6,12 @@ import json
 import os
 import select
 import subprocess
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from fencepost.errors import SystemFailure
 from fencepost.language.values import Foreign, ModelValue, Record
 from fencepost.testing.world import Waits
 
@@ -56,7 +58,11 @@ class Program:
         self.seed = seed
 
     def __call__(self) -> Running:
-        """A process of the program."""
+        """A process of the program. Raises :class:`fencepost.SystemFailure` on Windows, which cannot wait for a line
+        for some time.
+        """
+        if sys.platform == "win32":
+            raise SystemFailure("a Program needs Linux or macOS: on Windows, drive a class of Python, or use WSL")
         return Running(self)
 
 

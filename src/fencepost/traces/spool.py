@@ -14,7 +14,6 @@ signal that kills the process later.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from zlib import crc32
 
 import msgspec
 
+from fencepost.files import locks
 from fencepost.traces.event import TraceError
 
 MAGIC = b"FPTRACE\x01"
@@ -58,9 +58,9 @@ class Segment:
 
     def __init__(self, path: Path, origin: Origin, size: int) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            locks.lock(self._file, wait=True)
             _allocate(self._file, size)
             self.memory = mmap.mmap(self._file, size)
         except BaseException:

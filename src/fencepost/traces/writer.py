@@ -8,7 +8,6 @@ it does not slow the process down.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import threading
@@ -25,6 +24,7 @@ from zlib import crc32
 import msgspec
 
 from fencepost.errors import OptionError, naming_extra
+from fencepost.files import locks
 from fencepost.traces.event import ENDED, STARTED, STOPPED, TraceError, named
 from fencepost.traces.folder import Folder, Name, stem_of
 from fencepost.traces.spool import HEAD, Contents, Origin, Row, Segment
@@ -377,13 +377,13 @@ def pack(directory: str | Path) -> int:
     folder, packed = Folder(directory), 0
     for path in sorted(folder.spool.glob("*.spool")):
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDWR)
         except FileNotFoundError:  # its writer has ended meanwhile
             continue
         except OSError as error:
             raise TraceError(f"{path} cannot be read: {error.strerror}") from error
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(file, wait=False)
             if not path.exists():
                 continue
             contents = Contents(path)

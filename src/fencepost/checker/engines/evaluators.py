@@ -18,6 +18,7 @@ import os
 import pickle
 import signal
 import struct
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -79,12 +80,12 @@ class Helper(NamedTuple):
 
 class Evaluators:
     """Answers the questions of an engine, and records the answers in ``tables``. ``cores``: the most processes at work,
-    this one included.
+    this one included. Only Linux has others: the libraries of macOS do not stand a fork.
     """
 
     def __init__(self, tables: Tables, cores: int) -> None:
         self.tables = tables
-        self.helpers = cores - 1
+        self.helpers = cores - 1 if sys.platform == "linux" else 0
         self._pace = 0.0
         """The seconds that an evaluation took here, the last time."""
         self._passes, self._passing = 0, 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from fencepost.checker.engines import windows
 
 if TYPE_CHECKING:
     from fencepost.semantics import Deadline
@@ -21,6 +23,8 @@ def cores() -> int:
 
 def physical_memory() -> int:
     """Bytes of memory this process may use: the machine's, or its container's limit if that is lower."""
+    if sys.platform == "win32":
+        return windows.physical_memory()
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -60,7 +64,9 @@ def forked() -> int:
 
 
 def resident_memory() -> int:
-    """Bytes of memory this process occupies now."""
+    """Bytes of memory this process occupies now; where the system does not say, the most that it has occupied."""
+    if sys.platform == "win32":
+        return windows.memory().now
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -70,7 +76,12 @@ def resident_memory() -> int:
 
 def peak_memory() -> int:
     """The most bytes of memory that this process has occupied."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if sys.platform == "win32":
+        return windows.memory().most
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 @contextmanager

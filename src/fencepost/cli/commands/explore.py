@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fencepost import errors
@@ -17,6 +19,7 @@ from fencepost.text import units
 
 if TYPE_CHECKING:
     from fencepost.behaviours.reading import Written
+    from fencepost.explorer.session import Session
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     served = parser.add_argument_group("the page")
     option(served, "--port N", "its port; by default 8413, or any if that is taken", arguments.port)
     option(served, "--no-open", "open no browser")
+    option(served, "--html FILE", "write the walk of --trace or --path as one page that needs no server, and end")
 
     limits = parser.add_argument_group("limits of a search")
     option(limits, "--max-memory SIZE", "memory of its process: 4GiB by default", units.size, 4 << 30)
@@ -43,32 +47,61 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C."""
-    from fencepost.behaviours.reading import replayed
-    from fencepost.checker.engines.options import SearchOptions
-    from fencepost.checker.engines.resources import cores
-    from fencepost.explorer import app
-    from fencepost.explorer.session import Session
-
+    """Serve the page until Ctrl-C, or write it."""
+    if sys.platform == "win32":
+        raise errors.SystemFailure("fencepost explore needs Linux or macOS: on Windows, run it in WSL")
     if args.trace is not None and args.path is not None:
         raise OptionError("--trace and --path both say where to begin: leave one out")
+    if args.html is not None and args.trace is None and args.path is None:
+        raise OptionError("--html is of a walk: name it with --trace or --path")
     protocol, written = _walked(args)
     if not protocol.declared("action"):
         raise errors.NotAProtocol(
             f"{args.protocol} has no actions, so there is nothing to walk through: mark its steps with @action"
         )
+    session, path = _begun(args, protocol, written)
+    return _serve(args, session, path) if args.html is None else _keep(args.html, session, path)
+
+
+def _begun(args: argparse.Namespace, protocol: Model, written: Written | None) -> tuple[Session, str]:
+    """The session, and the path where its page begins."""
+    from fencepost.behaviours.reading import replayed
+    from fencepost.explorer.session import Session
+
     session = Session(protocol)
-    limits = SearchOptions(workers=args.workers or cores(), max_memory=args.max_memory, timeout=args.timeout)
     try:
         path = (args.path or "").lstrip("#")
         if written is not None:
             path = session.path(session.graft(replayed(written, session.stepper))) + "@0"
-        explorer = app.Explorer(session, path, limits)
+        elif path:
+            session.follow(path.partition("@")[0])
     except OptionError as error:
         raise OptionError(f"{'--path' if written is None else f'--trace {args.trace}'}: {error}") from error
+    return session, path
+
+
+def _keep(file: str, session: Session, path: str) -> int:
+    """Write the page of a walk."""
+    from fencepost.explorer.still import html
+
+    output.must_be_writable("html", file)
+    page = html(session, session.follow(path.partition("@")[0]))
+    Path(file).write_text(page, encoding="utf-8")
+    output.say(f"The walk as a page: {file}")
+    return errors.HOLDS
+
+
+def _serve(args: argparse.Namespace, session: Session, path: str) -> int:
+    """Serve the page until Ctrl-C."""
+    from fencepost.checker.engines.options import SearchOptions
+    from fencepost.checker.engines.resources import cores
+    from fencepost.explorer import app
+
+    limits = SearchOptions(workers=args.workers or cores(), max_memory=args.max_memory, timeout=args.timeout)
+    explorer = app.Explorer(session, path, limits)
     bound = app.listen(args.port)
     address = app.address(explorer, bound.getsockname()[1])
-    output.say(f"{protocol.name}: {address}   (Ctrl-C ends it)")
+    output.say(f"{session.protocol.name}: {address}   (Ctrl-C ends it)")
     if not args.no_open:
         import webbrowser
 
