@@ -21,7 +21,7 @@ from fencepost.checker.engines.options import (
     options_of,
     with_wishes,
 )
-from fencepost.checker.engines.resources import limit_reached
+from fencepost.checker.engines.resources import cores, limit_reached
 from fencepost.checker.engines.witnesses import never_reached, reported_as, sought
 from fencepost.checker.findings import ActionCount, Violation, Witness
 from fencepost.errors import (
@@ -248,8 +248,10 @@ def _try_small(stepper: Stepper, options: EmbeddedOptions, report: Report | None
 
     def beyond(explored: Exploration) -> bool:
         nonlocal compiling
+        if not 1 < cores() or explored.distinct >= WHILE_COMPILING:
+            return False
         compiling = compiling or _compiling(stepper)
-        return compiling is not None and explored.distinct < WHILE_COMPILING and not compiling.ended
+        return compiling is not None and not compiling.ended
 
     try:
         explored = interpreted.explore(stepper, options, interpreted.Limits(**SMALL), report, beyond)

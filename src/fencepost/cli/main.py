@@ -45,6 +45,7 @@ COMMANDS = {
     "quorum": "show and change the voters of a replicated metadata service",
     "autorecovery": "copy the entries of lost bookies to others, automatically",
     "user": "print a user's line for a server's file of users",
+    "warm": "compile the loops of the compiled engine ahead of the first check",
     "completion": "print a script that completes commands and options in a shell",
 }
 """The purpose of each command. Its module in :mod:`fencepost.cli.commands` has the same name (with ``_`` for ``-``).

@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fencepost.checker.engines.interface import COMPILING, Progress, Report
+from fencepost.checker.engines.interface import COMPILING, MORE, Progress, Report
 from fencepost.checker.engines.resources import cores
 
 if TYPE_CHECKING:
@@ -123,18 +123,17 @@ def needed(stepper: Stepper) -> list[str]:
 
 
 class Ahead:
-    """Processes that compile what is ``missing``. They begin at once. ``command`` starts one, with the names of parts
-    after it.
-    """
+    """Processes that compile these parts. They begin at once. ``command`` starts one; the names of parts follow it."""
 
-    def __init__(self, missing: Sequence[str], command: Sequence[str] | None = None) -> None:
+    def __init__(self, parts: Sequence[str], command: Sequence[str] | None = None) -> None:
         self.began = time.monotonic()
+        self.notice = COMPILING if TABLES in parts else MORE
         command = command or [sys.executable, "-m", f"{__package__}.warm"]
         paths = [str(_PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         self.processes: list[subprocess.Popen[bytes]] = []
-        shares = [missing[at::FEW] for at in range(FEW)] if cores() >= FEW else [missing]
-        for share in filter(None, shares):
+        together = min(FEW, cores())
+        for share in filter(None, (parts[at::together] for at in range(together))):
             with suppress(OSError):
                 self.processes.append(
                     subprocess.Popen(
@@ -149,18 +148,18 @@ class Ahead:
         return all(process.poll() is not None for process in self.processes)
 
     @property
-    def succeeded(self) -> bool:
-        """Whether all processes have compiled what they were to."""
-        return all(process.poll() == 0 for process in self.processes)
+    def failed(self) -> bool:
+        """Whether something could not be compiled."""
+        return not self.processes or any(process.poll() for process in self.processes)
 
-    def wait(self, look: Callable[[], object], report: Report | None, notice: str = COMPILING) -> float:
+    def wait(self, look: Callable[[], object], report: Report | None) -> float:
         """Wait for the processes. Calls ``look``, which may raise, and ``report`` meanwhile. Returns the seconds since
         they began.
         """
         while not self.ended:
             look()
             if report is not None:
-                report(Progress(seconds=time.monotonic() - self.began, doing=notice))
+                report(Progress(seconds=time.monotonic() - self.began, doing=self.notice))
             time.sleep(TICK)
         return time.monotonic() - self.began
 

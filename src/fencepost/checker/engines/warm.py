@@ -104,12 +104,17 @@ def warm(parts: Sequence[str], cache: Cache) -> None:
             cache.note(part)
 
 
+def folders() -> set[Path]:
+    """Numba's folders for the modules of loops."""
+    return {Path(loop._cache.cache_path) for loop in (native.rehash, kernel.insert)}
+
+
 def _forget_others(cache: Cache) -> None:
     """Delete what was compiled from other sources, before anything is compiled from these."""
     with _alone(cache, "sources"):
         if not cache.missing(["sources"]):
             return
-        for folder in {Path(loop._cache.cache_path) for loop in (native.rehash, kernel.insert)}:
+        for folder in folders():
             for name in COMPILED:
                 for index in folder.glob(f"{name}.*.nbi"):
                     index.unlink(missing_ok=True)
