@@ -301,7 +301,7 @@ def test_what_is_larger_waits_for_the_loops(uncompiled: type[Compiling], monkeyp
 
 def test_one_core_is_left_to_the_compiler(uncompiled: type[Compiling], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CHECKING, "cores", lambda: 1)
-    monkeypatch.setattr(uncompiled, "looks", 3)
+    monkeypatch.setattr(uncompiled, "looks", 1_000)
     assert fencepost.check(Heights(), max_depth=7).engine == "embedded"
     assert started[0].left < 0
 
