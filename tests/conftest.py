@@ -4,6 +4,7 @@ campaigns are run, and how tests are divided among workers.
 
 import os
 import signal
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -23,6 +24,12 @@ def pytest_runtest_setup() -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def the_same_engine_whatever_is_compiled() -> None:
+    """A check in this process waits for loops that are not compiled yet, and has the engine that it has otherwise."""
+    import_module("fencepost.api.check").WHILE_COMPILING = 0  # type: ignore[attr-defined]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

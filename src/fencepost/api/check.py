@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import fields, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.api.result import Result
 from fencepost.behaviours import Trace, replay
@@ -22,7 +22,7 @@ from fencepost.checker.engines.options import (
     options_of,
     with_wishes,
 )
-from fencepost.checker.engines.resources import limit_reached, memory_limit
+from fencepost.checker.engines.resources import cores, limit_reached, memory_limit
 from fencepost.checker.engines.witnesses import never_reached, reported_as, sought
 from fencepost.checker.findings import ActionCount, Violation, Witness
 from fencepost.errors import (
@@ -42,12 +42,20 @@ from fencepost.language.seam import Model, language_of
 from fencepost.language.truths import truth
 from fencepost.semantics import BeginAgain, Deadline, LimitReached, Outgrown, RanOtherwise, State, Stepper
 
+if TYPE_CHECKING:
+    from fencepost.checker.engines.ahead import Ahead
+
 SMALL = {
     "calls": 5_000, "states": 10_000, "queued": 2_000, "orbits": 2_000, "calls_a_level": 300, "states_a_level": 10
 }  # fmt: skip
 """The :class:`interpreted.Limits` after which ``auto`` uses the compiled explorer. They do not depend on time, so the
 choice of the explorer depends on the protocol alone. The compiled explorer needs some milliseconds for any level, so a
 long chain of narrow levels stays with the interpreted one.
+"""
+
+WHILE_COMPILING = 60_000
+"""The states up to which the interpreted explorer goes on while the loops of the compiled one are still to be compiled.
+Most spaces that are larger take it longer than compiling does.
 """
 
 
@@ -125,12 +133,12 @@ def _checked(
     if engine != "reference" and getattr(options, "states", None) is None:
         with _limited(deadline, options):
             protocol = language_of(protocol).for_search(protocol, deadline)
-    stepper = None
+    stepper, compiling = None, None
     if engine == "auto":
         assert isinstance(options, EmbeddedOptions)
         if _may_be_small(options):
             first = _stepper(protocol, invariants, options, deadline)
-            small = _try_small(first, options, report)
+            small, compiling = _try_small(first, options, report)
             if small is not None:
                 return small
             found = language_of(protocol).after_search(protocol, first)
@@ -151,11 +159,19 @@ def _checked(
             differs = compare(protocol, invariants, options.timeout, deadline)
         if differs is not None:
             return _judge(differs[0], engine, differs[1], options)
+    if engine == "embedded" and compiling is None:
+        compiling = _compiling(stepper)
     with naming_extra(f"engine {engine}", engine):
         explorer = import_module(_module(engine, options))
+    waited = 0.0
+    if compiling is not None:
+        with _limited(deadline, options), closing(compiling):
+            waited = compiling.wait(deadline.check, report)
     while True:
         try:
-            return _judge(stepper, engine, _explored(explorer, stepper, options, report), options)
+            explored = _explored(explorer, stepper, options, report)
+            explored.compiling += waited
+            return _judge(stepper, engine, explored, options)
         except BeginAgain:
             protocol = language_of(protocol).settled(protocol, stepper)
             grown = stepper.store.grown
@@ -221,22 +237,44 @@ def _may_be_small(options: EmbeddedOptions) -> bool:
     return not (options.checkpoint or options.resume or options.checking or options.states is not None)
 
 
-def _try_small(stepper: Stepper, options: EmbeddedOptions, report: Report | None) -> Result | None:
-    """The interpreted explorer's result; None if the protocol is too large for it. On Windows none is: memory that is
-    reserved and not used counts there, and the compiled explorer reserves more than there is.
+def _compiling(stepper: Stepper) -> Ahead | None:
+    """Processes that compile the loops which the search needs; None if they are compiled."""
+    from fencepost.checker.engines import ahead
+
+    missing = ahead.Cache().missing(ahead.needed(stepper))
+    return ahead.Ahead(missing) if missing else None
+
+
+def _try_small(stepper: Stepper, options: EmbeddedOptions, report: Report | None) -> tuple[Result | None, Ahead | None]:
+    """The interpreted explorer's result; None if the protocol is too large for it. Then the loops of the compiled one
+    may be being compiled. On Windows no protocol is too large: memory that is reserved and not used counts there, and
+    the compiled explorer reserves more than there is.
     """
     from fencepost.checker.engines import interpreted
 
-    deadline, limits = stepper.deadline, interpreted.Limits(**SMALL)
+    deadline, compiling, limits = stepper.deadline, None, interpreted.Limits(**SMALL)
     if sys.platform == "win32":
         options, limits = replace(options, max_memory=memory_limit(options.max_memory)), None
-    explored = interpreted.explore(stepper, options, limits, report)
-    if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
-        deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
-    if deadline.reached is not None:
-        return _judge(stepper, "interpreted", explored, options)
-    ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
-    return None if ours else _judge(stepper, "interpreted", explored, options)
+
+    def beyond(explored: Exploration) -> bool:
+        nonlocal compiling
+        if not 1 < cores() or explored.distinct >= WHILE_COMPILING:
+            return False
+        compiling = compiling or _compiling(stepper)
+        return compiling is not None and not compiling.ended
+
+    try:
+        explored = interpreted.explore(stepper, options, limits, report, beyond)
+        if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
+            deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
+        ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
+        if deadline.reached is None and ours:
+            handed_over, compiling = compiling, None
+            return None, handed_over
+        return _judge(stepper, "interpreted", explored, options), None
+    finally:
+        if compiling is not None:
+            compiling.close()
 
 
 def _assumed(protocol: Model, assumption: Declared, deadline: Deadline) -> bool:

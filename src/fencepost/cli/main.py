@@ -48,6 +48,7 @@ COMMANDS = {
     "user": "print a user's line for a server's file of users",
     "mcp": "serve tools to programs that write protocols",
     "lsp": "serve an editor over standard input and output (Language Server Protocol)",
+    "warm": "compile the loops of the compiled engine ahead of the first check",
     "completion": "print a script that completes commands and options in a shell",
 }
 """The purpose of each command. Its module in :mod:`fencepost.cli.commands` has the same name (with ``_`` for ``-``).

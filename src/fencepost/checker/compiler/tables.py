@@ -604,16 +604,25 @@ class Tables:
         self.spread()
         n, entries = self.outcomes, int(self.entries[0])
         if afresh or self._linked is None or self._linked[0] != (n, entries):
-            start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
-            trie = np.zeros(entries, np.int32)
-            step_trie = np.zeros(entries if self.stepwise else 0, np.int32)
-            word, gate = np.zeros(entries, np.int64), np.zeros(entries, np.uint64)
-            linked = Entries(start, middle, end, word, np.zeros(entries, np.int32), gate, trie, step_start, step_trie)
+            linked = self.unlinked()
             native.link(self.growing(), self.layout.place, self.root_kind, linked, np.zeros(3 * n, np.int64))
             self._linked = (n, entries), linked
+        return self.reading(self._linked[1], self._row_deltas())
+
+    def unlinked(self) -> Entries:
+        """Empty arrays for the entries of all outcomes."""
+        n, entries = self.outcomes, int(self.entries[0])
+        start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
+        trie = np.zeros(entries, np.int32)
+        step_trie = np.zeros(entries if self.stepwise else 0, np.int32)
+        word, gate = np.zeros(entries, np.int64), np.zeros(entries, np.uint64)
+        return Entries(start, middle, end, word, np.zeros(entries, np.int32), gate, trie, step_start, step_trie)
+
+    def reading(self, linked: Entries, row_delta: Array) -> Compiled:
+        """The tables with these entries, and what each outcome XORs into a row."""
         programs = self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4
-        found = self._linked[1]._asdict() | dict(zip(Compiled._fields[-4:], programs, strict=True))
-        found |= {"place": self.layout.place, "row_delta": self._row_deltas()}
+        found = linked._asdict() | dict(zip(Compiled._fields[-4:], programs, strict=True))
+        found |= {"place": self.layout.place, "row_delta": row_delta}
         return Compiled(*(found[name] if name in found else getattr(self, name) for name in Compiled._fields))
 
     def _row_deltas(self) -> Array:

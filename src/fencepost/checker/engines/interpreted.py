@@ -41,13 +41,24 @@ class Limits:
     states_a_level: int = 0
 
 
+Beyond = Callable[[Exploration], bool]
+"""Whether a search goes on with another level although it has reached its limits."""
+
+
 def explore(
-    stepper: Stepper, options: SearchOptions, limits: Limits | None = None, report: Report | None = None
+    stepper: Stepper,
+    options: SearchOptions,
+    limits: Limits | None = None,
+    report: Report | None = None,
+    beyond: Beyond | None = None,
 ) -> Exploration:
-    """As :func:`fencepost.checker.engines.reference.explore`, with the same result, within the limits ``limits``."""
+    """As :func:`fencepost.checker.engines.reference.explore`, with the same result, within the limits ``limits``.
+
+    ``beyond`` is asked before each level for which there are limits, but not about too many initial states.
+    """
     search = Search(stepper, options, report)
     stepper.keeps = limits is not None
-    search.run(Interpreted(search, limits))
+    search.run(Interpreted(search, limits, beyond))
     return conclusion.conclude(search)
 
 
@@ -93,9 +104,10 @@ class _Reached:
 class Interpreted(Reference):
     """Expands levels with cached evaluations."""
 
-    def __init__(self, search: Search, limits: Limits | None) -> None:
+    def __init__(self, search: Search, limits: Limits | None, beyond: Beyond | None = None) -> None:
         super().__init__(search)
         self.limits = limits
+        self.beyond = beyond
         self.tries: dict[int, _Trie | Evaluation] = {}
         self.relying: dict[int, list[Evaluation]] = {}
         """The evaluations of each root that has relied on a universe."""
@@ -215,7 +227,9 @@ class Interpreted(Reference):
 
     def expand(self) -> bool:
         """Expand a level, unless a limit is reached."""
-        self.search.result.limit = self._limit_reached()
+        reached = self._limit_reached()
+        if reached is None or self.beyond is None or not self.beyond(self.search.result):
+            self.search.result.limit = reached
         return self.search.result.limit is None and super().expand()
 
     def _admit(self, found: int, row: Row, link: Link | None) -> bool:
