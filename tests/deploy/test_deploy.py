@@ -48,7 +48,9 @@ def understood(words: list[str]) -> tuple[Any, Any]:
 
 
 def http_address(settings: Any) -> str:
-    found = getattr(settings, "metrics_provider_http_host", "") or getattr(settings, "prometheus_stats_http_address", "")
+    found = getattr(settings, "metrics_provider_http_host", "") or getattr(
+        settings, "prometheus_stats_http_address", ""
+    )
     return str(found)
 
 
@@ -98,7 +100,11 @@ def test_compose_is_consistent() -> None:
 
 
 def test_prometheus_asks_every_service_of_compose_at_its_port() -> None:
-    targets = {target: job["job_name"] for job in PROMETHEUS["scrape_configs"] for target in job["static_configs"][0]["targets"]}
+    targets = {
+        target: job["job_name"]
+        for job in PROMETHEUS["scrape_configs"]
+        for target in job["static_configs"][0]["targets"]
+    }
     commands = {name: COMPOSE["services"][name]["command"][0] for name in OURS}
     assert targets == {f"{name}:{HTTP_PORT[part]}": f"fencepost-{part}" for name, part in commands.items()}
     assert [(ROOT / "prometheus" / each).exists() for each in PROMETHEUS["rule_files"]] == [True]
@@ -187,7 +193,9 @@ def templated(name: str) -> str:
     text = (CHART / "templates" / f"{name}.yaml").read_text()
     text = re.sub(r"^ *- --set\n *- \{\{ \. \| quote \}\}\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^ *\{\{-? (range|end|with).*\}\}\n", "", text, flags=re.MULTILINE)
-    text = re.sub(r'\{\{ include "fencepost.controllers" \. \| quote \}\}', "0@a-0.a:9093,1@a-1.a:9093,2@a-2.a:9093", text)
+    text = re.sub(
+        r'\{\{ include "fencepost.controllers" \. \| quote \}\}', "0@a-0.a:9093,1@a-1.a:9093,2@a-2.a:9093", text
+    )
     text = re.sub(r'\{\{ include "fencepost.uri" \. \}\}', "zk://rel-metadata-client:2181/ledgers", text)
     text = re.sub(r"\{\{ \.Values\.logFormat \}\}", VALUES["logFormat"], text)
     return re.sub(r"\{\{.*?\}\}", "name", text).replace("$(POD_INDEX)", "1").replace("$(POD_NAME)", "rel-bookie-1")
