@@ -16,7 +16,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "images" / "house.svg"
 FLOORS = (
     ("errors", "version"),
     ("files", "text"),
-    ("connections",),
+    ("connections", "monitoring"),
     ("language",),
     ("semantics",),
     ("behaviours",),
@@ -40,7 +40,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 PRODUCTS = {
     "Check": ("language", "semantics", "behaviours", "checker", "states", "editor", "explorer", "protocols", "tla"),
-    "Run": ("ledger", "log", "quorum", "metadata", "simulation", "world"),
+    "Run": ("ledger", "log", "quorum", "metadata", "simulation", "world", "monitoring"),
     "Hold": ("traces", "testing"),
 }
 """The product that each room serves. The other rooms serve all three."""

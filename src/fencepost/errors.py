@@ -122,7 +122,7 @@ EXTRAS = {
     "query": ("pyarrow", "duckdb", "sqlglot"),
     "spark": ("pyspark", "py4j", "pyarrow", "pandas", "duckdb"),
     "explore": ("starlette", "uvicorn", "anyio"),
-    "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
+    "store": ("kazoo", "google", "google_crc32c", "uvloop"),
     "tla": ("tree_sitter", "tree_sitter_tlaplus"),
     "pytest": ("pytest",),
     "mcp": ("mcp", "pydantic", "anyio"),

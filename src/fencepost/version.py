@@ -4,7 +4,7 @@ VERSION = "0.1.0"
 
 RUNS_ON = (
     "numpy", "numba", "llvmlite", "scipy", "msgspec", "rich", "pyarrow", "duckdb", "sqlglot", "pyspark", "pandas",
-    "starlette", "uvicorn", "kazoo", "protobuf", "google-crc32c", "prometheus-client", "uvloop", "mcp",
+    "starlette", "uvicorn", "kazoo", "protobuf", "google-crc32c", "uvloop", "mcp", "pygls",
 )  # fmt: skip
 """Distributions whose versions matter: the required ones, then those of the extras."""
 

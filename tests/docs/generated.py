@@ -16,10 +16,13 @@ from docs.documents import DOCS
 
 from fencepost.ledger.autorecovery import settings as of_autorecovery
 from fencepost.ledger.bookie import settings as of_bookie
-from fencepost.ledger.settings import described
+from fencepost.ledger.settings import Setting, described
 from fencepost.metadata.settings import MetadataSettings
+from fencepost.monitoring import table
+from fencepost.monitoring.metrics import Metric
 
-OPERATIONS = DOCS / "run/operations.md"
+MONITORING = DOCS / "run/monitoring.md"
+SETTINGS = DOCS / "run/settings.md"
 FORMATS = DOCS / "run/formats.md"
 
 STRUCTS = {
@@ -33,6 +36,15 @@ STRUCTS = {
 }
 """The formats by the names of their tables: a module, and the name of the struct in it."""
 
+METRICS = {
+    "every part": table.PROCESS,
+    "bookie": table.BOOKIE,
+    "autorecovery": table.AUTORECOVERY,
+    "metadata": table.METADATA,
+    "quorum": table.QUORUM,
+}
+"""The metrics by the names of their tables."""
+
 UNCOMMENTED = {"record of an entry": "kind (0), ledger, entry id, LAC; then the body"}
 """Descriptions of fields without a comment in the code."""
 
@@ -41,7 +53,8 @@ def tables() -> dict[Path, dict[str, Callable[[], str]]]:
     """The tables of each page. Auto-recovery's table omits what the bookie's has."""
     of_the_bookie = described(of_bookie.BookieSettings)
     return {
-        OPERATIONS: {
+        MONITORING: {f"metrics of {name}": lambda name=name: _metrics(METRICS[name]) for name in METRICS},  # type: ignore[misc]
+        SETTINGS: {
             "settings of bookie": lambda: _settings(of_the_bookie),
             "settings of autorecovery": lambda: _settings(
                 [each for each in described(of_autorecovery.AutoRecoverySettings) if each not in of_the_bookie]
@@ -63,9 +76,20 @@ def with_tables(page: Path) -> str:
     return text
 
 
-def _settings(settings: list[tuple[str, str, str]]) -> str:
-    rows = [f"| `{name}` | `{default}` | {purpose} |" for name, default, purpose in settings]
-    return "\n".join(["| setting | by default | |", "|---|---|---|", *rows])
+def _settings(settings: list[Setting]) -> str:
+    rows = [
+        f"| `{each.name}` | `{each.default}` | {each.unit} | {each.reload or 'no'} | {each.purpose} |"
+        for each in settings
+    ]
+    return "\n".join(["| setting | by default | unit | reloaded | |", "|---|---|---|---|---|", *rows])
+
+
+def _metrics(metrics: tuple[Metric, ...]) -> str:
+    rows = []
+    for each in metrics:
+        labels = f"; labels: {', '.join(f'`{label}`' for label in each.labels)}" if each.labels else ""
+        rows.append(f"| `{each.name}` | {each.kind} | {each.unit} | {each.help}{labels} |")
+    return "\n".join(["| metric | type | unit | |", "|---|---|---|---|", *rows])
 
 
 def _bytes(name: str) -> str:

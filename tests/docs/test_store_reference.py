@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from docs.documents import DOCS, ROOT
-from docs.generated import FORMATS, tables, with_tables
-from docs.generated import OPERATIONS as PAGE
+from docs.generated import FORMATS, SETTINGS, tables, with_tables
 
 from fencepost.errors import FencepostError
 from fencepost.ledger import errors
@@ -24,7 +23,7 @@ def test_the_tables_are_those_of_the_code(page: Path) -> None:
 
 
 def test_every_setting_of_a_client_is_described() -> None:
-    section = PAGE.read_text().split("### Of a client")[1].split("\n## ")[0]
+    section = SETTINGS.read_text().split("## Of a client")[1].split("\n## ")[0]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(ClientSettings.__struct_fields__)
 
@@ -43,29 +42,6 @@ def test_every_error_of_logs_is_described() -> None:
     section = (DOCS / "run/logs.md").read_text().split("\n## Errors")[1]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {*log_errors.__all__}
-
-
-def test_every_metric_is_described() -> None:
-    sources = (ROOT / "src" / "fencepost" / "ledger" / "bookie").glob("*.py")
-    names = {
-        name for source in sources for name in re.findall(r'"((?:bookie|bookkeeper_server)_\w+)"', source.read_text())
-    }
-    section = PAGE.read_text().split("\n## Health and metrics")[1].split("\n## ")[0]
-    described = {name.removesuffix("_total") for name in re.findall(r"`((?:bookie|bookkeeper_server)_\w+)`", section)}
-    assert described == names - {
-        "bookie_recovers",
-        "bookie_stamps_cookies",
-        "bookie_notes_run",
-    }  # which are events of traces
-
-
-def test_every_metric_of_auto_recovery_is_described() -> None:
-    sources = (ROOT / "src" / "fencepost" / "ledger" / "autorecovery").glob("*.py")
-    names = {
-        name for source in sources for name in re.findall(r'"((?:auditor|replication_worker)_\w+)"', source.read_text())
-    }
-    section = PAGE.read_text().split("\n## Auto-recovery")[1].split("\n## ")[0]
-    assert set(re.findall(r"`((?:auditor|replication_worker)_\w+)`", section)) == names
 
 
 def test_what_the_page_on_formats_says_in_words_is_so() -> None:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -32,6 +33,26 @@ def goes_to(stream: Any) -> Iterator[None]:
 def stdout() -> Any:
     """The stream for results: standard output, which the author's Python cannot write to. None if it is closed."""
     return _output.get(sys.stdout)
+
+
+_part: ContextVar[str] = ContextVar("fencepost_part", default="")
+"""The part whose lines are JSON; empty: lines are text."""
+
+
+def speak_json(part: str) -> None:
+    """From now on, :func:`announce` and :func:`complain` print lines of JSON."""
+    _part.set(part)
+
+
+def announce(text: str) -> None:
+    """Print a line about a long-running process to standard output."""
+    say(_json("INFO", text) if _part.get() else text)
+
+
+def _json(level: str, message: str, **fields: Any) -> str:
+    from fencepost.monitoring import logs
+
+    return logs.line(time.time(), level, "fencepost", message, part=_part.get(), **fields)
 
 
 def say(text: str) -> None:
@@ -76,10 +97,13 @@ def complain(message: str, error: BaseException | None, debug: bool) -> None:
     if sys.stderr is None:
         return
     with contextlib.suppress(OSError, ValueError):
-        if debug:
-            import traceback
-
-            traceback.print_exception(error)
+        if _part.get():
+            fields = {"traceback": traceback_of(error)} if debug and error is not None else {}
+            sys.stderr.write(f"{_json('ERROR', message.strip(), **fields)}\n")
+            sys.stderr.flush()
+            return
+        if debug and error is not None:
+            sys.stderr.write(traceback_of(error))
         first, *rest = message.strip().split("\n")
         if rest and all(each.startswith("  ") for each in rest):  # an excerpt of a file
             line = "\n".join(map(printable, (first, *rest)))
@@ -89,6 +113,13 @@ def complain(message: str, error: BaseException | None, debug: bool) -> None:
             line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
         sys.stderr.write(f"fencepost: {line}\n")
         sys.stderr.flush()
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an error, as Python prints it."""
+    import traceback
+
+    return "".join(traceback.format_exception(error))
 
 
 def failed(error: BaseException, debug: bool) -> int:

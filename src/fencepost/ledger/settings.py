@@ -6,17 +6,27 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from fencepost.errors import OptionError
 
+
+class Unit(str):
+    """The unit of a number, in the annotation of its setting."""
+
+
+class Reload(str):
+    """What of a setting a running process notices, in its annotation. Without it: nothing, before a restart."""
+
+
 Count = Annotated[int, Meta(ge=1)]
 Number = Annotated[int, Meta(ge=0)]
-Port = Annotated[int, Meta(ge=0, le=65_535)]
-Share = Annotated[float, Meta(gt=0, le=1)]
+Port = Annotated[int, Meta(ge=0, le=65_535), Unit("port")]
+Share = Annotated[float, Meta(gt=0, le=1), Unit("share")]
+LogFormat = Literal["text", "json"]
 
 
 class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -68,15 +78,33 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         """Raise :class:`fencepost.OptionError` if settings contradict each other."""
 
 
-def described(kind: type[FileOfSettings]) -> list[tuple[str, str, str]]:
-    """Name, default and description of every setting, in order. Settings shared with other classes come last."""
-    descriptions = {
-        name: hint.__metadata__[-1]
+class Setting(NamedTuple):
+    """The declaration of a setting. ``default``: as JSON. ``unit``: empty if it is no number. ``reload``: what a
+    running process notices of a change; empty: nothing.
+    """
+
+    name: str
+    default: str
+    unit: str
+    reload: str
+    purpose: str
+
+
+def described(kind: type[FileOfSettings]) -> list[Setting]:
+    """Every setting, in order. Settings shared with other classes come last."""
+    notes = {
+        name: hint.__metadata__
         for name, hint in get_type_hints(kind, include_extras=True).items()
         if get_origin(hint) is Annotated
     }
     found = [
-        (field.encode_name, msgspec.json.encode(field.default).decode(), descriptions[field.name])
+        Setting(
+            field.encode_name,
+            msgspec.json.encode(field.default).decode(),
+            "".join(each for each in notes[field.name] if isinstance(each, Unit)),
+            "".join(each for each in notes[field.name] if isinstance(each, Reload)),
+            notes[field.name][-1],
+        )
         for field in msgspec.structs.fields(kind)
     ]
     shared = sum(

@@ -94,7 +94,9 @@ def _envi(_: Service) -> str:
 
 
 def _conf(service: Service) -> str:
-    values = {name: service.settings.value(name) for name, _, _ in described(MetadataSettings) if name not in SECRETS}
+    values = {
+        each.name: service.settings.value(each.name) for each in described(MetadataSettings) if each.name not in SECRETS
+    }
     least, most = service.settings.timeouts
     return _lines(
         "=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most}

@@ -22,6 +22,7 @@ find out. A member that knows no leader for a while closes all its connections, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
 import os
@@ -34,6 +35,7 @@ from fencepost.metadata import four_letter_words, protocol, snapshot
 from fencepost.metadata.acl import Ids
 from fencepost.metadata.codes import Code
 from fencepost.metadata.expiry import Expiry
+from fencepost.metadata.measures import gauges
 from fencepost.metadata.protocol import Change, CloseSession, Connect, CreateSession
 from fencepost.metadata.server import Connection, Item, Service
 from fencepost.metadata.settings import MetadataSettings
@@ -50,6 +52,8 @@ _logger = logging.getLogger(__name__)
 
 _SILENCE = 2.0
 """Seconds without an answer from the leader after which clients' connections are closed."""
+_LATENESS = 2.0
+"""Seconds that a member may be behind its leader, and still counts as caught up."""
 _LAST_ANSWERS = 1.0
 """Seconds that a stopping leader gives the others to receive what it has taken."""
 _LEADER_CHECK = 100
@@ -140,6 +144,7 @@ class Member(Service):
         """The token of the connection that owns each session."""
         self.process = int.from_bytes(os.urandom(7))
         self.words = four_letter_words.answers(self)
+        self.metrics.gauges |= gauges(self)
         self._decides = False
         self._epoch = -1
         self._leader: Node | None = None
@@ -164,6 +169,7 @@ class Member(Service):
         self.tree, self.owners = restored(contents.state)
         contents.state = []
         self.node = self.host.begin(contents, self)
+        self.node.took = self._disk_took
         self._every(max(10, self.settings.tick_time // 4), self._report_heard)
         self._every(_LEADER_CHECK, self._look_for_leader)
 
@@ -182,6 +188,26 @@ class Member(Service):
         self._end()
         await self.host.close()
 
+    def _disk_took(self, what: str, seconds: float) -> None:
+        self.metrics.took("fsynctime" if what == "write" else "snapshottime", seconds)
+
+    def why_not_ready(self) -> str:
+        """Why this member does not serve clients, or "" if it does: it has to know a leader that answers, and to have
+        applied what that leader had committed.
+        """
+        node = self.node
+        if node is None:
+            return "this member has no cluster yet"
+        if self._stopped or self._is_closing:
+            return "this member ends"
+        if not self.is_serving:
+            return "this member does not listen yet"
+        if node.leader is None or node.silence > _SILENCE:
+            return "this member knows no leader that answers"
+        if node.leads and not self._decides:
+            return "this member becomes the leader"
+        return "this member has not caught up with the leader" if node.lateness > _LATENESS else ""
+
     @property
     def mode(self) -> str:
         """The role for operators, in ZooKeeper's terms."""
@@ -194,7 +220,10 @@ class Member(Service):
     def disk_sizes(self) -> tuple[int, int]:
         """The sizes in bytes of the snapshots, and of the log."""
         files = self.host.files
-        sizes = {name: files.size(name) for name in files.names()}
+        sizes: dict[str, int] = {}
+        for name in files.names():
+            with contextlib.suppress(FileNotFoundError):  # a thread has just removed it
+                sizes[name] = files.size(name)
         of_snapshots = sum(size for name, size in sizes.items() if name.endswith(SUFFIX))
         return of_snapshots, sum(sizes.values()) - of_snapshots
 
@@ -361,7 +390,7 @@ class Member(Service):
         item = self._in_flight.pop(requested.number, None) if entry.process == self.process else None
         if item is not None:
             self._uncount(item)
-            self.latencies.add(self.now() - item.since)
+            self._took_item(item)
             if item.connection is not None and self._last.get(item.connection) is item:
                 del self._last[item.connection]
         if isinstance(request, Attach):
@@ -381,10 +410,15 @@ class Member(Service):
             self._answer(item.requester, item, item.answer)
         for each in item.behind:
             self._uncount(each)
-            self.latencies.add(self.now() - each.since)
+            self._took_item(each)
             if each.answer is not None and each.connection is not None:
                 # Use the current identities, but the session exists since the connect request was answered.
                 self._answer(each.requester, each, each.answer)
+
+    def _took_item(self, item: Item) -> None:
+        request = item.change if item.change is not None else item.answer
+        if request is not None:
+            self._took(request, self.now() - item.since)
 
     def _attach_session(self, session: int, token: int, password: bytes) -> None:
         """Give a session to another connection."""
@@ -429,6 +463,10 @@ class Member(Service):
 
     def leader_changed(self, epoch: int, leader: Node | None, mine: bool) -> None:
         """The leader or its epoch changed: requests that were sent to the previous one may be lost."""
+        if leader is None and self._leader is not None:
+            self.metrics.add("looking_count")
+        if leader is not None and leader != self._leader:
+            self.metrics.add("kafka_controller_KafkaController_NewActiveControllersCount")
         if epoch != self._epoch or leader != self._leader:
             self._lose_in_flight()
             self._decides = False

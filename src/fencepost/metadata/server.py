@@ -42,6 +42,8 @@ from fencepost.metadata.reads import Requester
 from fencepost.metadata.settings import MetadataSettings
 from fencepost.metadata.tree import Transaction, Tree, WatchEvent
 from fencepost.metadata.watches import Watches
+from fencepost.monitoring.metrics import Metrics
+from fencepost.monitoring.table import PARTS
 from fencepost.traces import TraceWriter
 
 _logger = logging.getLogger(__name__)
@@ -125,11 +127,14 @@ class Service:
         self.address: tuple[str, int] = ("", 0)
         """Where clients connect: without TLS, unless there is only a TLS port."""
         self.secure_address: tuple[str, int] | None = None
+        self.is_serving = False
+        """Whether clients can connect."""
         self.words: Mapping[bytes, Callable[[], str]] = {}
         """The function that answers each four-letter word."""
         self.outstanding = 0
         self.outstanding_bytes = 0
         self.latencies = Latencies()
+        self.metrics = Metrics("metadata", PARTS["metadata"])
         self.expiry = Expiry(settings.tick_time, self.now())
         self._failed = failed
         self._addresses: dict[str, int] = {}
@@ -170,6 +175,7 @@ class Service:
         self.address, *others = [server.sockets[0].getsockname()[:2] for server in servers]
         self.secure_address = (others or [self.address])[0] if settings.secure_client_port >= 0 else None
         self.look_after_sessions()
+        self.is_serving = True
         return servers
 
     def look_after_sessions(self) -> None:
@@ -231,6 +237,7 @@ class Service:
             if silent is not None:
                 silent.close("has sent nothing, and another one came: see maxCnxns", abort=True)
         if 0 < settings.max_cnxns <= len(self.connections) or 0 < settings.max_client_cnxns <= of_host:
+            self.metrics.add("connection_rejected")
             _logger.warning("a connection of %s is one too many: see maxCnxns and maxClientCnxns", host)
             return False
         self.connections[connection] = None
@@ -315,6 +322,7 @@ class Service:
         now = self.now()
         for session in self.expiry.due(now):
             _logger.info("session %#x expires", session)
+            self.metrics.add("stale_sessions_expired")
             self.change(Requester(None, session, ()), 0, CloseSession(expired=True))
         patience = self.settings.sessionless_cnxn_timeout
         for connection in list(self.connections):
@@ -370,7 +378,7 @@ class Service:
         if requester.watcher.waiting or isinstance(request, protocol.Sync):
             self._enqueue(item)
         else:
-            self.latencies.add(0)
+            self._took(request, 0)
             self._answer(requester, item, request)
 
     def _enqueue(self, item: Item) -> None:
@@ -390,6 +398,12 @@ class Service:
         self.outstanding_bytes -= item.size
         if item.connection is not None:
             item.connection.waiting -= 1
+
+    def _took(self, request: Change | Query | Connect | Code, milliseconds: int) -> None:
+        """Count an answered request of a client, and its latency."""
+        self.latencies.add(milliseconds)
+        kind = "refused" if isinstance(request, Code) else type(request).__name__
+        self.metrics.observe(REQUESTS, kind, milliseconds / 1_000)
 
     def flush(self) -> None:
         """Write what waits."""
@@ -467,6 +481,8 @@ class Service:
         if item.last:
             connection.close()
 
+
+REQUESTS = "fencepost_metadata_request_duration_seconds"
 
 _SEES_STATE = (Code.MARSHALLING_ERROR, Code.QUOTA_EXCEEDED)
 """Errors whose answers have the zxid of the state. The others concern the connection."""

@@ -18,6 +18,7 @@ from fencepost.errors import SystemFailure
 from fencepost.files.folders import Lock, OsFiles
 from fencepost.metadata.member import Member
 from fencepost.metadata.settings import MetadataSettings
+from fencepost.monitoring import http
 from fencepost.quorum.driver.host import TIMES, QuorumHost
 from fencepost.quorum.driver.node import Limits
 from fencepost.quorum.kafka.listener import KafkaListener
@@ -119,6 +120,21 @@ async def _serve(
     if trace is not None:
         tracing = TraceWriter(trace, node=f"metadata-{host.me.key.host_id}", started={"kind": "metadata"})
         host.emit = tracing.emit
+    with http.serve(
+        member.metrics, member.why_not_ready, settings.metrics_provider_http_host, settings.metrics_provider_http_port
+    ):
+        await _take_part(member, host, quorum, serving, tracing, ended)
+
+
+async def _take_part(
+    member: Member,
+    host: QuorumHost,
+    quorum: Quorum,
+    serving: Callable[[Member], None],
+    tracing: TraceWriter | None,
+    ended: asyncio.Future[BaseException | None],
+) -> None:
+    """Join the quorum, and serve until the end."""
     taking_part = asyncio.ensure_future(member.take_part())
     either: list[asyncio.Future[Any]] = [taking_part, ended]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from fencepost.connections.tls import Files, Tls
 from fencepost.errors import OptionError
-from fencepost.ledger.settings import Count, FileOfSettings, Number, Port
+from fencepost.ledger.settings import Count, FileOfSettings, LogFormat, Number, Port, Reload, Unit
 from fencepost.quorum.driver.links import PeerTls
 
 MIB = 1 << 20
@@ -22,6 +22,8 @@ _NAMES = {"jute_maxbuffer": "jute.maxbuffer", "words": "4lw.commands.whitelist",
 "snap_retain_count": "autopurge.snapRetainCount",
     "container_check_interval": "znode.container.checkIntervalMs",
     "session_require_client_sasl_auth": "sessionRequireClientSASLAuth",
+    "metrics_provider_http_host": "metricsProvider.httpHost",
+    "metrics_provider_http_port": "metricsProvider.httpPort",
     "super_digest": "DigestAuthenticationProvider.superDigest",
     "ssl_key_store": "ssl.keyStore.location", "ssl_key_store_password": "ssl.keyStore.passwordPath",
     "ssl_trust_store": "ssl.trustStore.location", "ssl_client_auth": "ssl.clientAuth",
@@ -51,10 +53,18 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
-    secure_client_port: Annotated[int, Meta(ge=-1, le=65_535), "the port for TLS; 0: any free one; -1: none"] = -1
-    ssl_key_store: Annotated[str, "the certificate of secureClientPort with its private key, in one file in PEM"] = ""
-    ssl_key_store_password: Annotated[str, "a file with the password of that key, if it has one"] = ""
-    ssl_trust_store: Annotated[str, "the authorities that sign certificates of clients, in PEM"] = ""
+    secure_client_port: Annotated[
+        int, Unit("port"), Meta(ge=-1, le=65_535), "the port for TLS; 0: any free one; -1: none"
+    ] = -1
+    ssl_key_store: Annotated[
+        str, Reload("its contents"), "the certificate of secureClientPort with its private key, in one file in PEM"
+    ] = ""
+    ssl_key_store_password: Annotated[
+        str, Reload("its contents"), "a file with the password of that key, if it has one"
+    ] = ""
+    ssl_trust_store: Annotated[
+        str, Reload("its contents"), "the authorities that sign certificates of clients, in PEM"
+    ] = ""
     ssl_client_auth: Annotated[
         Literal["need", "none"],
         "need: clients of secureClientPort need a trusted certificate, and there is no clientPort; none: they need no"
@@ -63,57 +73,69 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
     ssl_quorum: Annotated[
         bool, "whether members, fencepost quorum and Kafka's tools use TLS with certificates to talk to members"
     ] = False
-    ssl_quorum_key_store: Annotated[str, "the certificate for sslQuorum with its private key, in one file in PEM"] = ""
-    ssl_quorum_key_store_password: Annotated[str, "a file with the password of that key, if it has one"] = ""
+    ssl_quorum_key_store: Annotated[
+        str, Reload("its contents"), "the certificate for sslQuorum with its private key, in one file in PEM"
+    ] = ""
+    ssl_quorum_key_store_password: Annotated[
+        str, Reload("its contents"), "a file with the password of that key, if it has one"
+    ] = ""
     ssl_quorum_trust_store: Annotated[
-        str, "the authorities that sign certificates of members and operators, in PEM"
+        str, Reload("its contents"), "the authorities that sign certificates of members and operators, in PEM"
     ] = ""
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
-    tick_time: Annotated[int, Meta(ge=10), "milliseconds between checks for expired sessions"] = 2_000
+    tick_time: Annotated[int, Unit("ms"), Meta(ge=10), "milliseconds between checks for expired sessions"] = 2_000
     min_session_timeout: Annotated[
-        int, Meta(ge=-1), "milliseconds; the shortest timeout of a session; -1: two ticks"
+        int, Unit("ms"), Meta(ge=-1), "milliseconds; the shortest timeout of a session; -1: two ticks"
     ] = -1
     max_session_timeout: Annotated[
-        int, Meta(ge=-1), "milliseconds; the longest timeout of a session; -1: twenty ticks"
+        int, Unit("ms"), Meta(ge=-1), "milliseconds; the longest timeout of a session; -1: twenty ticks"
     ] = -1
-    max_sessions: Annotated[Count, "the most sessions; a client that opens one more has its connection closed"] = (
-        100_000
-    )
+    max_sessions: Annotated[
+        Count, Unit("sessions"), "the most sessions; a client that opens one more has its connection closed"
+    ] = 100_000
 
     # -- connections and their limits ---------------------------------------------------------------------------------
 
     max_cnxns: Annotated[
-        Number, "the most connections; above it, one that has sent nothing is closed, or else the new one; 0: no limit"
+        Number,
+        Unit("connections"),
+        "the most connections; above it, one that has sent nothing is closed, or else the new one; 0: no limit",
     ] = 10_000
     max_client_cnxns: Annotated[
-        Number, "the most connections from one address; one more is closed at once; 0: no limit"
+        Number, Unit("connections"), "the most connections from one address; one more is closed at once; 0: no limit"
     ] = 0
     sessionless_cnxn_timeout: Annotated[
-        Count, "milliseconds after which a connection that has opened no session is closed"
+        Count, Unit("ms"), "milliseconds after which a connection that has opened no session is closed"
     ] = 10_000
     jute_maxbuffer: Annotated[
         int,
+        Unit("bytes"),
         Meta(ge=1_024, le=1 << 30),
         "bytes of the largest message; a connection that announces a larger one is closed",
     ] = MIB - 1
     max_identity_bytes: Annotated[
         int,
+        Unit("bytes"),
         Meta(ge=64),
         "bytes of the identities that a connection may prove; the log has them with each of its changes; above it, the"
         " connection is closed with error -115, authentication failed",
     ] = 4_096
     global_outstanding_limit: Annotated[
-        Count, "the most unanswered requests; above it, connections that have some are not read"
+        Count, Unit("requests"), "the most unanswered requests; above it, connections that have some are not read"
     ] = 1_000
     large_request_max_bytes: Annotated[
         int,
+        Unit("bytes"),
         Meta(ge=1_024),
         "the most bytes of unanswered requests; above it, connections that have some are not read",
     ] = 100 * MIB
     max_outgoing_bytes: Annotated[
-        int, Meta(ge=1_024), "the most bytes that a client has not read; above it, its connection is closed"
+        int,
+        Unit("bytes"),
+        Meta(ge=1_024),
+        "the most bytes that a client has not read; above it, its connection is closed",
     ] = 64 * MIB
     words: Annotated[tuple[str, ...], 'the four-letter words that are answered; ["*"]: all; others get a refusal'] = (
         "cons",
@@ -131,18 +153,23 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
     # -- how much it holds --------------------------------------------------------------------------------------------
 
     max_nodes: Annotated[
-        int, Meta(ge=8), "the most znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded"
+        int,
+        Unit("znodes"),
+        Meta(ge=8),
+        "the most znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded",
     ] = 1_000_000
     max_data_bytes: Annotated[
         int,
+        Unit("bytes"),
         Meta(ge=1_024),
         "the most bytes of paths, data and ACLs; changes that exceed it are refused with error -125",
     ] = 1_024 * MIB
     max_watches: Annotated[
-        Count, "the most watches of all clients; a request for one more is refused with error -125"
+        Count, Unit("watches"), "the most watches of all clients; a request for one more is refused with error -125"
     ] = 1_000_000
     container_check_interval: Annotated[
         Count,
+        Unit("ms"),
         "milliseconds between checks for empty containers and znodes whose TTL is over, which are then deleted",
     ] = 60_000
     extended_types_enabled: Annotated[
@@ -158,6 +185,7 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
 
     sasl_users: Annotated[
         str,
+        Reload("its contents"),
         "a file of users who may authenticate by SASL (DIGEST-MD5), with mode 0640 or stricter; it is read again when"
         " it changes; empty: nobody can",
     ] = ""
@@ -168,9 +196,21 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
 
     # -- log and snapshots --------------------------------------------------------------------------------------------
 
-    snap_count: Annotated[int, Meta(ge=2), "log entries between snapshots"] = 100_000
-    snap_retain_count: Annotated[Count, "snapshots to keep, each with the log since then; older ones are removed"] = 3
-    pre_alloc_size: Annotated[int, Meta(ge=4), "KiB of disk that a log file allocates at once"] = 1_024
+    snap_count: Annotated[int, Unit("entries"), Meta(ge=2), "log entries between snapshots"] = 100_000
+    snap_retain_count: Annotated[
+        Count, Unit("snapshots"), "snapshots to keep, each with the log since then; older ones are removed"
+    ] = 3
+    pre_alloc_size: Annotated[int, Unit("KiB"), Meta(ge=4), "KiB of disk that a log file allocates at once"] = 1_024
+
+    # -- health, metrics and logs -------------------------------------------------------------------------------------
+
+    metrics_provider_http_host: Annotated[
+        str, "the address on which health and metrics are served, to anybody who reaches it; 0.0.0.0: all of them"
+    ] = "127.0.0.1"
+    metrics_provider_http_port: Annotated[Port, "the port of /live, /ready and /metrics; 0: none"] = 0
+    log_format: Annotated[
+        LogFormat, "text, or json: every line of the log is an object, the line that says that it serves among them"
+    ] = "text"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # some settings are secret

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from fencepost.errors import OptionError
+from fencepost.ledger.autorecovery.settings import AutoRecoverySettings
 from fencepost.ledger.bookie.settings import BookieSettings
-from fencepost.ledger.settings import described
+from fencepost.ledger.settings import FileOfSettings, described
+from fencepost.metadata.settings import MetadataSettings
 
 
 def test_a_file_is_read_and_the_command_line_comes_before_it(tmp_path: Path) -> None:
@@ -52,7 +55,14 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 def test_every_setting_is_described() -> None:
     assert len(described(BookieSettings)) == len(BookieSettings.__struct_fields__)
-    assert all(description for _, _, description in described(BookieSettings))
+    assert all(setting.purpose for setting in described(BookieSettings))
+
+
+@pytest.mark.parametrize("kind", [BookieSettings, AutoRecoverySettings, MetadataSettings])
+def test_every_number_has_a_unit_and_nothing_else_has_one(kind: type[FileOfSettings]) -> None:
+    for setting in described(kind):
+        is_number = type(json.loads(setting.default)) in (int, float)
+        assert is_number == bool(setting.unit), setting
 
 
 def test_the_storage_gets_what_is_set_for_it() -> None:

@@ -34,22 +34,25 @@ ASKED_EVERY = 0.1
 LOG = "cluster.log"
 
 
-def run(directory: Directory, plan: Plan, view: views.View, trace: Path | None = None) -> None:
-    """Start a cluster, and run it until it is stopped. ``trace``: a folder for traces of all parts.
+def run(
+    directory: Directory, plan: Plan, view: views.View, trace: Path | None = None, http_port: int | None = None
+) -> None:
+    """Start a cluster, and run it until it is stopped. ``trace``: a folder for traces of all parts. ``http_port``: the
+    first port of health and metrics.
 
     Raises SystemFailure if it cannot be started.
     """
-    asyncio.run(_run(directory, plan, view, trace))
+    asyncio.run(_run(directory, plan, view, trace, http_port))
     if trace is not None:
         with contextlib.suppress(FencepostError):  # spools of killed parts can be read unpacked
             traces.pack(trace)
 
 
-async def _run(directory: Directory, plan: Plan, view: views.View, trace: Path | None) -> None:
+async def _run(directory: Directory, plan: Plan, view: views.View, trace: Path | None, http_port: int | None) -> None:
     def changed(part: Part) -> None:
         _show(view.changed, part.facts(), supervisor.facts())
 
-    supervisor = Supervisor(directory, plan, changed, trace)
+    supervisor = Supervisor(directory, plan, changed, trace, http_port)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, _end, supervisor, view)

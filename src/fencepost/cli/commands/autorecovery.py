@@ -13,7 +13,7 @@ import os
 import msgspec
 
 from fencepost import errors
-from fencepost.cli import output
+from fencepost.cli import arguments, output
 from fencepost.cli.arguments import option
 from fencepost.cli.commands import serving
 from fencepost.connections.loop import loop_factory
@@ -40,6 +40,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=VERBS,
     )
     option(parser, "--metadata URI", "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    option(
+        parser,
+        "--http-port N",
+        "the port of /live, /ready and /metrics (the setting prometheusStatsHttpPort)",
+        arguments.port,
+    )
     option(parser, "--settings FILE", "a TOML file of settings; options override them")
     option(parser, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
     option(parser, "--json", "print the status as JSON")
@@ -51,13 +57,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the command. Returns the exit code."""
     if args.verb != "run":
         args.metadata = args.metadata or os.environ.get("FENCEPOST_METADATA")
-    over = dict(map(one_setting, args.set)) | serving.from_options(args, metadata="metadataServiceUri")
+    options = serving.from_options(args, metadata="metadataServiceUri", http_port="prometheusStatsHttpPort")
+    over = dict(map(one_setting, args.set)) | options
     settings = AutoRecoverySettings.read(args.settings, over)
-    serving.log_to_standard_error(args.verbose)
+    serving.log_to_standard_error(args.verbose, settings.log_format, "autorecovery")
     from fencepost.ledger.autorecovery.process import serve
 
     def ready(name: str) -> None:
-        output.say(f"auto-recovery {name} runs")
+        output.announce(f"auto-recovery {name} runs")
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         if args.verb == "run":

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fencepost import errors
-from fencepost.cli import output
+from fencepost.cli import arguments, output
 from fencepost.cli.arguments import option
 from fencepost.cli.commands import serving
 from fencepost.connections.loop import loop_factory
@@ -74,6 +74,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "the port; 0: any free one at the first start, and the same one afterwards (3181)",
         serving.port_or_any,
     )
+    option(
+        running,
+        "--http-port N",
+        "the port of /live, /ready and /metrics (the setting prometheusStatsHttpPort)",
+        arguments.port,
+    )
     option(running, "--trace DIR", "write a trace to a folder")
     option(running, "--settings FILE", "a TOML file of settings; options override them")
     option(running, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
@@ -108,18 +114,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> BookieSettings:
-    options = serving.from_options(args, metadata="metadataServiceUri", port="bookiePort", trace="traceDirectory")
+    options = serving.from_options(
+        args,
+        metadata="metadataServiceUri",
+        port="bookiePort",
+        trace="traceDirectory",
+        http_port="prometheusStatsHttpPort",
+    )
     return BookieSettings.read(args.settings, dict(map(one_setting, args.set)) | options)
 
 
 def _serve(args: argparse.Namespace, directory: str) -> int:
     settings = _settings(args)
-    serving.log_to_standard_error(args.verbose)
+    serving.log_to_standard_error(args.verbose, settings.log_format, "bookie")
     from fencepost.ledger.bookie.process import serve
 
     def ready(bookie_id: str) -> None:
         gc.freeze()  # existing objects are long-lived: exclude them from garbage collection
-        output.say(f"bookie {bookie_id} serves")
+        output.announce(f"bookie {bookie_id} serves")
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve(directory, settings, ready))

@@ -47,6 +47,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         f"the port of bookie 1; the others have the next ones; by default {plan.BOOKIE_PORT}, or any if one is taken",
         arguments.port,
     )
+    option(
+        starting,
+        "--http-port N",
+        "the port of /live, /ready and /metrics of the metadata service; bookie 1 has the next one, and so on",
+        arguments.port,
+    )
     option(starting, "--detach", "continue in the background once it serves; fencepost cluster down ends it")
     option(starting, "--trace DIR", "write a trace of every part to a folder", Path)
     _json(starting, "print the state as a line of JSON after every change")
@@ -96,16 +102,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> None:
+    if args.http_port is not None and args.http_port + (args.bookies or plan.BOOKIES) > 65_535:
+        raise OptionError(f"--http-port {args.http_port}: the bookies have the next ports, and there are 65535")
     with supervisor.Directory(args.directory) as directory, Ports() as taken:
         planned = plan.planned(args.directory, args.bookies, args.metadata_port, args.bookie_port, taken)
         if not args.detach:
-            up.run(directory, planned, _view(args), args.trace)
+            up.run(directory, planned, _view(args), args.trace, args.http_port)
             return
     words = [str(args.directory)]
     options = (
         ("--bookies", args.bookies),
         ("--metadata-port", args.metadata_port),
         ("--bookie-port", args.bookie_port),
+        ("--http-port", args.http_port),
         ("--trace", args.trace),
     )
     for name, value in options:

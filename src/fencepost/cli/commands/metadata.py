@@ -9,6 +9,7 @@ from fencepost import errors
 from fencepost.cli import arguments, output
 from fencepost.cli.arguments import option
 from fencepost.cli.commands import serving
+from fencepost.ledger.settings import one_setting
 from fencepost.metadata import service
 from fencepost.metadata.member import Member
 from fencepost.metadata.settings import MetadataSettings
@@ -59,17 +60,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " forwarded port",
         lambda text: endpoint(text, "0.0.0.0:9093"),
     )
+    option(
+        parser,
+        "--http-port N",
+        "the port of /live, /ready and /metrics (the setting metricsProvider.httpPort)",
+        arguments.port,
+    )
     option(parser, "--trace DIR", "write a trace to a folder", Path)
-    option(parser, "--settings FILE", "a TOML file of settings", Path)
+    option(parser, "--settings FILE", "a TOML file of settings; options override them", Path)
+    option(parser, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
     option(parser, "--verbose", "log information too, not only warnings and errors")
     parser.epilog = serving.settings_help(MetadataSettings)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal arrives."""
-    over = serving.from_options(args, port="clientPort", address="clientPortAddress")
-    settings = MetadataSettings.read(args.settings, over)
-    serving.log_to_standard_error(args.verbose)
+    options = serving.from_options(
+        args, port="clientPort", address="clientPortAddress", http_port="metricsProvider.httpPort"
+    )
+    settings = MetadataSettings.read(args.settings, dict(map(one_setting, args.set)) | options)
+    serving.log_to_standard_error(args.verbose, settings.log_format, "metadata")
     service.run(args.directory, settings, _say, args.trace, _quorum(args))
     return errors.HOLDS
 
@@ -79,7 +89,7 @@ def _say(member: Member) -> None:
     there = [_address(member.address)] if member.address != secure else []
     if secure is not None:
         there.append(f"{_address(secure)} under TLS")
-    output.say(f"metadata service {' and '.join(there)} (controller {me.key.host_id}@{me.endpoint}) serves")
+    output.announce(f"metadata service {' and '.join(there)} (controller {me.key.host_id}@{me.endpoint}) serves")
 
 
 def _address(of: tuple[str, int]) -> str:

@@ -7,15 +7,24 @@ import logging
 import textwrap
 from typing import Any
 
-from fencepost.cli import arguments
-from fencepost.ledger.settings import FileOfSettings, described
+from fencepost.cli import arguments, output
+from fencepost.ledger.settings import FileOfSettings, LogFormat, described
 
 
-def log_to_standard_error(verbose: bool) -> None:
-    """Log warnings to standard error; with ``verbose``, also information."""
+def log_to_standard_error(verbose: bool, form: LogFormat = "text", part: str = "") -> None:
+    """Log warnings to standard error; with ``verbose``, also information. ``form``: with "json", everything that this
+    ``part`` prints is lines of JSON, its errors among them.
+    """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
+    if form == "json":
+        from fencepost.monitoring import logs
+
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(logs.JsonFormatter(part))
+        logs.report_everything()
+        output.speak_json(part)
     be_quiet_about_connections()
 
 
@@ -27,8 +36,8 @@ def be_quiet_about_connections() -> None:
 def settings_help(kind: type[FileOfSettings]) -> str:
     """The end of a help text: every setting with its default and its purpose."""
     return "settings:\n" + "\n".join(
-        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
-        for name, default, purpose in described(kind)
+        f"  {each.name} = {each.default}\n{textwrap.indent(textwrap.fill(each.purpose, 100), '      ')}"
+        for each in described(kind)
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Collection
 
 from fencepost.ledger.autorecovery.settings import RecoverySettings
 from fencepost.ledger.autorecovery.tasks import Change, until_one_ends
-from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import has_ends
 from fencepost.ledger.metadata import paths
@@ -19,6 +18,7 @@ from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.auditing import Due, Watched, audited, is_asked_for, seen
 from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.ledger.rules.replication import is_closed_fragment, lost
+from fencepost.monitoring.metrics import Metrics
 
 AT_ONCE = 50
 """The number of ledgers published at once."""

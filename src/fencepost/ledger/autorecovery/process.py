@@ -15,14 +15,15 @@ from fencepost.ledger.autorecovery.auditor import Auditor
 from fencepost.ledger.autorecovery.settings import AutoRecoverySettings, RecoverySettings
 from fencepost.ledger.autorecovery.tasks import Change, until_one_ends
 from fencepost.ledger.autorecovery.worker import Worker
-from fencepost.ledger.bookie import metrics
-from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.errors import StoreError
 from fencepost.ledger.metadata.client import Session
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.shutdown import set_at_signals
+from fencepost.monitoring import http
+from fencepost.monitoring.metrics import Metrics
+from fencepost.monitoring.table import PARTS
 
 _log = logging.getLogger("fencepost.ledger.autorecovery")
 
@@ -38,18 +39,21 @@ async def serve(settings: AutoRecoverySettings, ready: Callable[[str], None]) ->
             "auto-recovery needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
         )
     name = settings.bookie_id or socket.gethostname()
-    counts = Metrics()
+    counts = Metrics("autorecovery", PARTS["autorecovery"])
+    recovery: AutoRecovery | None = None
     ended = asyncio.Event()
     set_at_signals(ended)
-    async with await _connected(settings.metadata_service_uri, settings.zk_timeout) as store:
-        recovery = AutoRecovery(store, name, settings, counts)
-        await recovery.prepare()
-        end_metrics = _serve_metrics(counts, settings)
-        try:
+
+    def why_not_ready() -> str:
+        has_session = recovery is not None and recovery.has_session
+        return "" if has_session else "auto-recovery has no session with the metadata service"
+
+    with http.serve(counts, why_not_ready, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port):
+        async with await _connected(settings.metadata_service_uri, settings.zk_timeout) as store:
+            recovery = AutoRecovery(store, name, settings, counts)
+            await recovery.prepare()
             ready(name)
             await until_one_ends(recovery.run(), ended.wait())
-        finally:
-            end_metrics()
 
 
 async def beside(uri: str, zk_timeout: int, name: str, settings: RecoverySettings, counts: Metrics) -> None:
@@ -82,6 +86,11 @@ class AutoRecovery:
             "replication_worker_ledgers_locked": lambda: len(self._nodes.held),
         }
 
+    @property
+    def has_session(self) -> bool:
+        """Whether the session with the metadata service is up."""
+        return self._store.metadata.session is Session.CONNECTED
+
     async def prepare(self) -> None:
         """Create the permanent nodes. Raises :class:`StoreError`."""
         await self._store.metadata.instance_id()  # fails if there is no cluster
@@ -109,12 +118,6 @@ def _report(expired: asyncio.Event, session: Session) -> None:
 
 async def _connected(uri: str, zk_timeout: int) -> LedgerClient:
     return await LedgerClient.connect(uri, ClientSettings.of_environment(session_timeout=zk_timeout / 1000))
-
-
-def _serve_metrics(counts: Metrics, settings: AutoRecoverySettings) -> Callable[[], None]:
-    if not settings.prometheus_stats_http_port:
-        return lambda: None
-    return metrics.serve(counts, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port)[0]
 
 
 class Election:

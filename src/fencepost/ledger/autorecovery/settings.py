@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fencepost.ledger.settings import Count, FileOfSettings, Number, Port
+from fencepost.ledger.settings import Count, FileOfSettings, LogFormat, Number, Port, Reload, Unit
 
 MIB = 1 << 20
 
@@ -16,28 +16,36 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
 
     lost_bookie_recovery_delay: Annotated[
         Number,
+        Unit("s"),
+        Reload("in the metadata"),
         "seconds that a single lost bookie may take to come back before its ledgers are replicated; a value in the"
         " metadata takes precedence",
     ] = 0
     auditor_periodic_bookie_check_interval: Annotated[
-        Number, "seconds between searches of all metadata for lost bookies; 0: only one at the start"
+        Number, Unit("s"), "seconds between searches of all metadata for lost bookies; 0: only one at the start"
     ] = 86_400
     auditor_periodic_check_interval: Annotated[
         Number,
+        Unit("s"),
         "seconds between checks whether bookies have the first and the last of their entries; 0: none",
     ] = 604_800
     open_ledger_rereplication_grace_period: Annotated[
         Number,
+        Unit("ms"),
         "milliseconds that a ledger's writer has to replace a lost bookie; then a recovery closes the ledger",
     ] = 30_000
-    rereplication_entry_batch_size: Annotated[Count, "the number of entries copied at once"] = 100
-    replication_rate_by_bytes: Annotated[Count, "the most bytes of entries a second that a repair copies"] = 64 * MIB
+    rereplication_entry_batch_size: Annotated[Count, Unit("entries"), "the number of entries copied at once"] = 100
+    replication_rate_by_bytes: Annotated[
+        Count, Unit("bytes/s"), "the most bytes of entries a second that a repair copies"
+    ] = 64 * MIB
     rw_rereplicate_backoff_ms: Annotated[
         Count,
+        Unit("ms"),
         "milliseconds to wait when there is no bookie to copy to, or the metadata service is unreachable",
     ] = 5_000
     lock_release_of_failed_ledger_grace_period: Annotated[
         Count,
+        Unit("ms"),
         "the most milliseconds until a ledger that could not be replicated is retried; at first a thirty-second of it,"
         " doubled each time",
     ] = 300_000
@@ -57,8 +65,14 @@ class AutoRecoverySettings(RecoverySettings, frozen=True, kw_only=True, rename="
     ] = ""
     zk_timeout: Annotated[
         int,
+        Unit("ms"),
         Meta(ge=100),
         "milliseconds after which the metadata service ends the session of a silent process, with its locks",
     ] = 10_000
-    prometheus_stats_http_address: Annotated[str, "the address on which metrics are served"] = "127.0.0.1"
-    prometheus_stats_http_port: Annotated[Port, "the port of metrics; 0: no metrics"] = 0
+    prometheus_stats_http_address: Annotated[
+        str, "the address on which health and metrics are served, to anybody who reaches it; 0.0.0.0: all of them"
+    ] = "127.0.0.1"
+    prometheus_stats_http_port: Annotated[Port, "the port of /live, /ready and /metrics; 0: none"] = 0
+    log_format: Annotated[
+        LogFormat, "text, or json: every line of the log is an object, the line that says that it serves among them"
+    ] = "text"

@@ -12,7 +12,6 @@ from typing import Any
 from fencepost.connections import tasks
 from fencepost.ledger.autorecovery.settings import RecoverySettings
 from fencepost.ledger.autorecovery.tasks import Change
-from fencepost.ledger.bookie.metrics import Metrics
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import Copied, Pace, has_ends, refill, replace_fragments
 from fencepost.ledger.errors import (
@@ -27,6 +26,7 @@ from fencepost.ledger.metadata.underreplication import UnderReplicated, UnderRep
 from fencepost.ledger.rules.auditing import rest
 from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.ledger.rules.replication import is_closed_fragment, lost, waits_for_end
+from fencepost.monitoring.metrics import Metrics
 
 AT_ONCE = 8
 """The number of ledgers a worker replicates at once. Small ledgers mostly wait for the metadata service."""

@@ -20,11 +20,12 @@ from fencepost.connections.tls import Tls
 from fencepost.connections.users import CREDENTIALS, Credentials, Users
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.ledger.autorecovery import process as autorecovery
-from fencepost.ledger.bookie import cookies, metrics
+from fencepost.ledger.bookie import cookies
 from fencepost.ledger.bookie.directories import Directories, advertised, bind
 from fencepost.ledger.bookie.garbage import collect
 from fencepost.ledger.bookie.identity import identify, stamp_anew, stamp_first
-from fencepost.ledger.bookie.registration import Registration
+from fencepost.ledger.bookie.metrics import Metrics
+from fencepost.ledger.bookie.registration import UNREGISTERED, Registration
 from fencepost.ledger.bookie.repair import Repair
 from fencepost.ledger.bookie.server import LOOPS, OF_STORAGE, Server
 from fencepost.ledger.bookie.settings import BookieSettings
@@ -38,6 +39,7 @@ from fencepost.ledger.rules.boot import CLEAN_END, Run, Step, steps_of_boot
 from fencepost.ledger.rules.cookies import Boot, Cookie
 from fencepost.ledger.security import ENVIRONMENT, Security
 from fencepost.ledger.shutdown import Shutdown
+from fencepost.monitoring import http
 from fencepost.traces import TraceWriter
 
 T = TypeVar("T")
@@ -73,7 +75,11 @@ async def serve(
         )
     directories = Directories.of(directory, settings)
     ended = _Shutdown()
-    with contextlib.closing(bind(settings, directories.stamped())) as bound:
+    health = _Health()
+    with (
+        health.served(settings),
+        contextlib.closing(bind(settings, directories.stamped())) as bound,
+    ):
         try:
             client = await _connected(settings, directories, ended)
         except _AskedToEnd:
@@ -83,7 +89,10 @@ async def serve(
             bookie_id = settings.bookie_id or "{}:{}".format(*address)
             repairs = settings.data_integrity_stamp_missing_cookies
             cookie = await _check_cookies(client, directories, bookie_id, repairs)
-            process = _Process(settings, tls, users, directories, client, bookie_id, address, cookie, ended)
+            process = _Process(
+                settings, tls, users, directories, client, bookie_id, address, cookie, ended, health.metrics
+            )
+            health.registration = process.registration
             await process.take_storage(storage_of)
             try:
                 records = await process.boot(bound)
@@ -99,6 +108,27 @@ async def serve(
             finally:
                 await process.end()
     ended.check()
+
+
+class _Health:
+    """What a bookie says of itself from its start on."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.registration: Registration | None = None
+
+    def served(self, settings: BookieSettings) -> contextlib.AbstractContextManager[object]:
+        """Serve it over HTTP, if that is configured. Raises :class:`SystemFailure`."""
+        address, port = settings.prometheus_stats_http_address, settings.prometheus_stats_http_port
+        return http.serve(self.metrics, self.why_not_ready, address, port)
+
+    def why_not_ready(self) -> str:
+        """Why the bookie does not serve. A read-only one does."""
+        if self.registration is None:
+            return "the bookie has no session with the metadata service yet"
+        if not self.registration.server.is_listening:
+            return "the bookie starts"
+        return "the bookie is not registered" if self.registration.status == UNREGISTERED else ""
 
 
 class _Process:
@@ -118,6 +148,7 @@ class _Process:
         address: tuple[str, int],
         cookie: Cookie | None,
         ended: _Shutdown,
+        counts: Metrics,
     ) -> None:
         """Create all parts but the storage. Nothing is served yet."""
         self.settings = settings
@@ -134,7 +165,7 @@ class _Process:
                 cookies.CURRENT,
                 cookies.RUNNING,
             )
-        self.counts = metrics.Metrics()
+        self.counts = counts
         self.trace: TraceWriter | None = None
         if settings.trace_directory:
             self.trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
@@ -144,7 +175,6 @@ class _Process:
         endpoint = Endpoint("bookie", *address, extensions=("tls",) if tls is not None else ())
         self.registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
         self.tasks: list[asyncio.Task[None]] = []
-        self.end_metrics: Callable[[], None] | None = None
         self.has_begun_run = False
 
     async def take_storage(self, storage_of: Callable[..., Storage]) -> None:
@@ -194,12 +224,25 @@ class _Process:
 
     async def _listen(self, bound: socket.socket) -> None:
         """Accept connections, and register."""
-        if self.settings.prometheus_stats_http_port:
-            self.end_metrics = _serve_metrics(
-                self.counts, self.server, self.storage, self.registration, self.repair, self.settings
-            )
+        self.counts.gauges |= self._gauges()
         await self.server.listen(bound)
         await self.registration.begin(self.settings.force_read_only_bookie)
+
+    def _gauges(self) -> dict[str, Callable[[], float]]:
+        server, repair = self.server, self.repair
+        return {
+            "bookie_SERVER_STATUS": lambda: self.registration.status,
+            "bookie_ledgers_count": lambda: len(server.role.ledgers),
+            "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: server.role.adds_under_way,
+            "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.lookups) + server.role.reads_under_way,
+            "bookie_repair_ledgers_in_limbo": lambda: repair.limbo,
+            "bookie_repair_ledgers_left": lambda: repair.progress.ledgers,
+            "bookie_repair_entries_copied": lambda: repair.progress.entries,
+            "bookie_repair_entries_lacking": lambda: repair.progress.lacking,
+            "bookkeeper_server_connections": lambda: len(server.connections),
+            "bookkeeper_server_in_flight_bytes": lambda: server.in_flight_bytes,
+            "fencepost_bookie_disk_usage": lambda: self.storage.usage,
+        }
 
     def begin_tasks(self) -> None:
         """Start the background work: registration, garbage collection, auto-recovery and the bookie's own repair."""
@@ -226,8 +269,6 @@ class _Process:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.registration.end()
         await self.server.close()
-        if self.end_metrics is not None:
-            self.end_metrics()
         # A start that was interrupted has begun a journal file. A clean end before it still counts.
         is_clean = self.has_begun_run or self.last_run == CLEAN_END
         if await asyncio.to_thread(self.storage.close) and is_clean:
@@ -389,26 +430,3 @@ def _within_open_files(settings: BookieSettings) -> BookieSettings:
         soft,
     )
     return msgspec.structs.replace(settings, max_connections=soft - SPARE_FILES)
-
-
-def _serve_metrics(
-    counts: metrics.Metrics,
-    server: Server,
-    storage: Storage,
-    registration: Registration,
-    repair: Repair,
-    settings: BookieSettings,
-) -> Callable[[], None]:
-    counts.gauges |= {
-        "bookie_SERVER_STATUS": lambda: registration.status,
-        "bookie_ledgers_count": lambda: len(server.role.ledgers),
-        "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: server.role.adds_under_way,
-        "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.lookups) + server.role.reads_under_way,
-        "bookie_repair_ledgers_in_limbo": lambda: repair.limbo,
-        "bookie_repair_ledgers_left": lambda: repair.progress.ledgers,
-        "bookie_repair_entries_copied": lambda: repair.progress.entries,
-        "bookie_repair_entries_lacking": lambda: repair.progress.lacking,
-        "bookkeeper_server_connections": lambda: len(server.connections),
-        "bookkeeper_server_in_flight_bytes": lambda: server.in_flight_bytes,
-    }
-    return metrics.serve(counts, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port)[0]

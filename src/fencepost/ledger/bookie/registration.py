@@ -76,6 +76,7 @@ class Registration:
     async def end(self) -> None:
         """Remove the registration, so that clients go elsewhere at once."""
         self._end_listening()
+        self.status = UNREGISTERED
         try:
             async with asyncio.timeout(PAUSE):
                 await self.client.unregister_bookie(self.bookie_id)

@@ -229,6 +229,11 @@ class Server:
         """Switch to compiled loops (:data:`LOOPS`). Any thread may call this."""
         self._call_on_loop(setattr, self, "loops", modules[0])
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether clients can connect."""
+        return self._listening is not None and not self.closing
+
     async def listen(self, bound: socket.socket) -> None:
         """Accept connections on a bound socket. :meth:`close` closes it."""
         self._listening = await self.loop.create_server(lambda: Connection(self), sock=bound, backlog=BACKLOG)

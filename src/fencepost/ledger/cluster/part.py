@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import json
 import os
 import signal
 import sys
@@ -19,8 +20,11 @@ from fencepost.ledger.cluster import bound, four_letter_words
 from fencepost.ledger.cluster.identity import Identity, identity, is_paused, memory
 from fencepost.ledger.cluster.ports import HOST
 
-SERVES = b" serves"
+SERVES = " serves"
 """How the line ends that a part prints once it serves."""
+
+COMPLAINT = "fencepost: "
+"""How the line begins with the error that ends a part."""
 
 LOG_LIMIT = 16 << 20
 """The size in bytes above which a log is moved aside when its part starts again."""
@@ -138,7 +142,7 @@ class Part:
         async for line in process.stdout:
             with open(self.log, "ab", opener=private) as log:
                 log.write(line)
-            if line.rstrip().endswith(SERVES) and self.state is State.STARTING:
+            if _said(line.decode(errors="replace").rstrip()).endswith(SERVES) and self.state is State.STARTING:
                 self._serves.set()
                 self._now(State.SERVES)
         code = await process.wait()
@@ -256,5 +260,16 @@ def last_words(log: Path) -> str:
         return "it has no log"
     if not lines:
         return "it said nothing"
-    complaint = next((line for line in reversed(lines) if line.startswith("fencepost: ")), lines[-1])
-    return complaint.removeprefix("fencepost: ").strip()
+    said = [_said(line) for line in lines]
+    complaint = next((line for line in reversed(said) if line.startswith(COMPLAINT)), said[-1])
+    return complaint.removeprefix(COMPLAINT).strip()
+
+
+def _said(line: str) -> str:
+    """What a line of a log says, which may be JSON."""
+    if line.startswith("{"):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            document = json.loads(line)
+            is_complaint = (document["level"], document["logger"]) == ("ERROR", COMPLAINT.removesuffix(": "))
+            return f"{COMPLAINT if is_complaint else ''}{document['message']}"
+    return line

@@ -76,14 +76,20 @@ def wait_until_free(path: Path) -> None:
 
 class Supervisor:
     """The parts of a cluster. ``changed`` is called with a part whenever its state changes. ``trace``: a folder for
-    their traces.
+    their traces. ``http_port``: where the metadata service serves health and metrics; the bookies have the next ports.
     """
 
     def __init__(
-        self, directory: Directory, plan: Plan, changed: Callable[[Part], None], trace: Path | None = None
+        self,
+        directory: Directory,
+        plan: Plan,
+        changed: Callable[[Part], None],
+        trace: Path | None = None,
+        http_port: int | None = None,
     ) -> None:
         self.directory = directory.path
         self._trace = trace
+        self._http_port = http_port
         self.plan = plan
         self._changed = changed
         self.parts = {
@@ -101,6 +107,8 @@ class Supervisor:
         command = [*PROGRAM, kind, str(self.directory / label(name)), "--port", str(self.plan.port(name))]
         if name != METADATA:
             command += ["--metadata", self.plan.uri]
+        if self._http_port is not None:
+            command += ["--http-port", str(self._http_port + self.plan.names().index(name))]
         if self._trace is not None:
             command += ["--trace", str(self._trace)]
         settings = self.directory / SETTINGS[kind]

@@ -123,6 +123,8 @@ class Storage:
         self.took = took
         self.is_full = False
         self._has_warned = False
+        self.usage = 0.0
+        """The share in use of the fullest disk, as of the last check."""
         self._flush_size = int(settings.write_cache_max_size_mb * MIB) // 2
         """The bytes at which the write cache is flushed. The other half is for the cache being flushed."""
         self._process = process or Threads()
@@ -581,6 +583,7 @@ class Storage:
         for reserve, files in self._reserves:
             room = files.room()
             usage = max(usage, Room(room.total, room.free + reserve.size).usage)
+        self.usage = usage
         if usage >= settings.disk_usage_warn_threshold and not self._has_warned:
             _log.warning(
                 "a disk is %.1f %% full: %s, %s", 100 * usage, settings.journal_directory, settings.ledger_directory

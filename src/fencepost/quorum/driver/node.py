@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -178,6 +179,13 @@ class QuorumNode:
         self.applied = contents.snapshot.end.offset
         """The state machine has all records before this offset."""
         self.stopped = False
+        self.took: Callable[[str, float], None] | None = None
+        """Takes the seconds of each ``write`` of the log and each ``snapshot``."""
+        self._snapshot_at = process.loop.time()
+        self._target = -1
+        self._target_since = 0.0
+        """What the leader had committed when it answered, and when. The next answer that comes once it is applied sets
+        another one."""
         self._tracer = tracer
         self._contents: Contents | None = contents
         self._loop = process.loop
@@ -287,6 +295,8 @@ class QuorumNode:
         """A response came."""
         if isinstance(response, FetchResponse | FetchSnapshotResponse) and response.error is Error.NONE:
             self.heard_at = self._loop.time()
+            if isinstance(response, FetchResponse) and self.applied >= self._target:
+                self._target, self._target_since = response.high_watermark, self.heard_at
         self.deliver(interface.ResponseReceived(response))
 
     def disconnected(self, endpoint: str) -> None:
@@ -319,6 +329,18 @@ class QuorumNode:
     def silence(self) -> float:
         """Seconds since a leader answered this replica; 0 if it leads."""
         return 0.0 if self.replica.leads else self._loop.time() - self.heard_at
+
+    @property
+    def snapshot_age(self) -> float:
+        """Seconds since this replica last wrote a snapshot, or else since it started."""
+        return self._loop.time() - self._snapshot_at
+
+    @property
+    def lateness(self) -> float:
+        """For how many seconds this replica has not applied what its leader had committed; 0 once it has."""
+        if self.replica.leads or 0 <= self._target <= self.applied:
+            return 0.0
+        return self._loop.time() - self._target_since
 
     # -- proposals -----------------------------------------------------------------------------------------------------
 
@@ -424,7 +446,20 @@ class QuorumNode:
             self._rest.cancel()
             self._rest = None
         writes = self.log.take()
-        self._log_worker.submit(lambda: self.log.write(writes), self._synced)
+        self._log_worker.submit(self._timed("write", lambda: self.log.write(writes)), self._synced)
+
+    def _timed(self, what: str, work: Callable[[], None]) -> Callable[[], None]:
+        """Blocking work that reports how long it takes, if somebody wants to know."""
+        took = self.took
+        if took is None:
+            return work
+
+        def timed() -> None:
+            began = time.perf_counter()
+            work()
+            self._loop.call_soon_threadsafe(took, what, time.perf_counter() - began)
+
+        return timed
 
     def _synced(self, error: BaseException | None) -> None:
         if self.stopped:
@@ -508,7 +543,8 @@ class QuorumNode:
         head = next(records_of_it, ())  # fixes the current state
         groups = itertools.chain([head], records_of_it)
         self._snapshot_worker.submit(
-            lambda: self._write_snapshot(snapshot, groups), lambda error: self._snapshot_written(snapshot, error)
+            self._timed("snapshot", lambda: self._write_snapshot(snapshot, groups)),
+            lambda error: self._snapshot_written(snapshot, error),
         )
 
     def _write_snapshot(self, snapshot: Snapshot, groups: Iterable[Sequence[bytes]]) -> None:
@@ -523,6 +559,7 @@ class QuorumNode:
         if error is not None:
             self._fail(error)
         else:
+            self._snapshot_at = self._loop.time()
             self.deliver(interface.SnapshotTaken(snapshot))
 
     def _write_fetched(self, effect: interface.WriteSnapshot) -> None:

@@ -248,6 +248,11 @@ class Replica:
         return self.state is State.LEADER
 
     @property
+    def others(self) -> dict[ReplicaKey, int]:
+        """On the leader, where the logs of the others end, as far as it knows; -1: unknown."""
+        return {} if self._leading is None else {key: each.end for key, each in self._leading.progress.items()}
+
+    @property
     def known_leader(self) -> Node | None:
         """The leader of its epoch. None while it asks for pre-votes, since it has given up on that leader."""
         return None if self.state is State.PROSPECTIVE else self.leader
@@ -1241,8 +1246,7 @@ class Replica:
         if leading is None:
             answer = DescribeQuorumResponse(self.key, self.epoch, self.known_leader, Error.NOT_LEADER)
         else:
-            ends = {key: progress.end for key, progress in leading.progress.items()}
-            ends[self.key] = self.log.end_offset
+            ends = {**self.others, self.key: self.log.end_offset}
             voters = self.voters
             answer = DescribeQuorumResponse(
                 self.key,

@@ -1,0 +1,4 @@
+"""What operators see of a running part: health and metrics over HTTP, and logs as JSON.
+
+:mod:`.table` defines every metric.
+"""
