@@ -133,15 +133,12 @@ def code(name: str) -> str:
 
 def navigation(index: str) -> str:
     """The tables of contents: a section for each of the index, then what only the site has."""
-    said = []
-    for section in index.split("\n## ")[1:]:
+    tables: list[str] = []
+    seen: set[str] = set()  # a page stands where the index has it first
+    for section in index.split("\n## "):
         title, _, body = section.partition("\n")
-        said.append((title, [*dict.fromkeys(f"docs/{link}" for link in LINK.findall(body) if link.endswith(".md"))]))
-    # A page stands where the index has it first.
-    seen: set[str] = set()
-    tables = []
-    for title, pages in said:
-        tables.append(contents(title, [page for page in pages if page not in seen]))
+        pages = dict.fromkeys(f"docs/{link}" for link in LINK.findall(body) if link.endswith(".md"))
+        tables.append(contents(title.lstrip("# "), [page for page in pages if page not in seen]))
         seen.update(pages)
     tables.append(contents("And", ["defects/index.md", "reference/index.md", INDEX, *BESIDE[1:]]))
     return "\n".join(tables)

@@ -71,3 +71,10 @@ def test_links_to_code_lead_to_its_page() -> None:
     text, shown = build.with_links("[a](../examples/lock.py) [b](../examples) ```\n[c](x.py)", "docs/check/engine.md")
     assert "(../examples/lock.py.md)" in text and "(../examples/files.md)" in text
     assert {"docs/examples/lock.py", "docs/examples"} <= shown
+
+
+def test_every_document_is_in_the_navigation() -> None:
+    lines = build.navigation((ROOT / build.INDEX).read_text()).splitlines()
+    assert sorted(line for line in lines if line.startswith("docs/")) == sorted(
+        str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md")
+    )
