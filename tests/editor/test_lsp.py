@@ -112,22 +112,22 @@ def session(folder: Path, test: Callable[[Editor], Awaitable[None]], **options: 
     """A test with an editor, whose server must end as it is asked."""
 
     async def run() -> None:
-        client: Any = LanguageClient("an editor", "1")  # its decorators have no types
+        client: Any = LanguageClient("an editor", "1")
         editor = Editor(client, folder)
 
-        @client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
         def publish(given: lsp.PublishDiagnosticsParams) -> None:
             editor.diagnostics[given.uri] = given
             editor.changed.set()
 
-        @client.feature(lsp.WINDOW_SHOW_DOCUMENT)
         def show(given: lsp.ShowDocumentParams) -> lsp.ShowDocumentResult:
             editor.shown.append(given)
             return lsp.ShowDocumentResult(True)
 
-        @client.feature(lsp.WORKSPACE_CODE_LENS_REFRESH)
         def refresh(_: None) -> None: ...
 
+        client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(publish)
+        client.feature(lsp.WINDOW_SHOW_DOCUMENT)(show)
+        client.feature(lsp.WORKSPACE_CODE_LENS_REFRESH)(refresh)
         await client.start_io(*COMMAND, "lsp", "--stdio", env=environment())
         try:
             can = lsp.ClientCapabilities(
