@@ -25,7 +25,7 @@ import asyncio
 import hmac
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -114,6 +114,15 @@ _encode = msgspec.msgpack.Encoder().encode
 _read_entry = msgspec.msgpack.Decoder(Entry).decode
 _read_call = msgspec.msgpack.Decoder(Forward | Heard).decode
 _read_owners = msgspec.msgpack.Decoder(Owners).decode
+
+
+def records(tree: Tree, owners: Mapping[int, int]) -> Iterator[Sequence[bytes]]:
+    """The records of a snapshot, in groups, with the state at the first step: znodes and sessions, and the connections
+    that own the sessions.
+    """
+    of_tree = snapshot.records(tree)
+    yield [_encode(Owners(tuple(owners.items()))), *next(of_tree)]
+    yield from of_tree
 
 
 def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
@@ -414,12 +423,13 @@ class Member(Service):
             item.connection.send(protocol.reply(item.xid, self.tree.zxid, Code.SESSION_MOVED))
             item.connection.close()
 
+    def marker(self) -> bytes:
+        """A record that changes nothing."""
+        return _encode(Entry(self.process, self._stamp, LogRequest(0, 0, 0, (), Mark())))
+
     def snapshot(self) -> Iterator[Sequence[bytes]]:
         """The records of the state at the first step."""
-        owners = _encode(Owners(tuple(self.owners.items())))
-        of_tree = snapshot.records(self.tree)
-        yield [owners, *next(of_tree)]
-        yield from of_tree
+        return records(self.tree, self.owners)
 
     def restore(self, records: Sequence[bytes]) -> None:
         """Replace the state by a snapshot. Clients of this member get no events for the changes in between."""
