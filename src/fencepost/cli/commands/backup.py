@@ -13,7 +13,6 @@ import msgspec
 from fencepost import errors
 from fencepost.cli import output
 from fencepost.cli.commands import serving, streams
-from fencepost.cli.commands.metadata import with_ids
 from fencepost.errors import OptionError
 from fencepost.ledger.security import Security
 from fencepost.metadata import backup
@@ -76,7 +75,7 @@ def _say(args: argparse.Namespace, file: str, found: Backup) -> None:
 
 
 def _restore(args: argparse.Namespace, file: Path, directories: list[Path]) -> int:
-    hosts = with_ids(args.controllers) or ({1 if args.id is None else args.id: ANY_PORT})
+    hosts = args.controllers or ({1 if args.id is None else args.id: ANY_PORT})
     if not directories:
         raise OptionError("metadata restore takes a FILE, and a DIR for each member of the new quorum")
     if len(hosts) != len(directories):

@@ -108,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
             )
         from fencepost.cli.commands import backup
 
+        if verb == "restore":
+            args.controllers = with_ids(args.controllers)
         return backup.run(args, verb, *rest)
     if rest:
         raise errors.OptionError(f"{verb} is not a verb ({', '.join(VERBS)}), and a service has one directory")
