@@ -612,6 +612,11 @@ def test_the_command_takes_verifies_and_restores(
     assert cli.main(["metadata", "backup", file, "--controllers", endpoints, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["znodes"], told["ephemerals"], told["sessions"]) == (26, 1, 1) and len(told["voters"]) == 3
+    again = ["metadata", "backup", f"{file}2", "--metadata", f"zk://{members.addresses}/ledgers", "--json"]
+    assert cli.main(again) == 0 and json.loads(capsys.readouterr().out)["zxid"] == told["zxid"]
+    nobody = f"zk://127.0.0.1:{free_ports(1)[0]}/ledgers"
+    assert cli.main(["metadata", "backup", f"{file}3", "--metadata", nobody]) == 153
+    assert "says where it listens to operators" in capsys.readouterr().err
     assert cli.main(["metadata", "verify", file]) == 0
     assert (
         f"zxid        {told['zxid']:#x}\nznodes      26, 1 of them ephemeral, of 1 session" in capsys.readouterr().out
@@ -632,7 +637,8 @@ def test_the_command_takes_verifies_and_restores(
     ("words", "says"),
     [
         (["backup"], "metadata backup takes a FILE; a service in ./backup is run by fencepost metadata ./backup"),
-        (["backup", "f"], "give --controllers HOST:PORT"),
+        (["backup", "f"], "give --metadata zk://HOST:PORT/ledgers, or --controllers HOST:PORT"),
+        (["backup", "f", "--metadata", "nonsense"], "'nonsense' is no address of a metadata service"),
         (["backup", "f", "g"], "takes one FILE, and g is one argument too many"),
         (["verify", "f", "g"], "takes one FILE"),
         (["restore", "f"], "takes a FILE, and a DIR for each member"),
@@ -643,7 +649,10 @@ def test_the_command_takes_verifies_and_restores(
         (["d", "--controllers", "a:1"], "a:1 is not a controller"),
     ],
 )
-def test_what_is_typed_wrong(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_typed_wrong(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FENCEPOST_METADATA", raising=False)
     assert cli.main(["metadata", *words]) == 151
     said = capsys.readouterr().err
     assert says in said and said.count("\n") == 1

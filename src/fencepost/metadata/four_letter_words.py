@@ -96,9 +96,13 @@ def _envi(_: Service) -> str:
 def _conf(service: Service) -> str:
     values = {name: service.settings.value(name) for name, _, _ in described(MetadataSettings) if name not in SECRETS}
     least, most = service.settings.timeouts
-    return _lines(
-        "=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most}
-    )
+    of_this = {
+        "clientPort": service.address[1],
+        "minSessionTimeout": least,
+        "maxSessionTimeout": most,
+        "controller": service.controller,
+    }
+    return _lines("=", {**values, **of_this})
 
 
 def _mntr(service: Service) -> str:

@@ -200,6 +200,11 @@ class Member(Service):
             return "standalone"
         return "leader" if self.node.leads else "follower"
 
+    @property
+    def controller(self) -> str:
+        """See :class:`Service`."""
+        return f"{self.host.me.key.host_id}@{self.host.me.endpoint}"
+
     def disk_sizes(self) -> tuple[int, int]:
         """The sizes in bytes of the snapshots, and of the log."""
         files = self.host.files

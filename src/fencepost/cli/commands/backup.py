@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import msgspec
 from fencepost import errors
 from fencepost.cli import output
 from fencepost.cli.commands import serving, streams
-from fencepost.errors import OptionError
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.ledger.cluster import four_letter_words
+from fencepost.ledger.metadata.address import parse
 from fencepost.ledger.security import Security
 from fencepost.metadata import backup
 from fencepost.metadata.backup import HEAD_SIZE, Backup
@@ -34,18 +37,34 @@ def run(args: argparse.Namespace, verb: str, file: str, *others: str) -> int:
 
 
 async def _take(args: argparse.Namespace, file: Path) -> Backup:
-    if not args.controllers:
-        raise OptionError(
-            "metadata backup asks a member of the quorum: give --controllers HOST:PORT, which it prints when it serves"
-        )
     serving.log_to_standard_error(args.verbose)
-    endpoints = args.controllers if isinstance(args.controllers, list) else list(args.controllers.values())
+    if args.controllers:
+        endpoints = args.controllers if isinstance(args.controllers, list) else list(args.controllers.values())
+    elif args.metadata:
+        endpoints = await _members_behind(args.metadata)
+    else:
+        raise OptionError(
+            "metadata backup asks a member of the quorum: give --metadata zk://HOST:PORT/ledgers, or --controllers"
+            " HOST:PORT, which a member prints when it serves"
+        )
     administrator = Administrator(endpoints, args.timeout, Security.of_environment().tls())
     try:
         with streams.progress_of_bytes() as line:
             return await backup.take(administrator, file, line.report)
     finally:
         await administrator.close()
+
+
+async def _members_behind(uri: str) -> list[str]:
+    """Where members listen to each other and to operators, by their ports for clients."""
+    address = parse(uri)
+    said = await asyncio.gather(*(four_letter_words.ask(port, "conf", 5.0, host) for host, port in address.servers))
+    found = [each[1] for text in said if (each := re.search(r"^controller=\d+@(\S+)$", text or "", re.MULTILINE))]
+    if not found:
+        raise SystemFailure(
+            f"no member at {address.hosts} says where it listens to operators: give --controllers HOST:PORT"
+        )
+    return found
 
 
 def _say(args: argparse.Namespace, file: str, found: Backup) -> None:

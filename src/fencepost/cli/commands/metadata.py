@@ -1,7 +1,7 @@
 """``fencepost metadata``: runs a metadata service on a directory, which ZooKeeper clients can use, and backs it up.
 
     fencepost metadata DIR
-    fencepost metadata backup FILE --controllers HOST:PORT,...
+    fencepost metadata backup FILE --metadata zk://HOST:PORT/ledgers
     fencepost metadata verify FILE
     fencepost metadata restore FILE DIR ... [--controllers ID@HOST:PORT,...]
 
@@ -11,6 +11,7 @@ The first word is a verb, or the directory to serve. Write ``./backup`` for a di
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from fencepost import errors
@@ -34,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost metadata``."""
     parser.usage = (
         "fencepost metadata DIR [options]\n"
-        "       fencepost metadata backup FILE --controllers [ID@]HOST:PORT,... [--timeout SECONDS] [--json]\n"
+        "       fencepost metadata backup FILE --metadata URI [--timeout SECONDS] [--json]\n"
         "       fencepost metadata verify FILE [--json]\n"
         "       fencepost metadata restore FILE DIR ... [--controllers ID@HOST:PORT,...] [--json]"
     )
@@ -91,6 +92,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--settings FILE", "a TOML file of settings", Path)
     option(parser, "--verbose", "log information too, not only warnings and errors")
     backing = parser.add_argument_group("backup, verify, restore")
+    option(
+        backing,
+        "--metadata URI",
+        "for backup: the service, zk://HOST:PORT[,HOST:PORT]/ledgers, which is asked for its members if --controllers"
+        " does not name any; by default that of FENCEPOST_METADATA",
+        default=os.environ.get("FENCEPOST_METADATA"),
+    )
     option(
         backing, "--timeout SECONDS", "give up a backup when nothing is done for this long (30)", units.seconds, 30.0
     )
