@@ -301,7 +301,15 @@ async def new_numbers(
             raise SystemFailure(f"{folder.place}/{name} is no file of new numbers: {error}") from error
     for ledger in ledgers:
         if str(ledger) not in kept["ledgers"]:
-            kept["ledgers"][str(ledger)] = await store.metadata.new_ledger_id()
+            kept["ledgers"][str(ledger)] = await _free_number(store)
     kept["exported"] |= exported
     layout.put(folder, name, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
     return {ledger: int(kept["ledgers"][str(ledger)]) for ledger in ledgers}
+
+
+async def _free_number(store: LedgerClient) -> int:
+    """The next number of no ledger. Imported ones and those whose creators chose a number may be ahead."""
+    while True:
+        number = await store.metadata.new_ledger_id()
+        if await store.metadata.missing((number,)):
+            return number
