@@ -90,7 +90,9 @@ def _say(args: argparse.Namespace, file: str, found: Backup) -> None:
     at = datetime.datetime.fromtimestamp(head.taken / 1000, datetime.UTC)
     output.say(f"taken       {at:%Y-%m-%d %H:%M:%S} UTC, by {head.source}")
     output.say(f"zxid        {head.zxid:#x}")
-    output.say(f"znodes      {head.znodes:,}, {head.ephemerals:,} of them ephemeral, of {head.sessions:,} sessions")
+    output.say(
+        f"znodes      {head.znodes:,}, {head.ephemerals:,} of them ephemeral, of {plural(head.sessions, 'session')}"
+    )
 
 
 def _restore(args: argparse.Namespace, file: Path, directories: list[Path]) -> int:
