@@ -590,7 +590,7 @@ def test_only_operators_with_a_certificate_of_the_members_take_backups(
 
 
 def test_a_client_of_the_service_cannot_ask_for_one(members: Members) -> None:
-    """The port of clients knows no such request, whoever asks, and nothing of the members' protocol."""
+    """The port of clients knows no such request, and nothing of the members' protocol."""
     client = Client(members.ports[1])
     client.connect(60_000)
     for kind in range(200, 210):
