@@ -59,6 +59,9 @@ class Records:
         for first in range(0, len(records), 10):
             yield records[first : first + 10]
 
+    def marker(self) -> bytes:
+        return b"marker"
+
     def restore(self, records: Sequence[bytes]) -> None:
         self.records = list(records)
 

@@ -222,6 +222,17 @@ class Entries(Bottom):
         self._write("   ".join(parts))
 
 
+class Bytes(Bottom):
+    """Draws the progress of a copy: call :meth:`report` often."""
+
+    def report(self, done: int, of: int) -> None:
+        """Show the bytes copied so far, of how many, and the rate."""
+        now = self._clock()
+        if self._is_due(now):
+            rate = numbers.size(int(done / (now - self._started)))
+            self._write(f"{numbers.size(done)} of {numbers.size(of)} ({rate}/s)")
+
+
 class Line(Bottom):
     """Draws the progress of a check: pass :meth:`report` to :func:`fencepost.check`. Without a terminal it prints one
     line if compiling takes long.

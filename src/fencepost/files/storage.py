@@ -239,10 +239,14 @@ class Remote(Storage):
     is_remote = True
     refusals = Exception
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, files: Any = None) -> None:
+        """``files``: a file system of PyArrow, in which ``place`` is a path; None: that of the URL ``place``."""
         super().__init__(place.rstrip("/"))
         from pyarrow import fs
 
+        if files is not None:
+            self.files, self.root = files, self.place
+            return
         try:
             self.files, self.root = fs.FileSystem.from_uri(self.place)
         except Exception as error:

@@ -98,9 +98,13 @@ def _conf(service: Service) -> str:
         each.name: service.settings.value(each.name) for each in described(MetadataSettings) if each.name not in SECRETS
     }
     least, most = service.settings.timeouts
-    return _lines(
-        "=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most}
-    )
+    of_this = {
+        "clientPort": service.address[1],
+        "minSessionTimeout": least,
+        "maxSessionTimeout": most,
+        "controller": service.controller,
+    }
+    return _lines("=", {**values, **of_this})
 
 
 def _mntr(service: Service) -> str:

@@ -160,6 +160,11 @@ class Service:
         """The role for operators, in ZooKeeper's terms."""
         raise NotImplementedError
 
+    @property
+    def controller(self) -> str:
+        """The id of this member, and where it listens to others: ``ID@HOST:PORT``."""
+        raise NotImplementedError
+
     def disk_sizes(self) -> tuple[int, int]:
         """The sizes in bytes of the snapshots, and of the log."""
         raise NotImplementedError

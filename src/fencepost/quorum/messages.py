@@ -212,6 +212,28 @@ class DescribeQuorumResponse(Response, frozen=True, gc=False):
     observers: tuple[ReplicaProgress, ...] = ()
 
 
+# -- backups ----------------------------------------------------------------------------------------------------------
+
+
+class TakeSnapshot(Request, frozen=True, gc=False):
+    """An operator wants a snapshot that has everything acknowledged so far. The leader commits a record first, so a
+    leader that has been replaced without its knowledge cannot answer.
+    """
+
+
+class TakeSnapshotResponse(Response, frozen=True, gc=False):
+    """The snapshot is durable, or the error. After NOT_LEADER, ask ``leader``."""
+
+    snapshot: OffsetAndEpoch = OffsetAndEpoch(0, 0)
+
+
+class ReadSnapshot(Request, frozen=True, gc=False):
+    """An operator wants bytes of a snapshot from ``position`` on. The answer is a :class:`FetchSnapshotResponse`."""
+
+    snapshot: OffsetAndEpoch
+    position: Count
+
+
 _AUTHORS: dict[type[Request], Callable[[Request], ReplicaKey]] = {
     Vote: attrgetter("candidate"),
     BeginQuorum: attrgetter("leader.key"),
@@ -236,3 +258,8 @@ AnyResponse = (
     | DescribeQuorumResponse
 )
 """For decoders: ``msgspec.msgpack.Decoder(AnyRequest)`` decodes any of the requests, ``AnyResponse`` any response."""
+
+Asked = AnyRequest | TakeSnapshot | ReadSnapshot
+"""All requests: those of the role, and those that its driver answers."""
+Answer = AnyResponse | TakeSnapshotResponse
+"""All responses."""

@@ -1,23 +1,30 @@
-"""``fencepost ledger``: creates, writes, reads, follows, recovers, shows, lists and deletes ledgers."""
+"""``fencepost ledger``: creates, writes, reads, follows, recovers, shows, lists, deletes, exports and imports
+ledgers.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import fencepost
 from fencepost.cli import arguments
 from fencepost.cli.arguments import option
 from fencepost.cli.commands import client, streams
-from fencepost.errors import OptionError
+from fencepost.errors import OptionError, naming_extra
+from fencepost.files.storage import Storage, open_storage
+from fencepost.ledger.archive.exporting import Moved, export
+from fencepost.ledger.archive.importing import import_all, ledgers_in, new_numbers
 from fencepost.ledger.client.client import LedgerClient, must_be_of_log
 from fencepost.ledger.client.reading import LedgerEntry
 from fencepost.ledger.client.replica_map import draw, holdings
-from fencepost.ledger.rules.metadata import RESERVED, LedgerMetadata, LedgerStatus
+from fencepost.ledger.rules.metadata import IMPORTING, RESERVED, LedgerMetadata, LedgerStatus
 from fencepost.text.numbers import plural
 
 _EXAMPLES = """\
@@ -82,6 +89,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "delete ledgers of this log, which then misses their entries (fencepost log trim deletes old ones properly)",
     )
     client.yes_option(deleting)
+    exporting = action("export", "write closed ledgers to a folder, or to an object store", "", secret=False)
+    option(exporting, "ledgers LEDGER", "numbers of ledgers; by default all", arguments.number, nargs="*")
+    option(
+        exporting,
+        "target TARGET",
+        f"the folder, which is empty or has an export of this cluster; {_URLS}",
+        arguments.place,
+    )
+    option(
+        exporting,
+        "--recover",
+        "close the ledgers that are open, as ledger recover does; a writer that still lives is fenced off",
+    )
+    importing = action("import", "bring exported ledgers into this cluster", "", secret=False)
+    option(importing, "source SOURCE", f"the folder of an export; {_URLS}", arguments.place)
+    option(importing, "ledgers LEDGER", "numbers of ledgers in the export; by default all", arguments.number, nargs="*")
+    option(
+        importing,
+        "--new-ids FILE",
+        "give each ledger a new number, and write them to FILE; with the same FILE, an interrupted import goes on",
+        Path,
+    )
+
+
+_URLS = "a path, or a URL such as s3://BUCKET/PATH, gs:// or hdfs://, which needs pyarrow"
 
 
 def _create_options(parser: argparse.ArgumentParser) -> None:
@@ -224,6 +256,7 @@ async def _list(store: LedgerClient, args: argparse.Namespace) -> None:
 def _as_row(ledger: int, metadata: LedgerMetadata) -> str:
     is_closed = metadata.status is LedgerStatus.CLOSED
     status = "reserved" if RESERVED in metadata.custom_metadata else metadata.status.value
+    status = "importing" if IMPORTING in dict(metadata.custom_metadata) else status
     entries, length = metadata.last_entry + 1, metadata.length
     of_entries, of_bytes = "entry" if entries == 1 else "entries", "byte" if length == 1 else "bytes"
     size = f"{entries:>12,} {of_entries:<7} {length:>16,} {of_bytes:<5}" if is_closed else " " * 43
@@ -256,3 +289,55 @@ async def _delete(store: LedgerClient, args: argparse.Namespace) -> None:
     for ledger in ledgers:
         await store.delete_ledger(ledger, of_log=args.of_log)
         client.say(args, {"deleted": ledger}, f"ledger {ledger} is deleted")
+
+
+# -- export and import ------------------------------------------------------------------------------------------------
+
+
+def _storage(place: Path | str) -> Storage:
+    with naming_extra(f"{place}", "query"):
+        return open_storage(place)
+
+
+@contextlib.contextmanager
+def _counting(of: int) -> Iterator[Callable[[int, int], None]]:
+    """A progress line of entries, for a function that takes how many more are done, and their bytes. ``of``: all."""
+    count = size = 0
+
+    def report(entries: int, more: int) -> None:
+        nonlocal count, size
+        count, size = count + entries, size + more
+
+    with streams.progress() as line, streams.reporting(lambda: line.report(count, size, count / of if of else None)):
+        yield report
+
+
+def _say_moved(args: argparse.Namespace, moved: Moved, done: str) -> None:
+    number = f", as ledger {moved.number}" if moved.number != moved.ledger else ""
+    document = {"ledger": moved.ledger, "number": moved.number, "entries": moved.entries, "length": moved.bytes}
+    client.say(
+        args,
+        {**document, "was_there": moved.was_there},
+        f"ledger {moved.ledger}: {plural(moved.entries, 'entry', 'entries')}, {plural(moved.bytes, 'byte')},"
+        f" {'there already' if moved.was_there else done}{number}",
+    )
+
+
+async def _export(store: LedgerClient, args: argparse.Namespace) -> None:
+    ledgers = args.ledgers or [ledger async for ledger in store.list_ledgers()]
+    with _counting(0) as report:
+        done = await export(store, ledgers, _storage(args.target), recover=args.recover, report=report)
+    for each in done:
+        _say_moved(args, each, "exported")
+
+
+async def _import(store: LedgerClient, args: argparse.Namespace) -> None:
+    source = _storage(args.source)
+    ledgers = await asyncio.to_thread(ledgers_in, source, args.ledgers)
+    numbers: dict[int, int] = {}
+    if args.new_ids is not None:
+        numbers = await new_numbers(store, ledgers, Storage(str(args.new_ids.absolute().parent)), args.new_ids.name)
+    with _counting(sum(manifest.last_entry + 1 for manifest, _ in ledgers.values())) as report:
+        await import_all(
+            store, source, ledgers, numbers, report=report, done=lambda moved: _say_moved(args, moved, "imported")
+        )

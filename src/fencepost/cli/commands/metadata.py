@@ -1,8 +1,17 @@
-"""``fencepost metadata``: runs a metadata service on a directory. ZooKeeper clients can use it."""
+"""``fencepost metadata``: runs a metadata service on a directory, which ZooKeeper clients can use, and backs it up.
+
+    fencepost metadata DIR
+    fencepost metadata backup FILE --metadata zk://HOST:PORT/ledgers
+    fencepost metadata verify FILE
+    fencepost metadata restore FILE DIR ... [--controllers ID@HOST:PORT,...]
+
+The first word is a verb, or the directory to serve. Write ``./backup`` for a directory named like a verb.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from fencepost import errors
@@ -14,25 +23,45 @@ from fencepost.metadata import service
 from fencepost.metadata.member import Member
 from fencepost.metadata.settings import MetadataSettings
 from fencepost.quorum.identity import is_endpoint
+from fencepost.text import units
+
+VERBS = {
+    "backup": "write the whole state of a serving quorum, at one zxid, to a file",
+    "verify": "check every byte of a backup, and print what it is of",
+    "restore": "make the directories of a new quorum that begins with a backup",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``fencepost metadata``."""
+    parser.usage = (
+        "fencepost metadata DIR [options]\n"
+        "       fencepost metadata backup FILE --metadata URI [--timeout SECONDS] [--json]\n"
+        "       fencepost metadata verify FILE [--json]\n"
+        "       fencepost metadata restore FILE DIR ... [--controllers ID@HOST:PORT,...] [--json]"
+    )
     parser.description = (
         "Run a durable metadata service with ZooKeeper's protocol, as a member, or the only member, of a\n"
-        "quorum (KRaft, KIP-853). SIGTERM and Ctrl-C end it cleanly."
-    )
+        "quorum (KRaft, KIP-853). SIGTERM and Ctrl-C end it cleanly. Or one of these verbs:\n"
+    ) + "\n".join(f"  {verb:<8}  {purpose}" for verb, purpose in VERBS.items())
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    option(parser, "directory DIR", "the directory for its log and snapshots; created if it is missing", Path)
+    option(
+        parser,
+        "words DIR",
+        "the directory for its log and snapshots, created if it is missing; or a verb (backup, verify, restore) with"
+        " its arguments",
+        nargs="+",
+    )
     option(parser, "--port N", "the port, instead of the setting clientPort; 0: any free one", serving.port_or_any)
     option(parser, "--address HOST", "the address to listen on, instead of the setting clientPortAddress")
     option(
         parser,
-        "--controllers ID@HOST:PORT,...",
+        "--controllers [ID@]HOST:PORT,...",
         "the ids of the members of the quorum, and where they listen to each other. Those named when all folders are"
         " empty are the first voters; others join as observers (see fencepost quorum add). By default, an empty folder"
-        " becomes a quorum of one, at a free port of 127.0.0.1 that it keeps, and any other stays in its quorum",
-        controllers,
+        " becomes a quorum of one, at a free port of 127.0.0.1 that it keeps, and any other stays in its quorum. For"
+        " backup: members to ask, one that runs is enough. For restore: a member for each DIR, in this order",
+        members,
     )
     option(
         parser,
@@ -70,17 +99,46 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--settings FILE", "a TOML file of settings; options override them", Path)
     option(parser, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
     option(parser, "--verbose", "log information too, not only warnings and errors")
+    backing = parser.add_argument_group("backup, verify, restore")
+    option(
+        backing,
+        "--metadata URI",
+        "for backup: the service, zk://HOST:PORT[,HOST:PORT]/ledgers, which is asked for its members if --controllers"
+        " does not name any; by default that of FENCEPOST_METADATA",
+        default=os.environ.get("FENCEPOST_METADATA"),
+    )
+    option(
+        backing, "--timeout SECONDS", "give up a backup when nothing is done for this long (30)", units.seconds, 30.0
+    )
+    option(backing, "--json", "print JSON")
     parser.epilog = serving.settings_help(MetadataSettings)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal arrives."""
+    """Run the command: serve until a signal arrives, or run a verb. Returns the exit code."""
+    verb, *rest = args.words
+    if verb in VERBS:
+        if not rest:
+            raise errors.OptionError(
+                f"metadata {verb} takes a FILE; a service in ./{verb} is run by fencepost metadata ./{verb}"
+            )
+        from fencepost.cli.commands import backup
+
+        if verb == "restore":
+            args.controllers = with_ids(args.controllers)
+        return backup.run(args, verb, *rest)
+    if rest:
+        raise errors.OptionError(f"{verb} is not a verb ({', '.join(VERBS)}), and a service has one directory")
+    return _serve(args, Path(verb))
+
+
+def _serve(args: argparse.Namespace, directory: Path) -> int:
     options = serving.from_options(
         args, port="clientPort", address="clientPortAddress", http_port="metricsProvider.httpPort"
     )
     settings = MetadataSettings.read(args.settings, dict(map(one_setting, args.set)) | options)
     serving.log_to_standard_error(args.verbose, settings.log_format, "metadata")
-    service.run(args.directory, settings, _say, args.trace, _quorum(args))
+    service.run(directory, settings, _say, args.trace, _quorum(args))
     return errors.HOLDS
 
 
@@ -117,8 +175,20 @@ def controllers(text: str) -> dict[int, str]:
     return found
 
 
+def members(text: str) -> dict[int, str] | list[str]:
+    """Parse members of a quorum with their ids, or only their endpoints."""
+    return controllers(text) if "@" in text else [endpoint(each) for each in text.split(",")]
+
+
+def with_ids(given: dict[int, str] | list[str] | None) -> dict[int, str]:
+    """The members of ``--controllers``, which must have ids. Raises :class:`fencepost.OptionError`."""
+    if isinstance(given, list):
+        raise errors.OptionError(f"{given[0]} is not a controller: give ID@HOST:PORT, such as 1@127.0.0.1:9093")
+    return given or {}
+
+
 def _quorum(args: argparse.Namespace) -> service.Quorum:
-    hosts: dict[int, str] = args.controllers or {}
+    hosts = with_ids(args.controllers)
     if args.listen is not None and not hosts:
         raise errors.OptionError("--listen needs --controllers, which say where the others reach this member")
     host_id = args.id

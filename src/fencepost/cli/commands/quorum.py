@@ -11,7 +11,7 @@ import msgspec
 from fencepost import errors
 from fencepost.cli import output
 from fencepost.cli.arguments import option
-from fencepost.cli.commands.metadata import controllers, endpoint
+from fencepost.cli.commands.metadata import endpoint, members
 from fencepost.ledger.security import Security
 from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.messages import DescribeQuorumResponse, ReplicaProgress
@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             options,
             "--controllers [ID@]HOST:PORT,...",
             "members of the quorum; one that runs is enough",
-            _endpoints,
+            lambda text: _endpoints(members(text)),
             required=True,
         )
         option(options, "--timeout SECONDS", "give up after this (30)", units.seconds, 30.0)
@@ -112,8 +112,8 @@ def _fields(replica: ReplicaProgress, most: int) -> dict[str, Any]:
     }
 
 
-def _endpoints(text: str) -> list[str]:
-    return list(controllers(text).values()) if "@" in text else [endpoint(each) for each in text.split(",")]
+def _endpoints(found: dict[int, str] | list[str]) -> list[str]:
+    return found if isinstance(found, list) else list(found.values())
 
 
 def _replica(text: str) -> tuple[int, str]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from fencepost.cli import output
 from fencepost.cli.arguments import option
-from fencepost.cli.progress import Entries
+from fencepost.cli.progress import Bytes, Entries
 from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.ledger.client.appender import Appender, AppendGroup, Location
 from fencepost.ledger.client.reading import LedgerEntry
@@ -211,6 +211,11 @@ class Output:
 def progress() -> Entries:
     """The progress line, on a terminal."""
     return Entries(sys.stderr)
+
+
+def progress_of_bytes() -> Bytes:
+    """The progress line of a copy, on a terminal."""
+    return Bytes(sys.stderr)
 
 
 @contextlib.contextmanager

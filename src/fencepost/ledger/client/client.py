@@ -32,7 +32,7 @@ from fencepost.ledger.roles.reader import ReaderSettings
 from fencepost.ledger.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.ledger.roles.writer import WriterSettings
 from fencepost.ledger.rules.ensembles import are_quorums
-from fencepost.ledger.rules.metadata import OF_LOG, DigestType, LedgerMetadata
+from fencepost.ledger.rules.metadata import IMPORTING, OF_LOG, DigestType, LedgerMetadata
 from fencepost.traces import TraceWriter
 
 _log = logging.getLogger("fencepost.ledgers")
@@ -327,10 +327,15 @@ class LedgerClient:
         ``progress`` is called ten times a second with the last entry found so far.
 
         The ledger keeps all confirmed entries. A closed ledger is left unchanged. Raises :class:`NoSuchLedgerError` or
-        :class:`UnauthorizedAccessError`. Raises :class:`LedgerRecoveryError`, :class:`NotEnoughBookiesError` or
-        :class:`DataUnknownError` if recovery is not possible now.
+        :class:`UnauthorizedAccessError`, and :class:`IllegalOperationError` for one that is being imported. Raises
+        :class:`LedgerRecoveryError`, :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if recovery is not
+        possible now.
         """
         ledger = arguments.ledger_id(ledger)
+        if IMPORTING in dict((await self.ledger_metadata(ledger)).custom_metadata):
+            raise IllegalOperationError(
+                f"ledger {ledger} is not imported to its end: complete the import, or delete it"
+            )
         settings = RecovererSettings(arguments.password(password), self.driver.settings.recovery_in_flight)
         role = Recoverer(ledger, settings, traces=self.driver.trace is not None)
         calls = Calls(self.driver, ledger, role)

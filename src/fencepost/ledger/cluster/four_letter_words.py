@@ -10,13 +10,13 @@ from fencepost.ledger.cluster.ports import HOST
 _REGISTERED = re.compile(r"^\t/ledgers/available/(readonly/)?([^/\s]+)$", re.MULTILINE)
 
 
-async def ask(port: int, word: str, patience: float) -> str | None:
+async def ask(port: int, word: str, patience: float, host: str = HOST) -> str | None:
     """A port's answer to a word, possibly empty. None if nobody accepts the connection, or the answer is not complete
     within ``patience`` seconds.
     """
     try:
         async with asyncio.timeout(patience):
-            reader, writer = await asyncio.open_connection(HOST, port)
+            reader, writer = await asyncio.open_connection(host.strip("[]"), port)
             try:
                 writer.write(word.encode())
                 return (await reader.read() if word else b"").decode(errors="replace")

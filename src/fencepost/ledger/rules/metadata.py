@@ -25,6 +25,11 @@ OF_LOG = "log"
 RESERVED = ("fencepost.reserved", b"")
 """The custom metadata of a ledger without a writer, which the first client to adopt it may write."""
 
+IMPORTING = "fencepost.importing"
+"""The key in the custom metadata of a ledger whose import is not complete. The value says of what. A recovery must not
+close it, since it would end too early.
+"""
+
 
 class LedgerStatus(enum.Enum):
     """The status of a ledger in the metadata service."""

@@ -1,10 +1,11 @@
-"""Operators' requests to a quorum: describe it, add a voter, or remove one."""
+"""Operators' requests to a quorum: describe it, add a voter or remove one, and take a snapshot of its state."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from fencepost.connections.tls import Tls
@@ -13,6 +14,7 @@ from fencepost.quorum import messages
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import LinkError, Links, PeerTls, Respond, Return
 from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.log import OffsetAndEpoch
 from fencepost.quorum.rules import PASSING, Error
 
 R = TypeVar("R")
@@ -24,6 +26,15 @@ RETRY_PAUSE = 0.1
 """Seconds before a request is repeated that cannot be done yet."""
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A snapshot: the cluster that it is of, the replica that took it, and its place in the log."""
+
+    cluster_id: str
+    source: Node
+    end: OffsetAndEpoch
 
 
 class Administrator:
@@ -64,6 +75,28 @@ class Administrator:
         await self._ask(messages.RemoveVoter(keys[0]), messages.RemoveVoterResponse)
         return keys[0]
 
+    async def take_snapshot(self, write: Callable[[bytes], None], progress: Callable[[int, int], None]) -> Taken:
+        """Have the leader take a snapshot with everything acknowledged so far, and write its bytes, in order.
+        ``progress``: called with the bytes so far, and their number.
+        """
+        endpoint, taken = await self._ask(messages.TakeSnapshot(), messages.TakeSnapshotResponse)
+        cluster_id = (await self._who(endpoint)).cluster_id
+        position, size = 0, 1
+        while position < size:
+            request = messages.ReadSnapshot(taken.snapshot, position)
+            try:
+                async with asyncio.timeout(self.patience):
+                    piece = await self.links.ask(endpoint, request)
+            except (LinkError, TimeoutError) as error:
+                reason = str(error) or f"no answer within {self.patience:g} seconds"
+                raise SystemFailure(f"{endpoint} does not send the snapshot to its end: {reason}") from error
+            if not isinstance(piece, messages.FetchSnapshotResponse) or piece.error is not Error.NONE or not piece.data:
+                raise SystemFailure(f"{endpoint} does not send the snapshot to its end: {piece.error.value}")
+            await asyncio.to_thread(write, piece.data)
+            position, size = position + len(piece.data), piece.size
+            progress(position, size)
+        return Taken(cluster_id, Node(taken.source, endpoint), taken.snapshot)
+
     async def close(self) -> None:
         """Close all connections."""
         await self.links.close()
@@ -74,7 +107,7 @@ class Administrator:
         except LinkError as error:
             raise SystemFailure(f"no replica of a quorum answers: {error}") from error
 
-    async def _ask(self, request: messages.AnyRequest, kind: type[R]) -> tuple[str, R]:
+    async def _ask(self, request: messages.Asked, kind: type[R]) -> tuple[str, R]:
         """Send a request to the leader, repeatedly while it cannot be done yet. Returns the endpoint that answered, and
         the answer.
         """
@@ -103,7 +136,7 @@ class Administrator:
     def _report_problem(self) -> None:
         _logger.warning("not done yet: %s; trying for %g s more", self._problem, self.patience - REPORT_AFTER)
 
-    async def _ask_one(self, endpoint: str, request: messages.AnyRequest) -> messages.AnyResponse | None:
+    async def _ask_one(self, endpoint: str, request: messages.Asked) -> messages.Answer | None:
         try:
             return await self.links.ask(endpoint, request)
         except LinkError as error:
@@ -116,10 +149,10 @@ class Administrator:
         """Never called."""
         return Welcome(Node(ReplicaKey(-1, ""), ""))
 
-    def request_received(self, request: messages.AnyRequest, respond: Respond) -> None:
+    def request_received(self, request: messages.Asked, respond: Respond) -> None:
         """Never called."""
 
-    def response_received(self, response: messages.AnyResponse) -> None:
+    def response_received(self, response: messages.Answer) -> None:
         """Ignored: answers complete futures."""
 
     def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:

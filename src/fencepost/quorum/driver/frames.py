@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from fencepost.quorum.identity import NO_VOTERS, Node, ReplicaKey, VoterSet
-from fencepost.quorum.messages import AnyRequest, AnyResponse
+from fencepost.quorum.messages import Answer, Asked
 
 VERSION = 1
 _LENGTH = struct.Struct(">I")
@@ -50,14 +50,14 @@ class Ask(_Frame, frozen=True, gc=False):
     """A request of the quorum."""
 
     number: int
-    request: AnyRequest
+    request: Asked
 
 
 class Answered(_Frame, frozen=True, gc=False):
     """The response to the request with this number."""
 
     number: int
-    response: AnyResponse
+    response: Answer
 
 
 class Call(_Frame, frozen=True, gc=False):

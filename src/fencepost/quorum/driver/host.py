@@ -30,7 +30,7 @@ from fencepost.quorum.driver.node import DEFAULT_LIMITS, Limits, NodeSettings, Q
 from fencepost.quorum.files.directory import Contents, Meta, draw_id, join_cluster, open_replica, read_meta, write_meta
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import EMPTY_SNAPSHOT, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, AnyResponse
+from fencepost.quorum.messages import Answer, AnyRequest, Asked
 from fencepost.quorum.roles.interface import QuorumSettings
 from fencepost.quorum.traces import SUBJECT, Tracer
 
@@ -138,7 +138,7 @@ class QuorumHost:
             return None
         return Tracer(self.me.key, lambda action, fields: emit(action, subject, fields))
 
-    async def ask_leader(self, request: AnyRequest) -> AnyResponse:
+    async def ask_leader(self, request: AnyRequest) -> Answer:
         """Send a request to the leader, perhaps this replica itself. The answer may be that it does not lead any more.
 
         Raises :class:`fencepost.quorum.driver.links.LinkError` if no leader is known, or the connection breaks.
@@ -168,12 +168,12 @@ class QuorumHost:
         """See :class:`fencepost.quorum.driver.links.Handler`."""
         return Welcome(self.me, self.meta.cluster_id) if self.node is None else self.node.welcome()
 
-    def request_received(self, request: AnyRequest, respond: Respond) -> None:
+    def request_received(self, request: Asked, respond: Respond) -> None:
         """A request came. It stays unanswered until the replica has started."""
         if self.node is not None:
             self.node.request_received(request, respond)
 
-    def response_received(self, response: AnyResponse) -> None:
+    def response_received(self, response: Answer) -> None:
         """A response came."""
         if self.node is not None:
             self.node.response_received(response)

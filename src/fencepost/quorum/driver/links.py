@@ -18,7 +18,7 @@ from fencepost.connections.tls import Files, Listener, Tls, names_host
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver import frames
 from fencepost.quorum.identity import Node, ReplicaKey, host_and_port
-from fencepost.quorum.messages import AnyRequest, AnyResponse
+from fencepost.quorum.messages import Answer, Asked
 
 _logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ STRANGERS_FRAME = 64 << 10
 MAX_STRANGERS, MAX_ADMINISTRATORS, MAX_OBSERVERS, MAX_OF_REPLICA = 64, 64, 256, 4
 """The most connections: without a first frame yet, of administrators, of observers, and of each voter."""
 
-Respond = Callable[[AnyResponse], None]
+Respond = Callable[[Answer], None]
 Return = Callable[[bytes, str], None]
 
 
@@ -58,10 +58,10 @@ class Handler(Protocol):
     def welcome(self) -> frames.Welcome:
         """The greeting to a connecting replica or administrator."""
 
-    def request_received(self, request: AnyRequest, respond: Respond) -> None:
+    def request_received(self, request: Asked, respond: Respond) -> None:
         """A request of the quorum came."""
 
-    def response_received(self, response: AnyResponse) -> None:
+    def response_received(self, response: Answer) -> None:
         """A response to a request of this process came."""
 
     def call_received(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
@@ -233,7 +233,7 @@ class _Outgoing(_Link):
         super().__init__(links)
         self.endpoint = endpoint
         self.welcome: frames.Welcome | None = None
-        self.requests: dict[int, asyncio.Future[AnyResponse] | None] = {}
+        self.requests: dict[int, asyncio.Future[Answer] | None] = {}
         self.calls: dict[int, asyncio.Future[bytes]] = {}
         self.opened: asyncio.Future[frames.Welcome] = links.loop.create_future()
         self.opened.add_done_callback(_retrieve)
@@ -392,14 +392,14 @@ class Links:
         kinds = self.strangers, self.administrators, self.observers, *self.of_replicas.values()
         return [link for limit in kinds for link in limit]
 
-    def send(self, endpoint: str, request: AnyRequest) -> None:
+    def send(self, endpoint: str, request: Asked) -> None:
         """Send a request. The response goes to the handler."""
         link = self._to(endpoint)
         number = link.next_number()
         link.requests[number] = None
         link.post(frames.Ask(number, request))
 
-    def ask(self, endpoint: str, request: AnyRequest) -> asyncio.Future[AnyResponse]:
+    def ask(self, endpoint: str, request: Asked) -> asyncio.Future[Answer]:
         """Send a request. The future gets its response, or :class:`LinkError`."""
         link = self._to(endpoint)
         number, future = link.next_number(), self.loop.create_future()

@@ -16,7 +16,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -35,12 +35,15 @@ from fencepost.quorum.files.snapshots import Fetched, name_of, purge_snapshots, 
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch, OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import (
-    AnyRequest,
-    AnyResponse,
+    Answer,
+    Asked,
     DescribeQuorumResponse,
     Fetch,
     FetchResponse,
     FetchSnapshotResponse,
+    ReadSnapshot,
+    TakeSnapshot,
+    TakeSnapshotResponse,
 )
 from fencepost.quorum.roles import interface
 from fencepost.quorum.roles.replica import Replica
@@ -55,6 +58,9 @@ class StateMachine(Protocol):
 
     def apply(self, batch: Batch) -> None:
         """Apply the next committed records. Control records come as empty batches."""
+
+    def marker(self) -> bytes:
+        """A record that changes nothing."""
 
     def snapshot(self) -> Iterator[Sequence[bytes]]:
         """Return the current state, in groups of records. Another thread iterates over them while more is applied."""
@@ -140,7 +146,7 @@ class _SnapshotProgress:
 
     ``end``: the offset of the last snapshot. ``bytes_before``: bytes that had been appended to the log by then;
     negative if that was before this process. ``is_due``: take another one as soon as there are new records.
-    ``is_written``: one is being written.
+    ``is_written``: one is being written. ``wanted``: operators who wait for one that reaches an offset.
     """
 
     end: int
@@ -148,6 +154,7 @@ class _SnapshotProgress:
     is_due: bool
     is_written: bool = False
     fetched: Fetched | None = None
+    wanted: list[tuple[int, Respond]] = field(default_factory=list)
 
 
 class QuorumNode:
@@ -283,15 +290,22 @@ class QuorumNode:
         """The greeting to a connecting replica or administrator."""
         return Welcome(self.me, self.meta.cluster_id, self.replica.voters)
 
-    def request_received(self, request: AnyRequest, respond: Respond) -> None:
+    def request_received(self, request: Asked, respond: Respond) -> None:
         """A request came."""
+        if isinstance(request, TakeSnapshot):
+            self._take_snapshot(respond)
+            return
+        if isinstance(request, ReadSnapshot):
+            response = FetchSnapshotResponse(*self._answering(), request.snapshot, 0, request.position)
+            respond(self._with_piece(response))
+            return
         number = next(self._numbers)
         self._replies[number] = respond
         if type(request) is Fetch and self.replica.leads and request.epoch == self.replica.epoch:
             self._fetches.record(request, self.replica.log.end_offset)
         self.deliver(interface.RequestReceived(number, request))
 
-    def response_received(self, response: AnyResponse) -> None:
+    def response_received(self, response: Answer) -> None:
         """A response came."""
         if isinstance(response, FetchResponse | FetchSnapshotResponse) and response.error is Error.NONE:
             self.heard_at = self._loop.time()
@@ -532,7 +546,9 @@ class QuorumNode:
             records >= limits.snapshot_records
             or self.log.appended_bytes - progress.bytes_before >= limits.snapshot_bytes
         )
-        if progress.is_written or not records or not (is_long or progress.is_due):
+        if not records and not progress.is_written:
+            self._answer_wanted(progress.end)
+        if progress.is_written or not records or not (is_long or progress.is_due or progress.wanted):
             return
         progress.is_written, progress.is_due = True, False
         progress.end = self.applied
@@ -561,6 +577,42 @@ class QuorumNode:
         else:
             self._snapshot_at = self._loop.time()
             self.deliver(interface.SnapshotTaken(snapshot))
+            self._answer_wanted(snapshot.end.offset)
+            if self._snapshot.wanted:
+                self._look_at_log()
+
+    # -- snapshots for operators ---------------------------------------------------------------------------------------
+
+    def _answering(self, error: Error = Error.NONE) -> tuple[ReplicaKey, int, Node | None, Error]:
+        return self.me.key, self.replica.epoch, self.leader, error
+
+    def _take_snapshot(self, respond: Respond) -> None:
+        """Take a snapshot that has everything committed until now, proven by a record that is committed later."""
+        if not self.replica.leads:
+            respond(TakeSnapshotResponse(*self._answering(Error.NOT_LEADER)))
+            return
+
+        def committed(outcome: asyncio.Future[OffsetAndEpoch]) -> None:
+            if self.stopped or outcome.cancelled():
+                return
+            if outcome.exception() is not None:
+                respond(TakeSnapshotResponse(*self._answering(Error.NOT_LEADER)))
+                return
+            self._snapshot.wanted.append((outcome.result().offset, respond))
+            self._look_at_log()
+
+        self.propose([self.machine.marker()]).add_done_callback(committed)
+
+    def _answer_wanted(self, offset: int) -> None:
+        """The newest snapshot on disk ends at an offset: tell the operators who waited for no more."""
+        wanted, self._snapshot.wanted = self._snapshot.wanted, []
+        for reached, respond in wanted:
+            if reached <= offset:
+                respond(TakeSnapshotResponse(*self._answering(), self.replica.log.snapshot.end))
+            else:
+                self._snapshot.wanted.append((reached, respond))
+
+    # -- fetched snapshots ---------------------------------------------------------------------------------------------
 
     def _write_fetched(self, effect: interface.WriteSnapshot) -> None:
         if effect.position == 0 or self._snapshot.fetched is None:
@@ -629,15 +681,15 @@ class QuorumNode:
             self._reply(effect.connection, msgspec.structs.replace(effect.response, batches=tuple(batches)))
 
     def _reply_with_snapshot(self, effect: interface.ReplyWithSnapshot) -> None:
-        response = effect.response
+        self._reply(effect.connection, self._with_piece(effect.response))
+
+    def _with_piece(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
+        """The response with the bytes at its position, or with the reason why there are none."""
         name = name_of(response.snapshot)
         if name not in self.files.names():
-            response = msgspec.structs.replace(response, error=Error.SNAPSHOT_NOT_FOUND)
-        else:
-            size = self.files.size(name)
-            if 0 <= response.position < size:
-                data = self.files.open(name).read(response.position, self.limits.piece)
-                response = msgspec.structs.replace(response, size=size, data=data)
-            else:
-                response = msgspec.structs.replace(response, error=Error.POSITION_OUT_OF_RANGE)
-        self._reply(effect.connection, response)
+            return msgspec.structs.replace(response, error=Error.SNAPSHOT_NOT_FOUND)
+        size = self.files.size(name)
+        if not 0 <= response.position < size:
+            return msgspec.structs.replace(response, error=Error.POSITION_OUT_OF_RANGE)
+        data = self.files.open(name).read(response.position, self.limits.piece)
+        return msgspec.structs.replace(response, size=size, data=data)

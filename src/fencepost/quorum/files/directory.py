@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fencepost.files.checksum import crc32c
@@ -105,6 +105,19 @@ def join_cluster(
         pass
     ReplicatedLog.create(files, snapshot.end, unit=unit)
     store_election(files, ElectionState(snapshot.end.epoch))
+    write_meta(files, meta)
+
+
+def restore_replica(files: Files, meta: Meta, snapshot: Snapshot, state: Iterable[Sequence[bytes]]) -> None:
+    """Create the files of a replica of a new cluster in an empty folder, from a snapshot with these records.
+
+    ``quorum-state`` comes first and ``meta.properties`` last: :func:`read_meta` refuses a folder where this was
+    interrupted, so that no replica starts empty there.
+    """
+    store_election(files, ElectionState(snapshot.end.epoch))
+    for _ in write_snapshot(files, snapshot, state):
+        pass
+    ReplicatedLog.create(files, snapshot.end, unit=1 << 16)
     write_meta(files, meta)
 
 

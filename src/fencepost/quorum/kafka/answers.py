@@ -31,8 +31,8 @@ from fencepost.quorum.kafka.messages import (
 from fencepost.quorum.kafka.schema import ZERO_UUID
 from fencepost.quorum.messages import (
     AddVoter,
+    Answer,
     AnyRequest,
-    AnyResponse,
     DescribeQuorum,
     DescribeQuorumResponse,
     RemoveVoter,
@@ -245,7 +245,7 @@ class Answers:
 
     async def _change(self, request: AnyRequest) -> None:
         try:
-            answer: AnyResponse = await self.host.ask_leader(request)
+            answer: Answer = await self.host.ask_leader(request)
         except LinkError as error:
             raise _Refused(
                 Code.REQUEST_TIMED_OUT, f"the leader is gone, and the change may yet be made: {error}"

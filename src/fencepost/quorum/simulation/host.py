@@ -299,6 +299,10 @@ class SimMachine:
         yield [self.state]
         yield [b"." * (self.host.node.applied % 97)]
 
+    def marker(self) -> bytes:
+        """See :class:`.StateMachine`."""
+        return b""
+
     def restore(self, records: Sequence[bytes]) -> None:
         """See :class:`.StateMachine`."""
         self.state = records[0]

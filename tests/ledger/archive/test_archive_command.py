@@ -1,0 +1,78 @@
+"""``fencepost ledger export`` and ``import`` on clusters of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import patience
+import pytest
+from ledger.processes import SOURCE, cluster, typed
+
+ENTRIES = 5_000
+LINES = b"".join(b"%d\n" % number for number in range(ENTRIES))
+
+
+@pytest.fixture(scope="module")
+def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Two clusters, whose ledgers have the same numbers."""
+    with cluster(tmp_path_factory.mktemp("one")) as one, cluster(tmp_path_factory.mktemp("other")) as other:
+        yield one[0], other[0]
+
+
+def command(uri: str, *arguments: str, given: bytes = b"", code: int = 0) -> str:
+    ended, out, err = typed(("ledger", *arguments), {"FENCEPOST_METADATA": uri}, given)
+    assert ended == code, err.decode()
+    return (err if code else out).decode()
+
+
+def test_ledgers_go_to_another_cluster(uris: tuple[str, str], tmp_path: Path) -> None:
+    one, other = uris
+    target = str(tmp_path / "export")
+    ledger = command(one, "create", "--digest", "hmac", "--custom", "a=b").strip()
+    command(one, "append", ledger, given=LINES)
+    empty = command(one, "create").strip()
+    assert "is not closed" in command(one, "export", target, code=1)
+    said = command(one, "export", ledger, empty, f"file://{target}", "--recover")
+    assert f"ledger {ledger}: {ENTRIES:,} entries" in said and f"ledger {empty}: 0 entries, 0 bytes, exported" in said
+    # The import is killed as soon as its ledger is there.
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "FENCEPOST_METADATA": other}
+    process = subprocess.Popen([sys.executable, "-m", "fencepost", "ledger", "import", target], env=environment)
+    patience.until(lambda: command(other, "list") or process.poll() is not None, "the ledger")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    if "importing" in command(other, "list", "--long"):
+        assert "is not imported to its end" in command(other, "recover", ledger, code=151)
+        assert "is not imported to its end" in command(other, "export", ledger, str(tmp_path / "half"), code=1)
+    moved = [json.loads(line) for line in command(other, "import", target, "--json").splitlines()]
+    assert [(each["ledger"], each["number"], each["entries"]) for each in moved] == [
+        (int(ledger), int(ledger), ENTRIES),
+        (int(empty), int(empty), 0),
+    ]
+    assert command(other, "read", ledger).encode() == LINES
+    shown = [json.loads(command(uri, "show", ledger, "--json")) for uri in uris]
+    for each in shown:
+        del each["fragments"], each["bookies"]
+    assert shown[0] == shown[1]
+    assert command(other, "import", target).count("there already") == 2
+    # What is exported from there has the same entries, byte for byte.
+    again = tmp_path / "again"
+    command(other, "export", ledger, str(again))
+    for chunk in again.glob("*.entries"):
+        assert chunk.read_bytes() == (tmp_path / "export" / chunk.name).read_bytes()
+    numbers = str(tmp_path / "numbers")
+    said = command(other, "import", target, ledger, "--new-ids", numbers)
+    assert f"imported, as ledger {json.loads(Path(numbers).read_text())['ledgers'][ledger]}\n" in said
+    assert command(other, "import", target, ledger, "--new-ids", numbers).count("there already") == 1
+
+
+def test_what_is_typed_wrong(uris: tuple[str, str], tmp_path: Path) -> None:
+    one, _ = uris
+    assert "has no complete export" in command(one, "import", str(tmp_path), code=153)
+    assert "there is no ledger 999" in command(one, "export", "999", str(tmp_path / "x"), code=1)
+    assert "cannot be reached" in command(one, "import", "nothing://there", code=153)
