@@ -34,7 +34,10 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick campaigns lint loops modules interop bench bench-spark bench-ledger chaos lock clean FORCE
+# Libraries that others wrote, which are driven.
+SYSTEMS := .systems
+
+.PHONY: help setup run test quick campaigns lint loops modules interop systems bench bench-spark bench-ledger chaos lock clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +78,10 @@ modules: $(STAMP) ## Compile the modules of the tests
 interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper, and its quorum with Kafka's tool (needs a JDK 17 and Maven)
 	@$(BIN)/python -m interop $(INTEROP)
 
+systems: $(STAMP) ## Install libraries that others wrote into .systems, and drive them
+	@$(PIP) install --no-deps --upgrade --target $(SYSTEMS) -r requirements/systems.txt
+	@PYTHONPATH=$(CURDIR)/$(SYSTEMS) $(BIN)/python -m pytest tests/docs/test_examples.py -k systems.md
+
 bench: $(STAMP) ## Run the benchmarks
 	@$(BIN)/python -m bench
 
@@ -92,7 +99,7 @@ lock: ## Resolve the newest versions anew (the only target that needs uv)
 	uv pip compile --group pyspark --no-deps --output-file $(SOURCE_LOCK) $(COMPILING)
 
 clean: ## Remove the virtual environment and everything else that was generated
-	rm -rf $(VENV) .interop build dist bookkeeper-4.13.html fencepost-demo .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .interop $(SYSTEMS) build dist bookkeeper-4.13.html fencepost-demo .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment holds its own absolute path and a link to its interpreter: one

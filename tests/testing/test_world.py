@@ -142,7 +142,9 @@ def test_clocks_are_simulated_too_where_a_module_imported_them_by_name() -> None
     assert monotonic is real_monotonic and began <= monotonic(), "and are the machine's again"
 
 
-def test_a_module_that_is_imported_later_has_its_clock_simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_is_imported_later_has_its_clock_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "imported_later.py").write_text("from time import monotonic as now\n")
     drive(Counter, Simple)
