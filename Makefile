@@ -34,7 +34,10 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick campaigns lint loops modules site pictures interop bench bench-spark bench-ledger chaos lock clean FORCE
+# Libraries that others wrote, which are driven.
+SYSTEMS := .systems
+
+.PHONY: help setup run test quick campaigns lint loops modules site pictures interop systems bench bench-spark bench-ledger chaos lock clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +83,10 @@ pictures: $(STAMP) ## Draw the pictures of the documents anew (needs Chromium, a
 interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper, and its quorum with Kafka's tool (needs a JDK 17 and Maven)
 	@$(BIN)/python -m interop $(INTEROP)
 
+systems: $(STAMP) ## Install libraries that others wrote into .systems, and drive them
+	@$(PIP) install --no-deps --upgrade --target $(SYSTEMS) -r requirements/systems.txt
+	@PYTHONPATH=$(CURDIR)/$(SYSTEMS) $(BIN)/python -m pytest tests/docs/test_examples.py -k systems.md
+
 bench: $(STAMP) ## Run the benchmarks
 	@$(BIN)/python -m bench
 
@@ -97,7 +104,7 @@ lock: ## Resolve the newest versions anew (the only target that needs uv)
 	uv pip compile --group pyspark --no-deps --output-file $(SOURCE_LOCK) $(COMPILING)
 
 clean: ## Remove the virtual environment and everything else that was generated
-	rm -rf $(VENV) .interop build dist bookkeeper-4.13.html fencepost-demo .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .interop $(SYSTEMS) build dist bookkeeper-4.13.html fencepost-demo .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment holds its own absolute path and a link to its interpreter: one

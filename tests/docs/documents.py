@@ -152,11 +152,13 @@ values are found by their module's name, which several examples may have borne b
 ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "PYTEST_PLUGINS": "fencepost.testing.plugin", "CI": ""}
 """What a reader's terminal is. `CI` is unset: pytest leaves its summary's lines whole where it is set."""
 
+PATH = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+
 
 def _run(line: str, folder: str) -> str:
     if PLAIN.fullmatch(line):
         return _run_here(line, folder)
-    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "0"}
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(PATH), "PYTHONHASHSEED": "0"}
     python = shlex.quote(sys.executable)
     line = re.sub(r"(^|&& |; )(fencepost|pytest)\b", rf"\1{python} -m \2", re.sub(r"^python\b", python, line))
     done = subprocess.run(

@@ -15,12 +15,14 @@ from fencepost import (
     Map,
     ModelValue,
     OptionError,
+    PerKey,
     Protocol,
     action,
     check,
     initial,
     model_values,
     one_of,
+    per_key,
     require,
     state,
 )
@@ -296,7 +298,7 @@ def _believes_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _does_not_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     real = shrink.run
-    monkeypatch.setattr(shrink, "_shorter", lambda graph, shown: ())
+    monkeypatch.setattr(shrink, "_shorter", lambda *given: ())
     monkeypatch.setattr(shrink, "_all_of", lambda *given: ())
     monkeypatch.setattr(shrink, "run", real)
 
@@ -438,6 +440,82 @@ def test_what_is_expected_may_have_names_of_its_own() -> None:
 
     shown = drive(Lock, Never).shown
     assert shown is not None and (shown.difference.expected, shown.difference.actual) == ("False", "True")
+
+
+class Steps(Protocol):
+    """Goes up step by step, or all the way at once, and down."""
+
+    at: PerKey[str, int] = per_key(("left", "right"), 0)
+
+    @action
+    def jumps(self) -> None:
+        require(self.at["left"] == 0)
+        self.at["left"] = 3
+
+    @action
+    def climbs(self) -> None:
+        require(self.at["left"] < 3)
+        self.at["left"] += 1
+
+    @action
+    def falls(self) -> None:
+        require(self.at["left"] == 3)
+        self.at["left"] = 0
+
+
+class Climbing:
+    """Does not fall. It cannot jump."""
+
+    leaves_out = ("jumps",)
+
+    def __init__(self) -> None:
+        self.at = {"left": 0, "right": 0}
+
+    def climbs(self) -> None:
+        self.at["left"] += 1
+
+    def falls(self) -> None:
+        pass
+
+    def observe(self) -> dict[str, Any]:
+        return {"at": self.at, "seen": [self.at, {"left"}]}
+
+    def expected(self, now: Any) -> dict[str, Any]:
+        return {"at": now.at, "seen": [now.at, {"left"}]}
+
+
+def test_a_behaviour_is_not_shortened_by_actions_that_are_left_out() -> None:
+    driven = drive(Steps, Climbing)
+    assert driven.shown is not None and driven.repeats and driven.is_shortest
+    assert [step.action for step in driven.shown.trace.steps] == ["climbs", "climbs", "climbs", "falls"]
+
+
+def test_what_is_expected_may_be_taken_from_the_state_as_it_is() -> None:
+    class Falling(Climbing):
+        def falls(self) -> None:
+            self.at["left"] = 0
+
+    assert drive(Steps, Falling).follows
+
+
+@pytest.mark.parametrize(("method", "what"), [("observe", "observe()"), ("climbs", "the call")])
+def test_a_difference_says_what_raised(method: str, what: str) -> None:
+    Faulty = type("Faulty", (Climbing,), {method: lambda self: 1 / 0})
+    driven = drive(Steps, Faulty)
+    assert f"  {what}\n    protocol  returns\n    system    raises ZeroDivisionError" in str(driven)
+    assert "do not come to it" not in str(driven), "the difference ended the drive, and no action is to blame"
+    assert "never driven  jumps" in str(driven)
+
+
+def test_a_difference_says_that_the_system_cannot_be_made_again() -> None:
+    made: list[None] = []
+
+    def once() -> Climbing:
+        made.append(None)
+        assert len(made) == 1
+        return Climbing()
+
+    assert "  once()\n    protocol  returns\n    system    raises AssertionError" in str(drive(Steps, once))
 
 
 # -- limits and mistakes -----------------------------------------------------------------------------------------------

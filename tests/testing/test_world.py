@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from time import time as wall_clock
 from typing import Any
 
 import pytest
@@ -14,6 +18,8 @@ import pytest
 from fencepost import Protocol, action, require, state
 from fencepost.testing import Driven, drive
 from fencepost.testing.world import World
+
+real_monotonic = time.__dict__["monotonic"]
 
 
 class Counter(Protocol):
@@ -117,6 +123,42 @@ def test_time_passes_while_plain_python_sleeps() -> None:
             super().adds()
 
     assert drive(Counter, Sleeps).follows
+
+
+def test_clocks_are_simulated_too_where_a_module_imported_them_by_name() -> None:
+    began = real_monotonic()
+
+    class Sleeps(Simple):
+        def adds(self) -> None:
+            before, wall = monotonic(), wall_clock()
+            assert time.clock_gettime(time.CLOCK_MONOTONIC) == before
+            assert time.clock_gettime_ns(time.CLOCK_REALTIME) == round(wall * 1_000_000) * 1_000
+            assert time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) > 0
+            sleep(3_600)
+            assert (monotonic(), wall_clock()) == (before + 3_600, wall + 3_600)
+            super().adds()
+
+    assert drive(Counter, Sleeps).follows
+    assert monotonic is real_monotonic and began <= monotonic(), "and are the machine's again"
+
+
+def test_a_module_that_is_imported_later_has_its_clock_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_later.py").write_text("from time import monotonic as now\n")
+    drive(Counter, Simple)
+
+    class Late(Simple):
+        def __init__(self) -> None:
+            super().__init__()
+            from imported_later import now  # type: ignore[import-not-found]
+
+            time.sleep(5)
+            assert now() == time.monotonic() == 5
+
+    assert drive(Counter, Late).follows
+    assert sys.modules.pop("imported_later").now is real_monotonic
 
 
 def difference(adds: Callable[[Any], Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from enum import Enum
 from typing import Any
 
+from fencepost.language.fields import View
 from fencepost.language.values import Foreign, ModelValue, Record, Value
 
 
@@ -19,6 +20,8 @@ def matches(expected: Value, actual: Any) -> bool:
     """
     if isinstance(expected, Foreign):
         expected = expected.python()
+    if isinstance(expected, View):  # what `expected` took from the state, as it is there
+        expected = expected.__value__()
     if isinstance(expected, ModelValue):
         return actual == expected if isinstance(actual, ModelValue) else str(actual) == expected.name
     if isinstance(expected, Enum):
@@ -29,9 +32,9 @@ def matches(expected: Value, actual: Any) -> bool:
         return expected is actual or _fields_match(expected.__parts__(), actual)
     if isinstance(expected, Mapping):
         return isinstance(actual, Mapping) and _all_match(expected.items(), actual.items())
-    if isinstance(expected, frozenset):
+    if isinstance(expected, Set):
         return isinstance(actual, Set | list) and _all_match(expected, actual)
-    if isinstance(expected, tuple):
+    if isinstance(expected, tuple | list):
         is_row = isinstance(actual, Sequence) or hasattr(actual, "popleft")
         return (
             is_row

@@ -107,6 +107,8 @@ def never(driven: Findings) -> list[tuple[str, str]]:
             why = "it is never enabled" if not driven.graph.is_cut else "it is not enabled in what was explored"
         elif name in avoided:
             why = "the system chooses other outcomes"
+        elif driven.shown is not None:
+            continue  # the difference ended the drive
         else:
             why = "the behaviours that were driven do not come to it"
         found.append((name, why))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.behaviours import Trace
@@ -71,7 +71,7 @@ def shrunk(
     def leave_out() -> bool:
         """Leave out what can be left out at once. Returns whether there was anything."""
         nonlocal best
-        for moves in _shorter(graph, best):
+        for moves in _shorter(adapter, graph, best):
             if len(tried) >= MOST_RUNS // 3 or is_over():
                 return False
             shown = fails(moves)
@@ -102,13 +102,13 @@ def shrunk(
     return Shrunk(best, repeats=True, is_shortest=is_shortest and not graph.is_cut)
 
 
-def _shorter(graph: Graph, shown: Shown) -> Iterator[tuple[Move, ...]]:
+def _shorter(adapter: Adapter, graph: Graph, shown: Shown) -> Iterator[tuple[Move, ...]]:
     """Shorter behaviours, the largest reductions first: the last moves after the shortest way to where they begin, then
     all without some moves.
     """
     moves = shown.moves
     states = [graph.fingerprint(state.ids) for state in shown.trace.states]
-    ways = _ways(graph, states[0])
+    ways = _ways(graph, states[0], adapter.left_out)
     kept = 1
     while kept < len(moves):
         way = ways.get(states[len(moves) - kept])
@@ -122,14 +122,14 @@ def _shorter(graph: Graph, shown: Shown) -> Iterator[tuple[Move, ...]]:
         size //= 2
 
 
-def _ways(graph: Graph, start: int) -> dict[int, tuple[Move, ...]]:
-    """The shortest way to each state."""
+def _ways(graph: Graph, start: int, left_out: Collection[str]) -> dict[int, tuple[Move, ...]]:
+    """The shortest way to each state, without the actions that cannot be driven."""
     found: dict[int, tuple[Move, ...]] = {start: ()}
     waiting = deque([start])
     while waiting:
         state = waiting.popleft()
         for edge in graph.edges.get(state, ()):
-            if edge.target not in found:
+            if edge.target not in found and edge.action not in left_out:
                 found[edge.target] = (*found[state], graph.move(edge))
                 waiting.append(edge.target)
     return found

@@ -145,7 +145,7 @@ class Behaviour:
         """Make the system. Raises :class:`Difference` if it begins in no initial state of the protocol."""
         starts = self.graph.stepper.initial_states()
         self.initial, self.row = starts[0], starts[0].ids
-        self.system = self._call(self.adapter.make)
+        self.system = self._call(f"{self.adapter.name}()", self.adapter.make)
         fitting = self._fitting([state.ids for state in starts])
         if len(fitting) > 1:
             raise OptionError(
@@ -175,7 +175,7 @@ class Behaviour:
         if "after" in asked:
             given["after"] = self._bound(self.row)
         values, parameters = _called(root)
-        self._call(getattr(self.system, root.name), *values, **parameters, **given)
+        self._call(CALL, getattr(self.system, root.name), *values, **parameters, **given)
         if asked or len(outcomes) == 1:
             self._fitting([self.row])
         else:
@@ -218,15 +218,15 @@ class Behaviour:
         self.steps.append(taken(stepper, State(stepper.store, self.row), move.root, outcome))
         self.row = self.steps[-1].state.ids
 
-    def _call(self, function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
+    def _call(self, what: str, function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
         try:
             return self._world.call(function, *values, **parameters)
         except Exception as error:
-            raise Difference(CALL, "returns", f"raises {raised(error)}") from error
+            raise Difference(what, "returns", f"raises {raised(error)}") from error
 
     def _fitting(self, rows: list[Row]) -> list[Row]:
         """Those states that fit what the system shows. Raises :class:`Difference` from the first if there are none."""
-        seen = self._call(self.system.observe)
+        seen = self._call("observe()", self.system.observe)
         if not isinstance(seen, Mapping):
             raise OptionError(f"{self.adapter.name}.observe() gives {seen!r}: give a dictionary of variables")
         differences = {row: self._difference(row, seen) for row in rows}

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import inspect
+import os
+import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any
 from unittest import mock
 
+import fencepost
 from fencepost.simulation.interposed import interposed
 from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.streams import Factory, ProcessLoop, Streams
@@ -23,6 +28,51 @@ MOST_CALLS = 1_000_000
 """The most calls of the event loop for one call of a system."""
 
 HOST = "127.0.0.1"
+
+
+_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "sleep", "clock_gettime", "clock_gettime_ns")
+
+_BY_NAME = [*((time, name) for name in _CLOCKS), (os, "urandom")]
+"""What systems also import by name: ``from time import monotonic``."""
+
+_MONOTONIC = {getattr(time, name, None) for name in ("CLOCK_MONOTONIC", "CLOCK_MONOTONIC_RAW", "CLOCK_BOOTTIME")}
+
+_really_clock_ns = time.clock_gettime_ns
+
+
+def _clock_ns(clock: int) -> int:
+    """The nanoseconds of a clock. Those that count the work of a process or a thread are the machine's."""
+    if clock == time.CLOCK_REALTIME:
+        return time.time_ns()
+    return time.monotonic_ns() if clock in _MONOTONIC else _really_clock_ns(clock)
+
+
+def _clock(clock: int) -> float:
+    return _clock_ns(clock) / 1_000_000_000
+
+
+_NOT_SYSTEMS = (str(Path(fencepost.__file__).parent), sysconfig.get_path("stdlib"))
+
+_looked_at: tuple[int, list[tuple[dict[str, Any], str, Any]]] = 0, []
+
+
+def _imported(functions: list[Any]) -> list[tuple[dict[str, Any], str, Any]]:
+    """As :func:`_held`, and looked for again only when there are more modules."""
+    global _looked_at
+    if _looked_at[0] != len(sys.modules):
+        _looked_at = len(sys.modules), _held(functions)
+    return _looked_at[1]
+
+
+def _held(functions: list[Any]) -> list[tuple[dict[str, Any], str, Any]]:
+    """Where modules hold one of these functions by a name of their own, but for Python's and Fencepost's."""
+    found = []
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        file = names.get("__file__") or ""
+        if file and ("site-packages" in file or not file.startswith(_NOT_SYSTEMS)):
+            found += [(names, name, held) for name, held in names.items() if any(held is each for each in functions)]
+    return found
 
 
 class Waits(Exception):
@@ -45,8 +95,24 @@ class World:
         self._really_sleep = time.sleep
 
     def __enter__(self) -> World:
+        real = {name: getattr(module, name) for module, name in _BY_NAME}
         self._stack.enter_context(interposed(self._schedule, str(self._seed)))
-        self._stack.enter_context(mock.patch.object(time, "sleep", self._sleep))
+        for name, instead_of in (("sleep", self._sleep), ("clock_gettime", _clock), ("clock_gettime_ns", _clock_ns)):
+            self._stack.enter_context(mock.patch.object(time, name, instead_of))
+        instead = {id(real[name]): getattr(module, name) for module, name in _BY_NAME}
+        for names, name, held in _imported([*real.values()]):
+            names[name] = instead[id(held)]
+            self._stack.callback(names.__setitem__, name, held)
+        count = len(sys.modules)
+
+        def restore() -> None:
+            """Give the modules that were imported meanwhile what they would have got before."""
+            if len(sys.modules) != count:
+                ours = {id(instead[id(function)]): function for function in real.values()}
+                for names, name, held in _held([instead[id(function)] for function in real.values()]):
+                    names[name] = ours[id(held)]
+
+        self._stack.callback(restore)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
