@@ -653,7 +653,7 @@ def _explored_by(result: Findings) -> str:
 
 
 def _distinct_states_are(result: Findings) -> str:
-    rate = numbers.rate(result.states_per_second)
+    rate = numbers.rate(result.states_per_second) + ", reduced" * result.reduced
     return f"{rate}, up to symmetry of {listed(result.symmetry)}" if result.symmetry else rate
 
 
