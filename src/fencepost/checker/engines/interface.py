@@ -142,9 +142,9 @@ class Exploration:
 
     ``seconds``: of the engine. They include ``seconds_before``, of the earlier runs of a resumed search, and
     ``compiling``, spent compiling loops. With a ``symmetry``, states are counted up to it. ``table``: the state space
-    as it was written. ``reduced``: whether a partial order reduction left states out, of which ``complete`` and the
-    counts then say nothing. ``engine``: the one that explored, if it is not the requested one. ``on_spark``: whether Spark
-    did a part of it; None unless Spark was requested.
+    as it was written. ``reduced``: whether a partial order reduction left out states, which the counts do not include.
+    ``engine``: the one that explored, if it is not the requested one. ``on_spark``: whether Spark did a part of it;
+    None unless Spark was requested.
 
     In a simulation ``distinct`` is an estimate, ``depth`` is the length of the longest walk in states, ``walks``
     describes the rest, and ``walk`` is the single walk if only one was requested.

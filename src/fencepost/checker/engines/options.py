@@ -202,9 +202,8 @@ class EmbeddedOptions(SavedOptions):
                 "invariants", "checkpoint", "resume", "engine",
             )  # fmt: skip
 
-
     def _refuse_to_reduce(self, stepper: Stepper | None) -> None:
-        """Raise :class:`fencepost.OptionError` for what a partial order reduction is not proved for, or not made for."""
+        """Raise :class:`fencepost.OptionError` for what a partial order reduction cannot, or need not, do."""
         for name in ("symmetry", "checking", "checkpoint", "resume", "states"):
             if getattr(self, name):
                 raise OptionError(f"{{reduce}} and {{{name}}} do not go together: leave one out", "reduce", name)
@@ -217,8 +216,8 @@ class EmbeddedOptions(SavedOptions):
                     " out {reduce}",
                     "reduce",
                 )
-        judged = [stepper.of_kind("step_invariant", "refinement"), stepper.promises]
-        if name := next((each.name for of_kind in judged for each in of_kind), ""):
+        stepwise = [root.name for root in stepper.of_kind("step_invariant", "refinement")]
+        if name := next(iter(stepwise), "") or _temporal(stepper):
             raise OptionError(
                 f"{name} is judged on all steps, and {{reduce}} leaves some out: name the invariants to check with"
                 " {invariants} instead, or leave out {reduce}",
@@ -227,9 +226,9 @@ class EmbeddedOptions(SavedOptions):
 
 
 NOT_REDUCED = ("constraint", "step_constraint", "view", "postcondition")
-"""The kinds of declarations with which there is no partial order reduction. A constraint cuts one order of two steps and
-not the other, states that look alike in a view need not have the same stubborn sets, and a postcondition may ask for
-counts.
+"""The kinds of declarations with which there is no partial order reduction. A constraint cuts one order of two steps
+and not the other, states that look alike in a view need not have the same stubborn sets, and a postcondition may ask
+for counts.
 """
 
 
